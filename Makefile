@@ -1,0 +1,57 @@
+# Everything a developer or a user needs; `make help` lists it.
+PYTHON ?= python3
+PORT ?= 8000
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help setup setup-dev run test test-fast test-faults lint format system-deps clean
+.DEFAULT_GOAL := help
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: .venv/.installed ## Prepare .venv with the program in .venv/bin/ctp (TORCH_INDEX=<url> takes torch from there)
+
+setup-dev: .venv/.installed-dev ## The same, with what the tests need
+
+run: setup ## Start the whole service on http://127.0.0.1:8000 (PORT and CTP_DATA_DIR move it)
+	@exec $(BIN)/ctp up --port $(PORT)
+
+test: setup-dev ## Run all tests
+	$(BIN)/python -m pytest
+
+test-fast: setup-dev ## Run the tests that need no started processes (under a minute)
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: setup-dev ## Check style, types and the dependency rule
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config pyproject.toml --no-cache
+
+format: setup-dev ## Let ruff put the code in shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+system-deps: ## Install what only a package manager has: a browser, strace (Debian, needs root)
+	apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium strace >/dev/null
+
+clean: ## Remove .venv and all caches (not your data)
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("make: Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "make: this Python has no venv: install it (Debian, Ubuntu: apt install python3-venv)"; exit 1; }
+	@echo "Creating .venv"
+	@$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Installing packages (the first time takes a few minutes)"
+	@if [ -n "$(TORCH_INDEX)" ]; then $(PIP) --index-url "$(TORCH_INDEX)" torch==2.13.0; fi
+	@$(PIP) --editable .
+	@touch $@
+
+.venv/.installed-dev: .venv/.installed
+	@echo "Installing the packages that the tests need"
+	@$(PIP) --editable '.[dev]'
+	@touch $@

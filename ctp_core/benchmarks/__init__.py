@@ -1,0 +1,1 @@
+"""What `ctp bench` runs: one file for each table of results."""

@@ -1,0 +1,23 @@
+"""What a training run is made from: one pydantic model for each method. Imports no torch."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from ctp_core.config.base import BaseConfig
+from ctp_core.config.ctp import CtpConfig
+from ctp_core.config.presets import DEFAULT_PRESET, presets
+from ctp_core.config.profile import Profile
+from ctp_core.config.proofs import ProofsConfig
+
+Config = Annotated[CtpConfig | ProofsConfig, Field(discriminator="method")]
+_ADAPTER: TypeAdapter[Any] = TypeAdapter(Config)
+
+
+def parse_config(values: dict[str, Any]) -> BaseConfig:
+    """A config from JSON values; raises pydantic's ValidationError."""
+    config: BaseConfig = _ADAPTER.validate_python(values)
+    return config
+
+
+__all__ = ["DEFAULT_PRESET", "BaseConfig", "Config", "CtpConfig", "Profile", "ProofsConfig", "parse_config", "presets"]

@@ -1,0 +1,1 @@
+"""Knowledge bases, and one file for each format in which they come. Imports no torch."""

@@ -1,0 +1,65 @@
+"""Everything that `ctp_core` raises on purpose.
+
+CtpError
+├── DataError            a file, a fact or a graph is not what it should be
+│   └── ParseError       ... and the place in the file is known
+├── ConfigError          settings that contradict each other or the data
+├── UnknownSymbol        a name that the model has never seen
+├── BadQuestion          a question that cannot be asked
+├── ArtifactError        a model file that is missing, damaged or of another format
+└── TrainingStopped      the caller asked the training to stop
+"""
+
+import difflib
+from collections.abc import Iterable
+
+NUM_SUGGESTIONS = 3
+
+
+class CtpError(Exception):
+    """Base of all errors of this package; `str(error)` is fit to be shown to the user."""
+
+    code = "ctp_error"
+
+
+class DataError(CtpError):
+    code = "bad_data"
+
+
+class ParseError(DataError):
+    """A line that cannot be read: names the file, the line (from 1) and the reason."""
+
+    code = "bad_line"
+
+    def __init__(self, file: str, line: int, reason: str) -> None:
+        super().__init__(f"{file}, line {line}: {reason}")
+        self.file, self.line, self.reason = file, line, reason
+
+
+class ConfigError(CtpError):
+    code = "bad_config"
+
+
+class UnknownSymbol(CtpError):
+    """A name outside the vocabulary, with the nearest names that are in it."""
+
+    code = "unknown_symbol"
+
+    def __init__(self, role: str, name: str, known: Iterable[str]) -> None:
+        self.role, self.name = role, name
+        self.suggestions = difflib.get_close_matches(name, list(known), n=NUM_SUGGESTIONS, cutoff=0.5)
+        nearest = ", ".join(repr(s) for s in self.suggestions)
+        hint = f"the nearest known names are {nearest}" if nearest else "no known name is near it"
+        super().__init__(f"{role} {name!r} is unknown to this model; {hint}")
+
+
+class BadQuestion(CtpError):
+    code = "bad_question"
+
+
+class ArtifactError(CtpError):
+    code = "bad_artifact"
+
+
+class TrainingStopped(CtpError):
+    code = "training_stopped"

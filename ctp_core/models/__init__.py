@@ -1,0 +1,1 @@
+"""What can be trained: one entry for each method and kind of KB."""

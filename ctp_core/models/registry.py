@@ -1,0 +1,40 @@
+"""The one table of models: (kind, method) -> its classes."""
+
+from dataclasses import dataclass
+
+import torch
+
+from ctp_core.artifact import Artifact
+from ctp_core.config import BaseConfig
+from ctp_core.datasets.kb import KnowledgeBase
+from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.models.base import Model
+from ctp_core.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model's class, and the trainer that is called with (config, kb, device)."""
+
+    model: type[Model]
+    trainer: type[Trainer]
+
+
+MODELS: dict[tuple[str, str], Entry] = {}
+
+
+def create_trainer(config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> Trainer:
+    """Raises ConfigError where the method does not work on this kind of KB."""
+    entry = MODELS.get((kb.kind, config.method))
+    if entry is None:
+        methods = ", ".join(method for kind, method in MODELS if kind == kb.kind)
+        raise ConfigError(f"method {config.method!r} does not work on a KB of kind {kb.kind!r}; choose from {methods}")
+    return entry.trainer(config, kb, device)
+
+
+def load_model(artifact: Artifact, device: torch.device) -> Model:
+    """The model that `Model.to_artifact` wrote; its manifest names `kind` and `config.method`."""
+    key = (artifact.manifest.get("kind"), artifact.manifest.get("config", {}).get("method"))
+    if key not in MODELS:
+        raise ArtifactError(f"no model of kind {key[0]!r} and method {key[1]!r} is known to this version")
+    return MODELS[key].model.from_artifact(artifact, device)

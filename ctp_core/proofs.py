@@ -1,0 +1,58 @@
+"""Proof trees: what a score rests on, in a form that can be checked by hand."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from ctp_core.rules import Rule
+from ctp_core.symbols import Fact
+
+
+@dataclass(frozen=True)
+class Unification:
+    """Two names that met, and how well; `approximate` where `left` is the name nearest to a generated vector."""
+
+    left: str
+    right: str
+    score: float
+    approximate: bool = False
+
+
+@dataclass(frozen=True)
+class ProofNode:
+    """One goal and how it was proved: score = ⊗ of the unifications and of the children's scores."""
+
+    goal: Fact
+    score: float
+    by: Literal["fact", "rule"]
+    unifications: tuple[Unification, ...] = ()
+    rule: Rule | None = None
+    fact: Fact | None = None
+    children: tuple["ProofNode", ...] = ()
+
+    def leaves(self) -> Iterator["ProofNode"]:
+        if self.by == "fact":
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A proof of an answer; `share` is its part of the logit in models that add evidence, else None."""
+
+    tree: ProofNode
+    share: float | None = None
+
+    @property
+    def score(self) -> float:
+        return self.tree.score
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        return tuple(leaf.fact for leaf in self.tree.leaves() if leaf.fact is not None)
+
+    @property
+    def text(self) -> str:
+        """`grandparent(rick, morty) ⇐ parent(rick, beth), parent(beth, morty)`."""
+        return f"{self.tree.goal} ⇐ {', '.join(map(str, self.facts))}"

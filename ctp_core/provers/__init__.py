@@ -1,0 +1,1 @@
+"""The search: exact (the paper's recursion on tables) and tabled."""

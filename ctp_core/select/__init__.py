@@ -1,0 +1,1 @@
+"""`select`: from the predicate of a goal to the bodies of the rules worth trying."""

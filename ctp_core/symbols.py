@@ -1,0 +1,56 @@
+"""Names: facts and goals as people write them, and the vocabulary that numbers them."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ctp_core.errors import UnknownSymbol
+
+
+class Fact(NamedTuple):
+    """subject, predicate, object: `parent(rick, beth)` is Fact("rick", "parent", "beth")."""
+
+    subject: str
+    predicate: str
+    object: str
+
+    def __str__(self) -> str:
+        return f"{self.predicate}({self.subject}, {self.object})"
+
+
+class Goal(NamedTuple):
+    """A fact in which one place may be open (None)."""
+
+    subject: str | None
+    predicate: str | None
+    object: str | None
+
+
+class Vocabulary:
+    """Distinct names, numbered in the order in which they were given; immutable."""
+
+    def __init__(self, role: str, names: Iterable[str]) -> None:
+        self.role = role
+        self.names = tuple(dict.fromkeys(names))
+        self._ids = {name: i for i, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and (self.role, self.names) == (other.role, other.names)
+
+    def __hash__(self) -> int:
+        return hash((self.role, self.names))
+
+    def id(self, name: str) -> int:
+        """The number of a name; raises UnknownSymbol with the nearest names."""
+        try:
+            return self._ids[name]
+        except KeyError:
+            raise UnknownSymbol(self.role, name, self.names) from None

@@ -1,0 +1,1 @@
+"""The Celery workers that train and serve models."""

@@ -6,4 +6,4 @@ from ctp_core.config.proofs import ProofsConfig
 
 
 def facts_presets(profile: Profile) -> dict[str, BaseConfig]:
-    return {"fast": ProofsConfig()}
+    return {"fast": ProofsConfig(epochs=max(1, profile.num_predicates))}

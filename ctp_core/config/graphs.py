@@ -6,4 +6,4 @@ from ctp_core.config.profile import Profile
 
 
 def graphs_presets(profile: Profile) -> dict[str, BaseConfig]:
-    return {"fast": CtpConfig()}
+    return {"fast": CtpConfig(epochs=max(1, profile.max_length))}

@@ -1,0 +1,1 @@
+"""The commands of `ctp`, one file for each group."""

@@ -1,0 +1,39 @@
+"""Memory: f_i(x) = α M_i, α = softmax(W x): rules kept in a memory that goals attend to (equation 8)."""
+
+import torch
+from torch import Tensor, nn
+
+from ctp_core.rules import Template
+from ctp_core.select.base import Select, SelectOptions, normal, uniform
+from ctp_core.shapes import Bodies, Float, Heads, PredicateVectors, Vectors
+
+
+class MemorySelect(Select):
+    """One attention per reformulator, shared by all body places; one memory for all reformulators of equal length."""
+
+    def __init__(self, options: SelectOptions, generator: torch.Generator) -> None:
+        super().__init__(options, generator)
+        self.weights, self.memories = nn.ParameterDict(), nn.ParameterDict()
+        bound = options.dim**-0.5
+        for template, count in self.groups.items():
+            self.weights[str(template)] = uniform((options.dim, count * options.memory), bound, generator)
+            places = template.length + options.head
+            if str(template.length) not in self.memories:
+                # Like the predicate vectors: a memory that starts at zero makes all its rules equal.
+                self.memories[str(template.length)] = normal((options.memory, places * options.dim), generator)
+
+    def expand(self, template: Template, goals: Vectors, predicates: PredicateVectors) -> tuple[Bodies, Heads | None]:
+        del predicates
+        flat = self.rule_attention(template, goals) @ self.memories[str(template.length)]
+        vectors = flat.view(*flat.shape[:2], -1, self.options.dim)  # [goal, reformulator, atom(+1), dim]
+        bodies = vectors[:, :, : template.length]
+        return bodies, self._unify_heads(goals, vectors[:, :, -1]) if self.options.head else None
+
+    def rule_attention(self, template: Template, goals: Vectors) -> Float[Tensor, "goal reformulator rule"]:
+        scores: Tensor = goals @ self.weights[str(template)]
+        return scores.view(-1, self.groups[template], self.options.memory).softmax(dim=-1)
+
+    def stored(self, template: Template) -> Float[Tensor, "rule atom dim"]:
+        """The body vectors of every rule in the memory."""
+        memory: Tensor = self.memories[str(template.length)].view(self.options.memory, -1, self.options.dim)
+        return memory[:, : template.length]

@@ -1,0 +1,157 @@
+"""How scores combine, apart from how the search runs.
+
+⊗ (`times`) joins the parts of one proof, ⊕ (`plus`, `reduce`, `scatter`) chooses between proofs. Max–min and
+max–product answer: their score is the score of one proof. Noisy-or and sum are relaxations for training: they give
+every proof a gradient. `mean` is the pairwise left fold of the published code: not associative, and a missing fact
+counts as −∞ there, because half of a missing proof is not half a proof.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import reduce
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ctp_core.shapes import Float, Int
+
+# Elements of the largest intermediate of a max-contraction: 16 MB of floats stays in cache on common machines.
+CONTRACT_CHUNK = 1 << 22
+
+
+class Semiring(ABC):
+    """⊕ and ⊗ with their neutral elements, on tensors of any shape."""
+
+    name: ClassVar[str]
+    zero: ClassVar[float] = 0.0
+    one: ClassVar[float] = 1.0
+    answers: ClassVar[bool] = False  # a score is the score of one proof, with an associative ⊗
+
+    @abstractmethod
+    def times(self, left: Tensor, right: Tensor) -> Tensor:
+        """⊗ of two tensors that broadcast against each other."""
+
+    @abstractmethod
+    def reduce(self, scores: Tensor, dim: int) -> Tensor:
+        """⊕ along one axis."""
+
+    @abstractmethod
+    def scatter(
+        self, scores: Float[Tensor, "row ..."], index: Int[Tensor, " row"], size: int
+    ) -> Float[Tensor, "size ..."]:
+        """⊕ of the rows that share an index; `zero` where there is none."""
+
+    def plus(self, left: Tensor, right: Tensor) -> Tensor:
+        return self.reduce(torch.stack([left + torch.zeros_like(right), right + torch.zeros_like(left)]), dim=0)
+
+    def product(self, parts: Sequence[Tensor]) -> Tensor:
+        """⊗ of several tensors, left to right."""
+        return reduce(self.times, parts)
+
+    def contract(
+        self, scores: Float[Tensor, "row inner"], weights: Float[Tensor, "inner column"]
+    ) -> Float[Tensor, "row column"]:
+        """The matrix product of this semiring."""
+        step = max(1, CONTRACT_CHUNK // max(1, weights.numel()))
+        chunks = [
+            self.reduce(self.times(scores[start : start + step, :, None], weights[None]), dim=1)  # [row, inner, column]
+            for start in range(0, scores.shape[0], step)
+        ]
+        return torch.cat(chunks) if chunks else scores.new_full((0, weights.shape[1]), self.zero)
+
+
+class _Max(Semiring):
+    """⊕ = max. Its gradient goes to the best proof; equal ones share it."""
+
+    def reduce(self, scores: Tensor, dim: int) -> Tensor:
+        return scores.amax(dim)
+
+    def plus(self, left: Tensor, right: Tensor) -> Tensor:
+        return torch.maximum(left, right)
+
+    def scatter(
+        self, scores: Float[Tensor, "row ..."], index: Int[Tensor, " row"], size: int
+    ) -> Float[Tensor, "size ..."]:
+        out = scores.new_full((size, *scores.shape[1:]), self.zero)
+        spread = index.view(-1, *(1,) * (scores.dim() - 1)).expand_as(scores)
+        return out.scatter_reduce(0, spread, scores, reduce="amax")
+
+
+class MaxMin(_Max):
+    """The paper's: a proof is as good as its worst unification."""
+
+    name = "max-min"
+    answers = True
+
+    def times(self, left: Tensor, right: Tensor) -> Tensor:
+        return torch.minimum(left, right)
+
+
+class MaxProduct(_Max):
+    """The most probable proof, unifications taken as independent."""
+
+    name = "max-product"
+    answers = True
+
+    def times(self, left: Tensor, right: Tensor) -> Tensor:
+        return left * right
+
+
+class MaxMean(_Max):
+    """⊗ = the mean of two, folded from the left; −∞ stands for what cannot be proved."""
+
+    name = "max-mean"
+    zero = float("-inf")
+
+    def times(self, left: Tensor, right: Tensor) -> Tensor:
+        return (left + right) / 2
+
+
+class SumProduct(Semiring):
+    """⊕ = sum, cut at 1 so that scores stay in [0, 1]; for training."""
+
+    name = "sum-product"
+
+    def times(self, left: Tensor, right: Tensor) -> Tensor:
+        return left * right
+
+    def reduce(self, scores: Tensor, dim: int) -> Tensor:
+        return scores.sum(dim).clamp(max=1.0)
+
+    def scatter(
+        self, scores: Float[Tensor, "row ..."], index: Int[Tensor, " row"], size: int
+    ) -> Float[Tensor, "size ..."]:
+        return scores.new_zeros((size, *scores.shape[1:])).index_add(0, index, scores).clamp(max=1.0)
+
+    def contract(
+        self, scores: Float[Tensor, "row inner"], weights: Float[Tensor, "inner column"]
+    ) -> Float[Tensor, "row column"]:
+        return (scores @ weights).clamp(max=1.0)
+
+
+class NoisyOr(Semiring):
+    """⊕ = 1 − ∏(1 − x): any of several independent proofs; for training."""
+
+    name = "noisy-or"
+
+    def times(self, left: Tensor, right: Tensor) -> Tensor:
+        return left * right
+
+    def reduce(self, scores: Tensor, dim: int) -> Tensor:
+        return 1 - (1 - scores).prod(dim)
+
+    def plus(self, left: Tensor, right: Tensor) -> Tensor:
+        return left + right - left * right
+
+    def scatter(
+        self, scores: Float[Tensor, "row ..."], index: Int[Tensor, " row"], size: int
+    ) -> Float[Tensor, "size ..."]:
+        spread = index.view(-1, *(1,) * (scores.dim() - 1)).expand_as(scores)
+        missed = scores.new_ones((size, *scores.shape[1:])).scatter_reduce(0, spread, 1 - scores, reduce="prod")
+        return 1 - missed
+
+
+SEMIRINGS: dict[str, Semiring] = {
+    semiring.name: semiring for semiring in (MaxMin(), MaxProduct(), MaxMean(), SumProduct(), NoisyOr())
+}

@@ -1,0 +1,106 @@
+"""Templates, Prolog in and out, counts over a KB."""
+
+import pytest
+
+from ctp_core.datasets.kb import FactsKB, Graph, GraphsKB
+from ctp_core.errors import ConfigError, DataError
+from ctp_core.rule_counts import FactsCounter, with_counts
+from ctp_core.rules import Rule, Template, make_rule, parse_rule
+from ctp_core.symbols import Fact, Vocabulary
+
+
+@pytest.mark.parametrize("text", ["0", "1", "1R", "2", "3R", "8"])
+def test_a_template_prints_as_it_was_read(text: str) -> None:
+    assert str(Template.parse(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "R", "0R", "9", "22", "2r", "-1", "2RR"])
+def test_what_is_no_template_is_refused_with_the_remedy(text: str) -> None:
+    with pytest.raises(ConfigError, match="such as 1, 1R or 2"):
+        Template.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("1", "p(X,Y) :- a(X,Y)"),
+        ("1R", "p(X,Y) :- a(Y,X)"),
+        ("2", "p(X,Y) :- a(X,Z), b(Z,Y)"),
+        ("2R", "p(X,Y) :- a(Y,Z), b(Z,X)"),
+        ("3", "p(X,Y) :- a(X,Z1), b(Z1,Z2), c(Z2,Y)"),
+    ],
+)
+def test_rules_are_written_as_prolog_and_read_back(template: str, expected: str) -> None:
+    shape = Template.parse(template)
+    rule = make_rule("p", shape, ("a", "b", "c")[: shape.length], confidence=1.0)
+    assert rule.text == expected
+    assert parse_rule(rule.prolog) == rule
+
+
+@pytest.mark.parametrize("name", ["father-in-law", "it's", "a\\b", "Éa b", "p(x)", "two\nlines", "a,b", "a:-b", ":"])
+def test_any_name_survives_prolog(name: str) -> None:
+    rule = make_rule(name, Template(2), ("plain", name), confidence=1.0)
+    assert parse_rule(rule.prolog) == rule
+
+
+def test_a_weight_may_stand_in_front_and_variables_may_have_any_name() -> None:
+    rule = parse_rule("0.75::grand(A, B) :- parent(A, C), parent(C, B).")
+    assert (rule.text, rule.confidence) == ("grand(X,Y) :- parent(X,Z), parent(Z,Y)", 0.75)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "p(X,Y)",
+        "p(X,Y) :-",
+        "p(X,Y) :- q(X,Z), r(Y,Z)",
+        "p(X,Y) :- q(X,Z) r(Z,Y)",
+        "p(X,Y) :- q(X,rick)",
+        "p(X,Y) :- q(X)",
+        "p(X,Y) :- q(X,Y), r(Y,X)",
+        "2::p(X,Y) :- q(X,Y)",
+        "p(X,Y), q(X,Y)",
+        "p(X,Y) :- 'q(X,Y)",
+        "p(X,Y) :- " + ", ".join(f"q(X{i},X{i + 1})" for i in range(20)),
+    ],
+)
+def test_what_is_no_path_rule_is_refused(text: str) -> None:
+    with pytest.raises(DataError, match="rule"):
+        parse_rule(text)
+
+
+FACTS = [("a", "p", "b"), ("b", "p", "c"), ("c", "p", "d"), ("a", "g", "c"), ("d", "i", "c")]
+
+
+def counted(rule: Rule) -> tuple[int | None, float | None]:
+    [out] = with_counts(
+        [rule], FactsKB.from_facts({"train": [Fact(*fact) for fact in FACTS], "test": [Fact("b", "g", "d")]})
+    )
+    return out.support, out.precision
+
+
+def test_support_and_precision_count_pairs_of_the_training_facts() -> None:
+    assert counted(parse_rule("g(X,Y) :- p(X,Z), p(Z,Y)")) == (1, 0.5)
+    assert counted(parse_rule("i(X,Y) :- p(Y,X)")) == (1, 1 / 3)
+    assert counted(parse_rule("g(X,Y) :- g(X,Z), g(Z,Y)")) == (0, None)
+    assert counted(parse_rule("p(X,Y) :- never(X,Y)")) == (0, None)
+
+
+def test_groundings_are_facts_of_the_kb_with_known_heads_first() -> None:
+    counter = FactsCounter(FactsKB.from_facts({"train": [Fact(*fact) for fact in FACTS]}))
+    groundings = counter.groundings(parse_rule("g(X,Y) :- p(X,Z), p(Z,Y)"), limit=5)
+    assert groundings == [
+        (Fact("a", "p", "b"), Fact("b", "p", "c")),
+        (Fact("b", "p", "c"), Fact("c", "p", "d")),
+    ]
+    assert len(counter.groundings(parse_rule("i(X,Y) :- p(Y,X)"), limit=1)) == 1
+
+
+def test_graphs_count_the_label_of_the_query_pair_and_weigh_equal_graphs() -> None:
+    chain = (Fact("a", "p", "b"), Fact("b", "p", "c"))
+    renamed = (Fact("u", "p", "v"), Fact("v", "p", "w"))
+    graphs = (Graph(chain, "a", "c", "g"), Graph(renamed, "u", "w", "g"), Graph(chain, "a", "c", "other"))
+    kb = GraphsKB(Vocabulary("predicate", ("p", "g", "other")), ("g", "other"), {"train": graphs})
+    [rule] = with_counts([parse_rule("g(X,Y) :- p(X,Z), p(Z,Y)")], kb)
+    assert (rule.support, rule.precision) == (2, 2 / 3)

@@ -2,9 +2,16 @@
 
 import typer
 
+from service.commands import processes
 from service.commands.bench import bench
 
-app = typer.Typer(help="Answers with proofs: train and serve Conditional Theorem Provers.", no_args_is_help=True)
+app = typer.Typer(
+    help="Answers with proofs: train and serve Conditional Theorem Provers.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for command in (processes.up, processes.api, processes.worker, processes.dispatch, processes.migrate):
+    app.command()(command)
 app.add_typer(bench, name="bench")
 
 

@@ -1,0 +1,47 @@
+"""The FastAPI app: the one place where its parts are put together."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from ctp_core import __version__
+from service.db.engine import Database
+from service.health.router import router as health
+from service.kbs.router import router as kbs
+from service.limits import BodyLimit
+from service.logs import configure_logs
+from service.models.router import router as models
+from service.problems import add_problem_handlers
+from service.queries.batcher import Batcher
+from service.queries.router import router as queries
+from service.queries.service import Targets
+from service.queue import make_redis
+from service.settings import Settings, get_settings
+from service.training.router import router as training
+
+DESCRIPTION = "Train Conditional Theorem Provers on your facts, and get answers with the proofs that support them."
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    settings = settings or get_settings()
+    configure_logs(settings.log_level)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.batcher = Batcher(settings)
+        await app.state.batcher.start()
+        yield
+        await app.state.batcher.stop()
+        app.state.database.dispose()
+
+    app = FastAPI(title="CTP", version=__version__, description=DESCRIPTION, lifespan=lifespan)
+    app.state.settings = settings
+    app.state.database = Database(settings.database)
+    app.state.targets = Targets(app.state.database)
+    app.state.redis = make_redis(settings)
+    add_problem_handlers(app)
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    for router in (kbs, training, models, queries, health):
+        app.include_router(router)
+    return app

@@ -1,0 +1,86 @@
+"""The commands that run a process of the service: all of it with `ctp up`, or one part of it."""
+
+import os
+import signal
+import sys
+import threading
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from service.settings import get_settings
+
+QUERY_THREADS = 2
+
+
+class Role(StrEnum):
+    train = "train"
+    query = "query"
+
+
+def up(
+    port: Annotated[int | None, typer.Option(help="Port of the API.", envvar="PORT", min=0, max=65535)] = None,
+) -> None:
+    """Start the whole service: database, queue, API, workers and dispatcher."""
+    from service.supervisor import Supervisor  # noqa: PLC0415
+
+    settings = get_settings()
+    if port is not None:
+        settings = settings.model_copy(update={"port": port})
+    raise typer.Exit(Supervisor(settings).run())
+
+
+def api() -> None:
+    """Run the API."""
+    import uvicorn  # noqa: PLC0415
+
+    settings = get_settings()
+    uvicorn.run(
+        "service.app:create_app",
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=5,
+    )
+
+
+def worker(role: Annotated[Role, typer.Argument(help="What this worker does.")]) -> None:
+    """Run a Celery worker that trains models or answers queries."""
+    pool = {
+        Role.train: ["--pool", "prefork", "--concurrency", "1"],
+        Role.query: ["--pool", "threads", "--concurrency", str(QUERY_THREADS)],
+    }
+    os.environ["CTP_WORKER_ROLE"] = role.value
+    threads = str(get_settings().threads or max(1, (os.cpu_count() or 2) // 2))
+    # Read by torch's thread pool when it is loaded, so it must be set before.
+    os.environ.setdefault("OMP_NUM_THREADS", threads)
+    celery = [sys.executable, "-m", "celery", "--app", "worker.app", "--quiet", "worker", "--queues", role.value]
+    options = ["--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"]
+    os.execv(sys.executable, [*celery, *options, *pool[role]])  # noqa: S606
+
+
+def dispatch() -> None:
+    """Run the dispatcher: it hands jobs to the queue and takes back those whose worker is silent."""
+    from service.dispatch import Dispatcher  # noqa: PLC0415
+    from service.logs import configure_logs  # noqa: PLC0415
+
+    settings = get_settings()
+    configure_logs(settings.log_level)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    Dispatcher(settings).run(stop)
+
+
+def migrate() -> None:
+    """Bring the database to the newest schema and load the sample KBs."""
+    from service.db.engine import Database  # noqa: PLC0415
+    from service.db.migrate import migrate as run  # noqa: PLC0415
+    from service.samples import load_samples  # noqa: PLC0415
+
+    database = Database(get_settings().database)
+    run(database.engine)
+    load_samples(database)

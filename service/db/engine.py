@@ -1,0 +1,68 @@
+"""Engines and sessions for SQLite and PostgreSQL."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy.orm import Session, sessionmaker
+
+BUSY_SECONDS = 30
+# Before this version the write-ahead log can be corrupted by several writers.
+SAFE_WAL_VERSION = (3, 51, 3)
+
+
+def make_engine(url: str) -> Engine:
+    if make_url(url).get_backend_name() == "sqlite":
+        return _sqlite_engine(url)
+    return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20)
+
+
+def _sqlite_engine(url: str) -> Engine:
+    database = make_url(url).database
+    if database:
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _: Any) -> None:
+        # SQLAlchemy begins transactions itself (below); the driver's own habit of beginning late is switched off.
+        connection.isolation_level = None
+        connection.execute("PRAGMA foreign_keys = ON")
+        wal = sqlite3.sqlite_version_info >= SAFE_WAL_VERSION
+        connection.execute(f"PRAGMA journal_mode = {'WAL' if wal else 'DELETE'}")
+        connection.execute("PRAGMA synchronous = FULL")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Any) -> None:
+        # A transaction that reads first and writes later would fail at once when another wrote in between.
+        mode = "DEFERRED" if connection.get_execution_options().get("read_only") else "IMMEDIATE"
+        connection.exec_driver_sql(f"BEGIN {mode}")
+
+    return engine
+
+
+class Database:
+    """One engine for each process; `write` and `read` are one transaction each."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = make_engine(url)
+        self._writers = sessionmaker(self.engine, expire_on_commit=False)
+        self._readers = sessionmaker(self.engine.execution_options(read_only=True), expire_on_commit=False)
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """Commits at the end, rolls back on any error."""
+        with self._writers.begin() as session:
+            yield session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A snapshot that takes no write lock."""
+        with self._readers() as session:
+            yield session
+
+    def dispose(self) -> None:
+        self.engine.dispose()

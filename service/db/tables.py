@@ -1,0 +1,239 @@
+"""All tables. Times are seconds since 1970 by the database's clock."""
+
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, Integer, MetaData, String, Text, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from service.db.clock import now
+
+NAMING = {
+    "ix": "ix_%(column_0_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+# SQLite numbers rows by itself only in a column of type INTEGER.
+RowNumber = BigInteger().with_variant(Integer(), "sqlite")
+
+
+class Table(DeclarativeBase):
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON, float: Double, str: Text}  # noqa: RUF012
+
+
+class Kb(Table):
+    """A knowledge base. Samples have the tenant '' and belong to everyone. Rows of status `loading` are invisible."""
+
+    __tablename__ = "kbs"
+    __table_args__ = (UniqueConstraint("tenant", "name"),)
+
+    number: Mapped[int] = mapped_column(RowNumber, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(String(32), unique=True)
+    tenant: Mapped[str] = mapped_column(String(64))
+    name: Mapped[str] = mapped_column(String(64))
+    kind: Mapped[str] = mapped_column(String(16))
+    status: Mapped[str] = mapped_column(String(16))
+    sha256: Mapped[str] = mapped_column(String(64))
+    num_facts: Mapped[int]
+    num_entities: Mapped[int]
+    num_predicates: Mapped[int]
+    max_length: Mapped[int] = mapped_column(default=0)
+    splits: Mapped[dict[str, Any]]
+    warnings: Mapped[list[Any]]
+    created_at: Mapped[float] = mapped_column(server_default=now())
+
+
+class Symbol(Table):
+    """A name of a KB; `role` is entity or predicate, `position` its number in proofs and tensors."""
+
+    __tablename__ = "symbols"
+    __table_args__ = (UniqueConstraint("kb", "role", "name"),)
+
+    kb: Mapped[int] = mapped_column(RowNumber, ForeignKey("kbs.number", ondelete="CASCADE"), primary_key=True)
+    role: Mapped[str] = mapped_column(String(16), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    num_facts: Mapped[int] = mapped_column(default=0)
+
+
+class FactRow(Table):
+    """A fact by the positions of its symbols; `graph` is its graph's number, 0 in KBs of kind `facts`."""
+
+    __tablename__ = "facts"
+    __table_args__ = (
+        Index("ix_facts_subject", "kb", "subject"),
+        Index("ix_facts_predicate", "kb", "predicate"),
+        Index("ix_facts_object", "kb", "object"),
+    )
+
+    kb: Mapped[int] = mapped_column(RowNumber, ForeignKey("kbs.number", ondelete="CASCADE"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    split: Mapped[str] = mapped_column(String(16))
+    graph: Mapped[int] = mapped_column(default=0)
+    subject: Mapped[int]
+    predicate: Mapped[int]
+    object: Mapped[int]
+
+
+class GraphRow(Table):
+    """The query pair and the label of one graph of a KB of kind `graphs`."""
+
+    __tablename__ = "graphs"
+
+    kb: Mapped[int] = mapped_column(RowNumber, ForeignKey("kbs.number", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    split: Mapped[str] = mapped_column(String(16))
+    subject: Mapped[int]
+    object: Mapped[int]
+    label: Mapped[int]
+
+
+class ModelVersion(Table):
+    """One version of a named model. The row outlives its files: a number is never given twice."""
+
+    __tablename__ = "models"
+    __table_args__ = (UniqueConstraint("tenant", "name", "version"),)
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(64))
+    name: Mapped[str] = mapped_column(String(64))
+    version: Mapped[int]
+    status: Mapped[str] = mapped_column(String(16))
+    kb_id: Mapped[str] = mapped_column(String(32), index=True)
+    kb_sha256: Mapped[str] = mapped_column(String(64))
+    kind: Mapped[str] = mapped_column(String(16))
+    method: Mapped[str] = mapped_column(String(32))
+    preset: Mapped[str | None] = mapped_column(String(32))
+    config: Mapped[dict[str, Any]]
+    metrics: Mapped[dict[str, Any]]
+    tags: Mapped[dict[str, Any]]
+    code_version: Mapped[str] = mapped_column(String(64))
+    artifact: Mapped[str | None]
+    artifact_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    created_at: Mapped[float] = mapped_column(server_default=now())
+    ready_at: Mapped[float | None]
+
+
+class Job(Table):
+    """A training job. `attempt` is the fencing token: only the worker that holds the newest one may write.
+
+    A job of several seeds has one child for each, and ends when the last of them does.
+    """
+
+    __tablename__ = "jobs"
+    __table_args__ = (Index("ix_jobs_status", "status", "lease_expires_at"),)
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    tenant: Mapped[str] = mapped_column(String(64))
+    model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), index=True)
+    parent_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
+    kb_id: Mapped[str] = mapped_column(String(32))
+    config: Mapped[dict[str, Any]]
+    status: Mapped[str] = mapped_column(String(16))
+    priority: Mapped[int] = mapped_column(default=0)
+    attempt: Mapped[int] = mapped_column(default=0)
+    cancel_requested: Mapped[bool] = mapped_column(default=False)
+    worker: Mapped[str | None]
+    lease_expires_at: Mapped[float | None]
+    published_at: Mapped[float | None]
+    progress: Mapped[dict[str, Any]]
+    error: Mapped[dict[str, Any] | None]
+    created_at: Mapped[float] = mapped_column(server_default=now())
+    started_at: Mapped[float | None]
+    finished_at: Mapped[float | None]
+
+
+class Outbox(Table):
+    """Jobs that the queue has not been told of yet; written in the transaction that creates the job."""
+
+    __tablename__ = "outbox"
+
+    number: Mapped[int] = mapped_column(RowNumber, primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    priority: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[float] = mapped_column(server_default=now())
+
+
+class Metric(Table):
+    """Loss and validation metrics of one epoch."""
+
+    __tablename__ = "metrics"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    epoch: Mapped[int] = mapped_column(primary_key=True)
+    attempt: Mapped[int]
+    loss: Mapped[float]
+    values: Mapped[dict[str, Any]]
+    created_at: Mapped[float] = mapped_column(server_default=now())
+
+
+class Checkpoint(Table):
+    """A saved state of a job; the files are written and checked before the row is."""
+
+    __tablename__ = "checkpoints"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    epoch: Mapped[int] = mapped_column(primary_key=True)
+    attempt: Mapped[int]
+    artifact: Mapped[str]
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    metrics: Mapped[dict[str, Any]]
+    created_at: Mapped[float] = mapped_column(server_default=now())
+
+
+class RuleRow(Table):
+    """A rule that a model learnt, as decoded when it was trained."""
+
+    __tablename__ = "rules"
+    __table_args__ = (Index("ix_rules_predicate", "model_id", "predicate"),)
+
+    model_id: Mapped[str] = mapped_column(ForeignKey("models.id", ondelete="CASCADE"), primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    rule_id: Mapped[str] = mapped_column(String(16))
+    predicate: Mapped[str]
+    head: Mapped[dict[str, Any]]
+    body: Mapped[list[Any]]
+    text: Mapped[str]
+    template: Mapped[str] = mapped_column(String(16))
+    confidence: Mapped[float]
+    support: Mapped[int | None]
+    precision: Mapped[float | None]
+    approximate: Mapped[bool] = mapped_column(default=False)
+
+
+class Alias(Table):
+    """A movable name for a version: `family@champion`."""
+
+    __tablename__ = "aliases"
+
+    tenant: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    alias: Mapped[str] = mapped_column(String(64), primary_key=True)
+    model_id: Mapped[str] = mapped_column(ForeignKey("models.id"))
+    updated_at: Mapped[float] = mapped_column(server_default=now())
+
+
+class Lease(Table):
+    """Who leads: one row for each role that only one process may play at a time."""
+
+    __tablename__ = "leases"
+
+    role: Mapped[str] = mapped_column(String(32), primary_key=True)
+    owner: Mapped[str]
+    expires_at: Mapped[float]
+
+
+class IdempotencyKey(Table):
+    """The answer to a creating call, so that the same call twice creates one thing."""
+
+    __tablename__ = "idempotency_keys"
+
+    tenant: Mapped[str] = mapped_column(String(64), primary_key=True)
+    route: Mapped[str] = mapped_column(String(64), primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    body_sha256: Mapped[str] = mapped_column(String(64))
+    status: Mapped[int]
+    headers: Mapped[dict[str, Any]]
+    body: Mapped[dict[str, Any]]
+    created_at: Mapped[float] = mapped_column(server_default=now())

@@ -1,0 +1,30 @@
+"""What routes are given: the one place where they meet the process's state."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from service.db.engine import Database
+from service.settings import Settings
+
+DEFAULT_TENANT = "default"
+
+
+def get_database(request: Request) -> Database:
+    database: Database = request.app.state.database
+    return database
+
+
+def get_app_settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+def get_tenant(request: Request) -> str:
+    tenant: str = request.scope.get("ctp.tenant", DEFAULT_TENANT)
+    return tenant
+
+
+DatabaseDep = Annotated[Database, Depends(get_database)]
+SettingsDep = Annotated[Settings, Depends(get_app_settings)]
+TenantDep = Annotated[str, Depends(get_tenant)]

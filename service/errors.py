@@ -1,0 +1,99 @@
+"""Every error that a caller can see, as RFC 9457 problem+json.
+
+ServiceError
+├── NotFound             404
+├── Conflict             409
+├── PayloadTooLarge      413
+├── UnsupportedMedia     415
+├── Invalid              422
+├── TooMany              429
+└── Unavailable          503, with Retry-After
+`ctp_core`'s errors are mapped by CORE_STATUS: they know no HTTP.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ctp_core import errors as core
+
+RETRY_AFTER_SECONDS = 2
+
+
+class ServiceError(Exception):
+    """`code` is stable and for programs; `detail` is for people and names the value and the remedy."""
+
+    status: ClassVar[int] = 500
+    title: ClassVar[str] = "Internal error"
+
+    def __init__(self, code: str, detail: str, **extra: Any) -> None:
+        super().__init__(detail)
+        self.code, self.detail, self.extra = code, detail, extra
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {}
+
+    def problem(self) -> dict[str, Any]:
+        return problem(self.status, self.title, self.code, self.detail, self.extra)
+
+
+class NotFound(ServiceError):
+    status, title = 404, "Not found"
+
+
+class Conflict(ServiceError):
+    status, title = 409, "Conflict"
+
+
+class PayloadTooLarge(ServiceError):
+    status, title = 413, "Too large"
+
+
+class UnsupportedMedia(ServiceError):
+    status, title = 415, "Unsupported media type"
+
+
+class Invalid(ServiceError):
+    status, title = 422, "Invalid request"
+
+
+class Retriable(ServiceError):
+    """The same call may succeed later."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Retry-After": str(RETRY_AFTER_SECONDS)}
+
+
+class TooMany(Retriable):
+    status, title = 429, "Too many"
+
+
+class Unavailable(Retriable):
+    status, title = 503, "Unavailable"
+
+
+CORE_STATUS: dict[type[core.CtpError], tuple[int, str]] = {
+    core.DataError: (422, "Invalid data"),
+    core.ConfigError: (422, "Invalid settings"),
+    core.UnknownSymbol: (422, "Unknown name"),
+    core.BadQuestion: (422, "Invalid question"),
+    core.ArtifactError: (409, "Damaged model"),
+    core.TrainingStopped: (409, "Stopped"),
+}
+
+
+def problem(status: int, title: str, code: str, detail: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    body = {"type": f"urn:ctp:problem:{code}", "title": title, "status": status, "code": code, "detail": detail}
+    return body | dict(extra)
+
+
+def core_problem(error: core.CtpError) -> dict[str, Any]:
+    """The problem of an error of `ctp_core`, with what it knows beyond its text."""
+    status, title = next((CORE_STATUS[c] for c in type(error).__mro__ if c in CORE_STATUS), (500, "Internal error"))
+    extra: dict[str, Any] = {}
+    if isinstance(error, core.UnknownSymbol):
+        extra = {"suggestions": error.suggestions}
+    if isinstance(error, core.ParseError):
+        extra = {"file": error.file, "line": error.line, "reason": error.reason}
+    return problem(status, title, error.code, str(error), extra)

@@ -1,0 +1,1 @@
+"""Is it alive, and is every part there?"""

@@ -1,0 +1,23 @@
+"""`/healthz` and `/readyz`."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from service.dependencies import DatabaseDep
+from service.health import service
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz")
+def readyz(request: Request, database: DatabaseDep) -> JSONResponse:
+    """Every part that a training and a query need is there; 503 names those that are missing."""
+    parts = service.parts(database, request.app.state.redis)
+    ready = all(state == "ok" for state in parts.values())
+    return JSONResponse({"status": "ok" if ready else "not ready", "parts": parts}, 200 if ready else 503)

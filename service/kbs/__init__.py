@@ -1,0 +1,1 @@
+"""Knowledge bases: upload, list, look into, delete."""

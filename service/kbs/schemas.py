@@ -1,0 +1,75 @@
+"""What goes over the wire about KBs."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.timestamps import Timestamp
+
+FactTuple = tuple[str, str, str]
+
+
+class KbCreate(BaseModel):
+    """A KB as JSON: facts as [subject, predicate, object]."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "name": "my-family",
+                "kind": "facts",
+                "facts": [["rick", "parent", "beth"], ["beth", "parent", "morty"]],
+            }
+        },
+    )
+
+    name: str = Field(min_length=1, max_length=64)
+    kind: Literal["facts"] = "facts"
+    facts: list[FactTuple] = Field(description="Rows of subject, predicate, object.")
+
+
+class KbOut(BaseModel):
+    """A KB and what is in it."""
+
+    id: str
+    name: str
+    kind: str
+    num_facts: int
+    num_entities: int
+    num_predicates: int
+    splits: dict[str, int]
+    sha256: str
+    warnings: list[str]
+    sample: bool
+    created_at: Timestamp
+
+
+class FactOut(BaseModel):
+    """A fact of a KB and the split it is in."""
+
+    subject: str
+    predicate: str
+    object: str
+    split: str
+
+
+class SymbolOut(BaseModel):
+    """A name and the number of facts it occurs in."""
+
+    name: str
+    num_facts: int
+
+
+EXAMPLE_KB: dict[str, Any] = {
+    "id": "kb_5d1f0c9a7be84421",
+    "name": "my-family",
+    "kind": "facts",
+    "num_facts": 2,
+    "num_entities": 3,
+    "num_predicates": 1,
+    "splits": {"train": 2},
+    "sha256": "0f3a…",
+    "warnings": [],
+    "sample": False,
+    "created_at": "2026-01-01T12:00:00Z",
+}

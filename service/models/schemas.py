@@ -1,0 +1,105 @@
+"""What goes over the wire about models."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from service.timestamps import Timestamp
+
+
+class Lineage(BaseModel):
+    """What a version was made from."""
+
+    kb_id: str
+    kb_sha256: str
+    code_version: str
+    seed: int | None
+    job_id: str | None
+
+
+class ModelOut(BaseModel):
+    """One version of a model."""
+
+    id: str
+    name: str
+    version: int
+    status: str
+    kind: str
+    method: str
+    preset: str | None
+    config: dict[str, Any]
+    metrics: dict[str, Any]
+    tags: dict[str, Any]
+    aliases: list[str]
+    lineage: Lineage
+    created_at: Timestamp
+    ready_at: Timestamp | None
+
+
+class AtomOut(BaseModel):
+    """A predicate over two variables."""
+
+    predicate: str
+    subject: str
+    object: str
+
+
+class RuleOut(BaseModel):
+    """A learnt rule: confidence as the model has it, support and precision counted over the KB."""
+
+    id: str
+    head: AtomOut
+    body: list[AtomOut]
+    text: str
+    confidence: float
+    template: str
+    support: int | None
+    precision: float | None
+    approximate: bool
+
+
+class EpochOut(BaseModel):
+    """Loss and validation metrics of one epoch."""
+
+    epoch: int
+    loss: float
+    metrics: dict[str, Any]
+    created_at: Timestamp
+
+
+EXAMPLE_MODEL: dict[str, Any] = {
+    "id": "model_7be844215d1f0c9a",
+    "name": "family",
+    "version": 1,
+    "status": "ready",
+    "kind": "facts",
+    "method": "proofs",
+    "preset": "fast",
+    "config": {"method": "proofs", "seed": 0},
+    "metrics": {"mrr": 0.97},
+    "tags": {},
+    "aliases": ["champion"],
+    "lineage": {
+        "kb_id": "kb_5d1f0c9a7be84421",
+        "kb_sha256": "0f3a…",
+        "code_version": "0.1.0",
+        "seed": 0,
+        "job_id": "job_0c9a7be844215d1f",
+    },
+    "created_at": "2026-01-01T12:00:00Z",
+    "ready_at": "2026-01-01T12:00:07Z",
+}
+EXAMPLE_RULE: dict[str, Any] = {
+    "id": "9be1c3ad2f47",
+    "head": {"predicate": "grandparent", "subject": "X", "object": "Y"},
+    "body": [
+        {"predicate": "parent", "subject": "X", "object": "Z"},
+        {"predicate": "parent", "subject": "Z", "object": "Y"},
+    ],
+    "text": "grandparent(X,Y) :- parent(X,Z), parent(Z,Y)",
+    "confidence": 0.98,
+    "template": "2",
+    "support": 12,
+    "precision": 1.0,
+    "approximate": False,
+}

@@ -1,0 +1,54 @@
+"""Examples and bodies for the OpenAPI page."""
+
+from typing import Any
+
+from pydantic import BaseModel
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def example(status: int, value: Any) -> Responses:
+    return {status: {"content": {"application/json": {"example": value}}}}
+
+
+def json_request(model: type[BaseModel]) -> dict[str, Any]:
+    """The entry of a body that the route reads by itself."""
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _schema(model)}}}}
+
+
+def upload_body(model: type[BaseModel]) -> dict[str, Any]:
+    """JSON, or a form with files."""
+    text = {"type": "string"}
+    file = {"type": "string", "format": "binary"}
+    form = {
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": text,
+            "kind": text,
+            "format": text,
+            "file": file,
+            "train": file,
+            "valid": file,
+            "test": file,
+        },
+    }
+    body = json_request(model)
+    body["requestBody"]["content"]["multipart/form-data"] = {"schema": form}
+    return body
+
+
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    """Self-contained: definitions are put where they are used, since they are not among the app's components."""
+    schema = model.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def inline(node: Any) -> Any:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                return inline(definitions[node["$ref"].rsplit("/", 1)[1]])
+            return {key: inline(value) for key, value in node.items()}
+        return [inline(value) for value in node] if isinstance(node, list) else node
+
+    inlined: dict[str, Any] = inline(schema)
+    return inlined

@@ -1,0 +1,60 @@
+"""Errors on their way out: every one of them is problem+json."""
+
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from redis.exceptions import RedisError
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from ctp_core.errors import CtpError
+from service.errors import RETRY_AFTER_SECONDS, ServiceError, core_problem, problem
+
+log = structlog.get_logger()
+MEDIA_TYPE = "application/problem+json"
+HTTP_CODES = {404: "no_such_route", 405: "method_not_allowed", 400: "bad_request"}
+
+
+def respond(body: dict[str, Any], headers: dict[str, str] | None = None) -> JSONResponse:
+    return JSONResponse(body, body["status"], headers, media_type=MEDIA_TYPE)
+
+
+def add_problem_handlers(app: FastAPI) -> None:
+    @app.exception_handler(ServiceError)
+    async def service_error(_: Request, error: ServiceError) -> JSONResponse:
+        return respond(error.problem(), error.headers)
+
+    @app.exception_handler(CtpError)
+    async def core_error(_: Request, error: CtpError) -> JSONResponse:
+        return respond(core_problem(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def validation_error(_: Request, error: RequestValidationError) -> JSONResponse:
+        # The stock handler echoes the input, which may be huge or not encodable (NaN, half a surrogate pair).
+        faults = [{"place": ".".join(map(str, f["loc"])), "reason": f["msg"]} for f in error.errors()]
+        detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)
+        return respond(problem(422, "Invalid request", "invalid_request", detail, {"errors": faults}))
+
+    @app.exception_handler(HTTPException)
+    async def http_error(_: Request, error: HTTPException) -> JSONResponse:
+        code = HTTP_CODES.get(error.status_code, "http_error")
+        headers = dict(error.headers) if error.headers else None
+        return respond(problem(error.status_code, "Request failed", code, str(error.detail), {}), headers)
+
+    @app.exception_handler(OperationalError)
+    @app.exception_handler(RedisError)
+    async def part_is_away(_: Request, error: Exception) -> JSONResponse:
+        log.warning("part_is_away", error=str(error))
+        detail = "the database or the queue cannot be reached: GET /readyz tells which part is missing; try again"
+        return respond(
+            problem(503, "Unavailable", "part_is_away", detail, {}), {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        )
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        log.exception("unexpected_error", path=request.url.path, exc_info=error)
+        return respond(problem(500, "Internal error", "internal_error", "this is a fault of the service", {}))

@@ -1,0 +1,1 @@
+"""Questions: from the call to the query workers and back, in batches."""

@@ -1,0 +1,100 @@
+"""What goes over the wire about queries."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_TOP_K = 1000
+MAX_PROOFS = 100
+MAX_DEPTH = 1000
+Name = str
+
+
+class GoalIn(BaseModel):
+    """A fact with at most one place null: that one is asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    subject: str | None = Field(None, min_length=1, max_length=512)
+    predicate: str | None = Field(None, min_length=1, max_length=512)
+    object: str | None = Field(None, min_length=1, max_length=512)
+
+
+class QueryRequest(BaseModel):
+    """A question to a model, or several at once."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "model": "family",
+                "goal": {"subject": "rick", "predicate": "grandparent", "object": None},
+                "top_k": 3,
+                "proofs": 1,
+            }
+        },
+    )
+
+    model: str = Field(min_length=1, max_length=140, description="`id`, `name`, `name@3` or `name@champion`.")
+    goal: GoalIn | None = None
+    goals: list[GoalIn] | None = Field(None, min_length=1)
+    facts: list[tuple[str, str, str]] = Field(default_factory=list, description="Facts for this query only.")
+    top_k: int = Field(10, ge=1, le=MAX_TOP_K, description="Most answers.")
+    proofs: int = Field(3, ge=0, le=MAX_PROOFS, description="Most proofs of each answer.")
+    depth: int | None = Field(None, ge=0, le=MAX_DEPTH, description="Depth of the search; null: as trained.")
+    exclude_known: bool = Field(False, description="Leave out answers that the KB already states.")
+
+
+_LEAF = {"by": "fact", "score": 1.0, "unifications": [], "rule": None, "children": []}
+EXAMPLE_ANSWER: dict[str, Any] = {
+    "model_id": "model_7be844215d1f0c9a",
+    "elapsed_ms": 2.1,
+    "explainable": True,
+    "semiring": "max_product",
+    "truncated": False,
+    "answers": [
+        {
+            "subject": "rick",
+            "predicate": "grandparent",
+            "object": "morty",
+            "score": 0.98,
+            "rank": 1,
+            "known": False,
+            "score_parts": None,
+            "proofs": [
+                {
+                    "score": 0.98,
+                    "share": None,
+                    "text": "grandparent(rick, morty) ⇐ parent(rick, beth), parent(beth, morty)",
+                    "tree": {
+                        "goal": {"subject": "rick", "predicate": "grandparent", "object": "morty"},
+                        "score": 0.98,
+                        "by": "rule",
+                        "rule": {
+                            "id": "9be1c3ad2f47",
+                            "text": "grandparent(X,Y) :- parent(X,Z), parent(Z,Y)",
+                            "confidence": 0.98,
+                        },
+                        "unifications": [
+                            {"left": "parent", "right": "parent", "score": 0.99, "approximate": False},
+                            {"left": "parent", "right": "parent", "score": 0.99, "approximate": False},
+                        ],
+                        "fact": None,
+                        "children": [
+                            _LEAF
+                            | {
+                                "goal": {"subject": "rick", "predicate": "parent", "object": "beth"},
+                                "fact": {"subject": "rick", "predicate": "parent", "object": "beth"},
+                            },
+                            _LEAF
+                            | {
+                                "goal": {"subject": "beth", "predicate": "parent", "object": "morty"},
+                                "fact": {"subject": "beth", "predicate": "parent", "object": "morty"},
+                            },
+                        ],
+                    },
+                }
+            ],
+        }
+    ],
+}

@@ -1,0 +1,111 @@
+"""The queue: Celery on Redis, which is only the doorbell. The database is the truth about every job."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from celery import Celery
+from redis import Redis
+from redis.exceptions import RedisError
+
+from service.errors import Unavailable
+from service.settings import Settings
+
+TRAIN_QUEUE, QUERY_QUEUE = "train", "query"
+TRAIN_TASK, QUERY_TASK = "worker.train", "worker.answer"
+PRIORITIES = 10
+ALIVE_SECONDS, ALIVE_EVERY_SECONDS = 6, 2
+PUBLISH_TIMEOUT_SECONDS = 5
+
+
+def redis_url(settings: Settings) -> str:
+    if not settings.redis_url:
+        raise Unavailable("no_redis", "CTP_REDIS_URL is not set: start everything with `ctp up`, or name your Redis")
+    return settings.redis_url
+
+
+def celery_url(url: str) -> str:
+    """Celery has its own name for sockets."""
+    return url.replace("unix://", "redis+socket://", 1) if urlsplit(url).scheme == "unix" else url
+
+
+def make_celery(settings: Settings) -> Celery:
+    """One app for both sides: the service sends by task name, the workers add the tasks."""
+    app = Celery("ctp", broker=celery_url(redis_url(settings)), set_as_current=False)
+    app.conf.update(
+        task_ignore_result=True,
+        task_acks_late=False,
+        worker_hijack_root_logger=False,
+        worker_send_task_events=False,
+        worker_enable_remote_control=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "priority_steps": list(range(PRIORITIES)),
+            "queue_order_strategy": "priority",
+            "socket_timeout": PUBLISH_TIMEOUT_SECONDS,
+            "socket_connect_timeout": PUBLISH_TIMEOUT_SECONDS,
+        },
+        task_serializer="json",
+        accept_content=["json"],
+    )
+    return app
+
+
+def make_redis(settings: Settings) -> Redis:
+    return Redis.from_url(redis_url(settings), socket_connect_timeout=PUBLISH_TIMEOUT_SECONDS)
+
+
+def publish_job(app: Celery, job_id: str, priority: int) -> None:
+    """Redis serves 0 first; our users' larger number is the more urgent one."""
+    app.send_task(
+        TRAIN_TASK,
+        args=[job_id],
+        queue=TRAIN_QUEUE,
+        priority=PRIORITIES - 1 - priority,
+        retry=False,
+        ignore_result=True,
+    )
+
+
+def waiting_jobs(redis: Any) -> int:
+    """Messages in the train queue; the transport keeps one list for each priority."""
+    separator = "\x06\x16"
+    names = [TRAIN_QUEUE, *(f"{TRAIN_QUEUE}{separator}{step}" for step in range(1, PRIORITIES))]
+    return sum(int(redis.llen(name)) for name in names)
+
+
+def alive_key(role: str, owner: str) -> str:
+    return f"ctp:alive:{role}:{owner}"
+
+
+def alive(redis: Any, role: str) -> int:
+    """How many workers of a role have said in the last seconds that they are there."""
+    return sum(1 for _ in redis.scan_iter(match=alive_key(role, "*"), count=1000))
+
+
+@contextmanager
+def announced(settings: Settings, role: str) -> Iterator[None]:
+    """Says in Redis that this process is there, for as long as the block runs."""
+    redis, stop = make_redis(settings), threading.Event()
+    key = alive_key(role, f"{socket.gethostname()}:{threading.get_native_id()}")
+
+    def announce() -> None:
+        while True:
+            # The server may be on its way back; silence is what tells others that we cannot be reached.
+            with suppress(RedisError):
+                redis.set(key, b"1", ex=ALIVE_SECONDS)
+            if stop.wait(ALIVE_EVERY_SECONDS):
+                return
+
+    thread = threading.Thread(target=announce, name="announce", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(ALIVE_EVERY_SECONDS)
+        redis.close()

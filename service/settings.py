@@ -1,0 +1,56 @@
+"""Every setting, from `CTP_*` environment variables. The README's table is tested to list exactly these."""
+
+from functools import cache
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+MIB = 1024 * 1024
+
+
+class Settings(BaseSettings):
+    """Defaults are those of the embedded service that `ctp up` starts."""
+
+    model_config = SettingsConfigDict(env_prefix="CTP_", frozen=True, extra="forbid")
+
+    data_dir: Path = Field(Path(".ctp"), description="Folder of the embedded database, queue and model files.")
+    database_url: str = Field("", description="SQLAlchemy URL; empty: SQLite in the data folder.")
+    redis_url: str = Field("", description="Redis URL; empty: `ctp up` starts a server of its own.")
+    artifacts_url: str = Field("", description="fsspec URL of the model files; empty: `artifacts` in the data folder.")
+    host: str = Field("127.0.0.1", description="Address that the API listens on.")
+    port: int = Field(8000, ge=0, le=65535, description="Port that the API listens on.")
+    device: str = Field("auto", description="Torch device of the workers; `auto`: a GPU where there is one.")
+    threads: int = Field(0, ge=0, description="Threads of one worker; 0: cores ÷ 2.")
+    log_level: str = Field("INFO", description="Least level that is logged.")
+
+    max_body_bytes: int = Field(48 * MIB, gt=0, description="Largest request body.")
+    max_facts: int = Field(2_000_000, gt=0, description="Most facts in one KB.")
+    max_name_length: int = Field(512, gt=0, description="Longest entity or predicate name, in characters.")
+    max_query_facts: int = Field(10_000, gt=0, description="Most extra facts in one query.")
+    max_goals: int = Field(256, gt=0, description="Most goals in one query.")
+    query_seconds: float = Field(5.0, gt=0, description="Time that the search of one query may take.")
+    reply_seconds: float = Field(30.0, gt=0, description="Time that the API waits for a query worker.")
+    model_cache_bytes: int = Field(2048 * MIB, gt=0, description="Memory that a query worker keeps models in.")
+
+    lease_seconds: float = Field(30.0, gt=0, description="A job whose worker is silent for so long is started again.")
+    heartbeat_seconds: float = Field(10.0, gt=0, description="How often a worker renews its lease.")
+    reconcile_seconds: float = Field(10.0, gt=0, description="How often expired leases are looked for.")
+    relay_seconds: float = Field(0.5, gt=0, description="How often new jobs are handed to the queue.")
+    cancel_seconds: float = Field(2.0, gt=0, description="How often a worker looks whether its job was cancelled.")
+    checkpoint_seconds: float = Field(15.0, ge=0, description="Least time between two checkpoints of a job.")
+    max_attempts: int = Field(3, ge=1, description="Starts of a job before it counts as failed.")
+
+    @property
+    def database(self) -> str:
+        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'ctp.db'}"
+
+    @property
+    def artifacts(self) -> str:
+        return self.artifacts_url or f"file://{self.data_dir.absolute() / 'artifacts'}"
+
+
+@cache
+def get_settings() -> Settings:
+    """Read once for each process."""
+    return Settings()

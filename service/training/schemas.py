@@ -1,0 +1,83 @@
+"""What goes over the wire about training."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from service.queue import PRIORITIES
+from service.timestamps import Timestamp
+
+
+class TrainRequest(BaseModel):
+    """What to train: a preset, settings that override it, or neither (preset `fast`)."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"kb": "family", "name": "family", "preset": "fast", "config": {}, "seeds": [0]}},
+    )
+
+    kb: str = Field(min_length=1, max_length=64, description="Id or name of the KB.")
+    name: str = Field(min_length=1, max_length=64, description="Name of the model; each training is a new version.")
+    preset: str | None = Field(None, max_length=32, description="Settings that need no tuning.")
+    config: dict[str, Any] = Field(default_factory=dict, description="Settings that override the preset's.")
+    seeds: list[int] = Field(default=[0], min_length=1, max_length=1)
+    priority: int = Field(0, ge=0, lt=PRIORITIES, description="Larger is sooner.")
+    tags: dict[str, str] = Field(default_factory=dict, max_length=32)
+
+
+class JobOut(BaseModel):
+    """A training job and how far it is."""
+
+    id: str
+    status: str
+    model_id: str
+    kb_id: str
+    attempt: int
+    priority: int
+    progress: dict[str, Any]
+    error: dict[str, Any] | None
+    created_at: Timestamp
+    started_at: Timestamp | None
+    finished_at: Timestamp | None
+
+
+class ModelRef(BaseModel):
+    """The version that a job will fill."""
+
+    id: str
+    name: str
+    version: int
+    status: str
+
+
+class TrainResponse(BaseModel):
+    """Where to look: the job now, the model when it is ready."""
+
+    job: JobOut
+    model: ModelRef
+
+
+class PresetOut(BaseModel):
+    """A preset and the settings it means for a KB."""
+
+    name: str
+    config: dict[str, Any]
+
+
+EXAMPLE_JOB: dict[str, Any] = {
+    "id": "job_0c9a7be844215d1f",
+    "status": "running",
+    "model_id": "model_7be844215d1f0c9a",
+    "kb_id": "kb_5d1f0c9a7be84421",
+    "attempt": 1,
+    "priority": 0,
+    "progress": {"epoch": 12, "epochs": 60, "step": 1, "steps": 1, "loss": 0.2, "metrics": {}, "eta_seconds": 1.5},
+    "error": None,
+    "created_at": "2026-01-01T12:00:00Z",
+    "started_at": "2026-01-01T12:00:01Z",
+    "finished_at": None,
+}
+EXAMPLE_TRAIN: dict[str, Any] = {
+    "job": EXAMPLE_JOB | {"status": "queued", "attempt": 0, "progress": {}, "started_at": None},
+    "model": {"id": "model_7be844215d1f0c9a", "name": "family", "version": 1, "status": "pending"},
+}

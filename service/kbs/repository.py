@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Select, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from ctp_core.datasets.kb import SPLITS, FactIds, FactsKB, Graph, GraphsKB, KnowledgeBase
@@ -97,7 +97,7 @@ def facts(
 
 
 def _is(symbol: type[Symbol], role: str, position: Any) -> ColumnElement[bool]:
-    return (symbol.kb == FactRow.kb) & (symbol.role == role) & (symbol.position == position)
+    return and_(symbol.kb == FactRow.kb, symbol.role == role, symbol.position == position)
 
 
 def symbols(session: Session, kb: Kb, role: str, prefix: str, after: int, limit: int) -> Sequence[Symbol]:

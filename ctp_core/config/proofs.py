@@ -2,10 +2,34 @@
 
 from typing import Literal
 
+from pydantic import Field
+
 from ctp_core.config.base import BaseConfig
+
+ChainTemplate = Literal["1", "2", "3"]
+Loss = Literal["binary", "softmax"]
 
 
 class ProofsConfig(BaseConfig):
-    """Link prediction by proofs alone."""
+    """Link prediction by proofs alone: logit(p, s, o) = b_p + Σ_g softplus(w_pg) · h(c_g)."""
 
     method: Literal["proofs"] = "proofs"
+    templates: dict[ChainTemplate, int] = Field(
+        default={"1": 8, "2": 8},
+        min_length=1,
+        description="Template -> number of reformulators. Every body atom attends to all predicates and their "
+        "inverses, so that `1` covers `1R`.",
+    )
+    loss: Loss = Field(
+        default="binary",
+        description="One-vs-all on every pair of entities: cross-entropy of each fact, or of the true object among all "
+        "objects and the true subject among all subjects.",
+    )
+    learning_rate: float = Field(default=0.05, gt=0, le=10)
+    batch_size: int = Field(default=8, ge=1, description="Predicates in one step; each brings all its pairs.")
+    sparsity: float = Field(default=0.0, ge=0, description="Weight of Σ_g softplus(w_pg) in the loss: fewer rules.")
+    hidden_facts: float = Field(
+        default=0.0, ge=0, lt=1, description="Share of the facts hidden from bodies in each step: evidence spreads."
+    )
+    initial_scale: float = Field(default=1.0, ge=0, description="Deviation of the initial attention logits.")
+    eval_every: int = Field(default=10, ge=1, description="Epochs between two validations.")

@@ -9,6 +9,8 @@ from ctp_core.config import BaseConfig
 from ctp_core.datasets.kb import KnowledgeBase
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.models.base import Model
+from ctp_core.models.proofs import ProofsModel
+from ctp_core.training.proofs import ProofsTrainer
 from ctp_core.training.trainer import Trainer
 
 
@@ -20,7 +22,9 @@ class Entry:
     trainer: type[Trainer]
 
 
-MODELS: dict[tuple[str, str], Entry] = {}
+MODELS: dict[tuple[str, str], Entry] = {
+    ("facts", "proofs"): Entry(ProofsModel, ProofsTrainer),
+}
 
 
 def create_trainer(config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> Trainer:

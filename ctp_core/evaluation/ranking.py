@@ -1,0 +1,77 @@
+"""Filtered ranks of facts, both directions, with the realistic (mean) rank for ties."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+
+from ctp_core.datasets.kb import FactIds
+
+HITS = (1, 3, 10)
+BATCH = 256  # questions ranked at once: bounds memory at BATCH × entities
+
+Scores = NDArray[np.floating]
+ScoreObjects = Callable[[NDArray[np.int64], NDArray[np.int64]], Scores]  # (subjects, predicates) -> [question, entity]
+
+
+class KnownFilter:
+    """Which entities complete a question (entity, predicate, ?) to a known fact."""
+
+    def __init__(self, facts: Iterable[FactIds], num_entities: int, num_predicates: int, *, subjects: bool) -> None:
+        rows = np.unique(np.concatenate([*facts, np.zeros((0, 3), dtype=np.int64)]), axis=0)
+        given, asked = (rows[:, 2], rows[:, 0]) if subjects else (rows[:, 0], rows[:, 2])
+        keys = given * num_predicates + rows[:, 1]
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._asked = keys[order], asked[order]
+        self._num_entities, self._num_predicates = num_entities, num_predicates
+
+    def mask(
+        self, given: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Bool[np.ndarray, "question entity"]:
+        keys = given * self._num_predicates + predicates
+        starts = np.searchsorted(self._keys, keys, side="left")
+        lengths = np.searchsorted(self._keys, keys, side="right") - starts
+        question = np.repeat(np.arange(len(keys)), lengths)
+        offsets = np.cumsum(lengths) - lengths
+        mask = np.zeros((len(keys), self._num_entities), dtype=bool)
+        mask[question, self._asked[np.arange(len(question)) + (starts - offsets)[question]]] = True
+        return mask
+
+
+def realistic_ranks(
+    scores: Float[np.ndarray, "question entity"],
+    true: Int[np.ndarray, " question"],
+    known: Bool[np.ndarray, "question entity"],
+) -> Float[np.ndarray, " question"]:
+    """1 + those above + half of the others at the same score; known facts other than the true one do not count."""
+    questions = np.arange(len(true))
+    target = scores[questions, true][:, None]
+    others = ~known
+    others[questions, true] = False
+    above = ((scores > target) & others).sum(1)
+    equal = ((scores == target) & others).sum(1)
+    return np.asarray(1 + above + equal / 2)
+
+
+def rank_facts(
+    facts: FactIds,
+    score_objects: ScoreObjects,
+    score_subjects: ScoreObjects,
+    filters: tuple[KnownFilter, KnownFilter],
+) -> Float[np.ndarray, " question"]:
+    """The ranks of all objects, then of all subjects. `filters` are for (objects, subjects)."""
+    ranks = []
+    for given, asked, score, known in ((0, 2, score_objects, filters[0]), (2, 0, score_subjects, filters[1])):
+        for start in range(0, len(facts), BATCH):
+            batch = facts[start : start + BATCH]
+            mask = known.mask(batch[:, given], batch[:, 1])
+            ranks.append(realistic_ranks(score(batch[:, given], batch[:, 1]), batch[:, asked], mask))
+    return np.concatenate(ranks) if ranks else np.zeros(0)
+
+
+def ranking_metrics(ranks: Float[np.ndarray, " question"]) -> dict[str, float]:
+    """MRR and Hits@1/3/10; of no questions, none."""
+    if not len(ranks):
+        return {}
+    return {"mrr": float((1 / ranks).mean()), **{f"hits@{k}": float((ranks <= k).mean()) for k in HITS}}

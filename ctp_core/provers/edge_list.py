@@ -1,0 +1,79 @@
+"""A KB as a list of edges: every fact once forwards and once as the inverse of its predicate."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+
+from ctp_core.datasets.kb import FactIds
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Paths of one length between the pairs of a list; path i belongs to pair `pair[i]`."""
+
+    pair: Int[np.ndarray, " path"]
+    atoms: Int[np.ndarray, "path place"]
+    middles: Int[np.ndarray, "path place-1"]
+
+
+class EdgeList:
+    """Edges sorted by (tail, head, atom), so that all edges of an entity and of a pair are slices."""
+
+    def __init__(self, facts: FactIds, num_entities: int, num_predicates: int) -> None:
+        self.num_entities, self.num_predicates = num_entities, num_predicates
+        facts = np.unique(facts, axis=0) if len(facts) else facts
+        subject, predicate, object_ = facts.T
+        tail, head = np.concatenate([subject, object_]), np.concatenate([object_, subject])
+        atom = np.concatenate([predicate, predicate + num_predicates])
+        order = np.lexsort((atom, head, tail))
+        self.tail, self.head, self.atom = tail[order], head[order], atom[order]
+        self._pair_keys = self.tail * num_entities + self.head
+        self._starts = np.searchsorted(self.tail, np.arange(num_entities + 1))
+
+    def of_entities(self, entities: Ids) -> tuple[Ids, Ids]:
+        """(which, edge): all edges whose tail is entities[which]."""
+        return _slices(self._starts[entities], self._starts[entities + 1])
+
+    def of_pairs(self, tails: Ids, heads: Ids) -> tuple[Ids, Ids]:
+        """(which, edge): all edges from tails[which] to heads[which]."""
+        keys = tails * self.num_entities + heads
+        return _slices(
+            np.searchsorted(self._pair_keys, keys, side="left"), np.searchsorted(self._pair_keys, keys, side="right")
+        )
+
+    def paths(self, subjects: Ids, objects: Ids, length: int) -> Paths:
+        """All paths of that many edges from subjects[i] to objects[i]."""
+        if length == 1:
+            pair, edge = self.of_pairs(subjects, objects)
+            return Paths(pair, self.atom[edge][:, None], np.zeros((len(edge), 0), dtype=np.int64))
+        pair, first = self.of_entities(subjects)
+        rest = self.paths(self.head[first], objects[pair], length - 1)
+        first = first[rest.pair]
+        return Paths(
+            pair[rest.pair],
+            np.column_stack([self.atom[first], rest.atoms]),
+            np.column_stack([self.head[first], rest.middles]),
+        )
+
+    def push(
+        self, start: int, places: Float[np.ndarray, "reformulator place atom"]
+    ) -> Float[np.ndarray, "reformulator entity"]:
+        """Weighted number of paths from `start` to every entity, one step along all edges for each body place."""
+        frontier = np.zeros((places.shape[0], self.num_entities))
+        frontier[:, start] = 1
+        for place in range(places.shape[1]):
+            weights = frontier[:, self.tail] * places[:, place, self.atom]  # [reformulator, edge]
+            frontier = np.stack([np.bincount(self.head, row, self.num_entities) for row in weights])
+        return frontier
+
+
+def _slices(starts: Ids, ends: Ids) -> tuple[Ids, Ids]:
+    """The slices starts[i]:ends[i] end to end, with the i each element came from."""
+    lengths = ends - starts
+    which = np.repeat(np.arange(len(starts)), lengths)
+    offsets = np.cumsum(lengths) - lengths
+    return which, np.arange(len(which)) + (starts - offsets)[which]

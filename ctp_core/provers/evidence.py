@@ -1,0 +1,183 @@
+"""Evidence that adds up: the head that scores a fact by all of its proofs, on dense tables.
+
+    logit(p, s, o) = b_p + [s = o] l_p + Σ_g softplus(w_pg) · h(c_g(s, o))
+
+c_g is the number of groundings of reformulator g, each weighted by the product of its attentions; h(c) = c for one
+body atom and c / (1 + c) for longer bodies, so that many detours never outweigh a direct hint without bound.
+l_p says whether p holds of anything and itself: without it, sibling(X,Y) :- parent(Z,X), parent(Z,Y)
+is refuted by everybody who is not their own sibling. Atoms are the predicates 0…P-1 and their inverses P…2P-1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ctp_core.config.proofs import ChainTemplate
+from ctp_core.datasets.kb import FactIds
+
+EXCLUDED = -1e9  # an attention logit whose softmax is exactly 0 in float32
+INITIAL_WEIGHT = 0.0  # softplus(0) = 0.69: every reformulator starts as evidence worth following
+INITIAL_BIAS = -3.0  # most pairs of entities are no facts
+
+
+@dataclass(frozen=True)
+class OwnFacts:
+    """The facts asked for while training: fact i belongs to row goal[i] of the goals, and no body may use it."""
+
+    goal: Int[Tensor, " fact"]
+    predicate: Int[Tensor, " fact"]
+    subject: Int[Tensor, " fact"]
+    object: Int[Tensor, " fact"]
+
+
+def saturate(count: Float[Tensor, "*shape"], length: int) -> Float[Tensor, "*shape"]:
+    """h: how much evidence a weighted number of groundings is."""
+    return count if length == 1 else count / (1 + count)
+
+
+class EvidenceHead(nn.Module):
+    """Attention, weights and biases of every predicate; knows nothing of the facts."""
+
+    def __init__(
+        self,
+        num_predicates: int,
+        templates: Mapping[ChainTemplate, int],
+        generator: torch.Generator,
+        device: torch.device,
+        scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.num_predicates = num_predicates
+        self.templates = dict(sorted(templates.items()))
+        self.attention_logits, self.weights = nn.ParameterDict(), nn.ParameterDict()
+        for template, width in self.templates.items():
+            shape = (num_predicates, width, int(template), 2 * num_predicates)
+            logits = scale * torch.randn(shape, generator=generator)
+            self.attention_logits[template] = nn.Parameter(logits.to(device))
+            self.weights[template] = nn.Parameter(torch.full((num_predicates, width), INITIAL_WEIGHT, device=device))
+        self.bias = nn.Parameter(torch.full((num_predicates,), INITIAL_BIAS, device=device))
+        self.loop_bias = nn.Parameter(torch.zeros(num_predicates, device=device))
+
+    def attention(self, template: str, goals: Int[Tensor, " goal"]) -> Float[Tensor, "goal reformulator place atom"]:
+        """Softmax over all atoms; only the identity p(X,Y) :- p(X,Y) is left out, never its inverse."""
+        logits = self.attention_logits[template][goals]
+        if template == "1":
+            identity = functional.one_hot(goals, 2 * self.num_predicates).bool()
+            logits = logits.masked_fill(identity[:, None, None, :], EXCLUDED)
+        attention: Tensor = logits.softmax(-1)
+        return attention
+
+    def strength(self, template: str, goals: Int[Tensor, " goal"]) -> Float[Tensor, "goal reformulator"]:
+        return functional.softplus(self.weights[template][goals])
+
+    def forward(
+        self,
+        tables: Float[Tensor, "atom entity entity"],
+        goals: Int[Tensor, " goal"],
+        own: OwnFacts | None = None,
+    ) -> Float[Tensor, "goal entity entity"]:
+        """The logit of every pair of entities for each goal predicate; `own` facts do not prove themselves."""
+        num_entities = tables.shape[-1]
+        loops = torch.eye(num_entities, device=tables.device)
+        total = self.bias[goals, None, None] + self.loop_bias[goals, None, None] * loops
+        for template in self.templates:
+            attention = self.attention(template, goals)
+            places = mix(attention, tables)
+            counts = chain(places)
+            if own is not None:
+                counts = without_own(counts, attention, places, own)
+            evidence = saturate(counts, int(template))
+            total = total + torch.einsum("pg,pgij->pij", self.strength(template, goals), evidence)
+        return total
+
+    def logits(
+        self,
+        tables: Float[Tensor, "atom entity entity"],
+        goals: Int[Tensor, " goal"],
+        own: OwnFacts | None = None,
+    ) -> Float[Tensor, "goal entity entity"]:
+        """`forward` under its own name, with types that survive `nn.Module.__call__`."""
+        return self.forward(tables, goals, own)
+
+    def sparsity(self, goals: Int[Tensor, " goal"]) -> Float[Tensor, ""]:
+        """Σ_g softplus(w_pg) over the goals: what the L1 penalty weighs."""
+        return torch.stack([self.strength(template, goals).sum() for template in self.templates]).sum()
+
+
+def atom_tables(
+    facts: FactIds, num_entities: int, num_predicates: int, device: torch.device
+) -> Float[Tensor, "atom entity entity"]:
+    """1 where a fact holds: predicates first, then their inverses."""
+    tables = torch.zeros(2 * num_predicates, num_entities, num_entities, device=device)
+    subject, predicate, object_ = torch.from_numpy(facts).to(device).unbind(1)
+    tables[predicate, subject, object_] = 1
+    tables[num_predicates + predicate, object_, subject] = 1
+    return tables
+
+
+Places = tuple[Float[Tensor, "goal reformulator entity entity"], ...]
+
+
+def mix(
+    attention: Float[Tensor, "goal reformulator place atom"], tables: Float[Tensor, "atom entity entity"]
+) -> Places:
+    """The table of each body place: the atoms' tables weighted by attention."""
+    mixed = attention.flatten(0, 2) @ tables.flatten(1)  # [goal · reformulator · place, entity · entity]
+    return mixed.view(*attention.shape[:3], *tables.shape[1:]).unbind(2)
+
+
+def chain(places: Places) -> Float[Tensor, "goal reformulator entity entity"]:
+    """Weighted number of paths from i to j through the body places, left to right."""
+    counts = places[0]
+    for place in places[1:]:
+        counts = counts @ place
+    return counts
+
+
+def without_own(
+    counts: Float[Tensor, "goal reformulator entity entity"],
+    attention: Float[Tensor, "goal reformulator place atom"],
+    places: Places,
+    own: OwnFacts,
+) -> Float[Tensor, "goal reformulator entity entity"]:
+    """Takes the paths that use the asked fact itself out of that fact's count."""
+    reformulator = torch.arange(counts.shape[1], device=counts.device)
+    where = (own.goal[:, None], reformulator[None, :], own.subject[:, None], own.object[:, None])
+    counts = counts.index_put(where, -own_counts(attention, places, own), accumulate=True)
+    return counts.clamp(min=0)  # a difference of equal sums may be -1e-8
+
+
+def own_counts(
+    attention: Float[Tensor, "goal reformulator place atom"], places: Places, own: OwnFacts
+) -> Float[Tensor, "fact reformulator"]:
+    """Weighted number of paths from s to o that use the fact p(s, o) at least once.
+
+    The fact adds forward[i] at (s, o) and backward[i] at (o, s) to the table of place i. What is counted is
+    A₁A₂…[s, o] - (A₁-E₁)(A₂-E₂)…[s, o] with E_i those two cells; in a loop (s = o) they are one cell.
+    """
+    predicate = own.predicate
+    loop = own.subject == own.object
+    forward = attention[own.goal, :, :, predicate]  # [fact, reformulator, place]
+    backward = attention[own.goal, :, :, predicate + attention.shape[-1] // 2]
+    forward = forward + backward * loop[:, None, None]
+    goal, s, o = own.goal, own.subject, own.object
+    one = [place[goal, :, s, s] for place in places]  # loops at the subject, [fact, reformulator]
+    if len(places) == 1:
+        return forward[..., 0]
+    first, last = forward[..., 0], forward[..., -1]
+    if len(places) == 2:
+        return first * places[1][goal, :, o, o] + last * one[0] - first * last * loop[:, None]
+    across = [place[goal, :, s, o] for place in places]
+    middle = torch.where(loop[:, None], forward[..., 1], backward[..., 1])  # the middle atom that goes from o to s
+    once = (
+        first * (places[1][goal, :, o, :] * places[2][goal, :, :, o]).sum(-1)
+        + forward[..., 1] * one[0] * places[2][goal, :, o, o]
+        + middle * across[0] * across[2] * ~loop[:, None]
+        + last * (places[0][goal, :, s, :] * places[1][goal, :, :, s]).sum(-1)
+    )
+    twice = first * middle * across[2] + first * last * places[1][goal, :, o, s] + middle * last * across[0]
+    return once - twice + first * middle * last

@@ -1,0 +1,177 @@
+"""What every registered model of facts keeps to: one score per fact, proofs that add up, files that load again."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ctp_core.artifact import decode, encode
+from ctp_core.config import BaseConfig, ProofsConfig, parse_config
+from ctp_core.datasets.kb import FactsKB
+from ctp_core.errors import BadQuestion, DataError, UnknownSymbol
+from ctp_core.models.base import Answer, Answers, Budget, Model, Question
+from ctp_core.models.registry import MODELS, create_trainer, load_model
+from ctp_core.symbols import Fact, Goal
+from tests.core.families import random_family
+
+CPU = torch.device("cpu")
+CONFIGS: dict[str, BaseConfig] = {
+    "proofs": ProofsConfig(
+        templates={"1": 3, "2": 3, "3": 2}, epochs=40, batch_size=2, learning_rate=0.1, hidden_facts=0.2
+    ),
+}
+FAMILY = random_family(0)
+HIDDEN = Fact(*FAMILY.grandparent[0][:1], "grandparent", FAMILY.grandparent[0][1])
+KB = FAMILY.kb(("parent", "grandparent", "sister"), HIDDEN)
+trained: dict[str, Model] = {}
+
+methods = pytest.mark.parametrize("method", CONFIGS)
+
+
+def model_of(method: str) -> Model:
+    if method not in trained:
+        trained[method] = create_trainer(CONFIGS[method], KB, CPU).fit()
+    return trained[method]
+
+
+def ask(model: Model, *goals: Goal, **options: object) -> list[tuple[Answer, ...]]:
+    questions = [dataclasses.replace(Question(goal), **options) for goal in goals]  # type: ignore[arg-type]
+    answered = []
+    for answers in model.answer(questions, Budget()):
+        assert isinstance(answers, Answers)
+        answered.append(answers.items)
+    return answered
+
+
+def test_every_registered_model_of_facts_is_tested_here() -> None:
+    assert set(CONFIGS) == {method for kind, method in MODELS if kind == "facts"}
+
+
+@methods
+@pytest.mark.parametrize("extra", [(), (Fact("new", "parent", FAMILY.parent[0][0]),)])
+def test_a_fact_has_one_score_whichever_place_is_asked(method: str, extra: tuple[Fact, ...]) -> None:
+    model = model_of(method)
+    subject, _ = FAMILY.grandparent[1]
+    everything = ask(model, Goal(subject, "grandparent", None), facts=extra, top_k=1000, proofs=0)[0]
+    for answer in everything:
+        s, p, o = answer.fact
+        others = ask(model, Goal(s, p, o), Goal(None, p, o), Goal(s, None, o), facts=extra, top_k=1000, proofs=0)
+        for answers in others:
+            same = next(a for a in answers if a.fact == answer.fact)
+            assert same.score == pytest.approx(answer.score, abs=1e-6)
+    assert {a.fact.object for a in everything} == {*KB.entities, *(f.subject for f in extra)}
+
+
+@methods
+def test_scores_are_probabilities_in_falling_order(method: str) -> None:
+    for answers in ask(
+        model_of(method), Goal(None, "parent", FAMILY.parent[0][1]), Goal(FAMILY.parent[0][0], "parent", None)
+    ):
+        scores = [answer.score for answer in answers]
+        assert scores == sorted(scores, reverse=True)
+        assert all(0 <= score <= 1 for score in scores)
+
+
+@methods
+def test_known_facts_are_marked_and_can_be_left_out(method: str) -> None:
+    model = model_of(method)
+    goal = Goal(FAMILY.parent[0][0], "parent", None)
+    (answers,) = ask(model, goal, top_k=1000, proofs=0)
+    known = {answer.fact for answer in answers if answer.known}
+    assert known == {Fact(a, "parent", b) for a, b in FAMILY.parent if a == goal.subject}
+    (others,) = ask(model, goal, top_k=1000, proofs=0, exclude_known=True)
+    assert [a.fact for a in others] == [a.fact for a in answers if a.fact not in known]
+    assert len(ask(model, goal, top_k=2)[0]) == 2
+
+
+@methods
+def test_bad_questions_get_errors_and_the_others_answers(method: str) -> None:
+    person = FAMILY.parent[0][0]
+    new = Fact("rick", "nephew", "morty")
+    goals = [
+        Question(Goal(None, "parent", None)),
+        Question(Goal("founder", "parent", None)),
+        Question(Goal(person, "parents", None)),
+        Question(Goal(person, "parent", None), facts=(new,)),
+        Question(Goal(person, "parent", None)),
+    ]
+    open_twice, entity, predicate, fact, fine = model_of(method).answer(goals, Budget())
+    assert isinstance(open_twice, BadQuestion)
+    assert isinstance(entity, UnknownSymbol)
+    assert set(entity.suggestions) <= {"founder0", "founder1", "founder2", "founder3"}
+    assert isinstance(predicate, UnknownSymbol)
+    assert predicate.suggestions[0] == "parent"
+    assert isinstance(fact, UnknownSymbol)
+    assert isinstance(fine, Answers)
+
+
+@methods
+def test_an_expired_budget_says_so(method: str) -> None:
+    (answers,) = model_of(method).answer([Question(Goal(None, "parent", FAMILY.parent[0][1]))], Budget(seconds=-1))
+    assert isinstance(answers, Answers)
+    assert answers.truncated
+
+
+@methods
+def test_a_saved_model_answers_the_same(method: str) -> None:
+    model = model_of(method)
+    again = load_model(decode(encode(model.to_artifact())), CPU)
+    assert parse_config(again.config.model_dump()) == model.config
+    goals = [Goal(*HIDDEN[:2], None), Goal(None, *HIDDEN[1:]), Goal(HIDDEN.subject, None, HIDDEN.object)]
+    assert ask(again, *goals) == ask(model, *goals)
+    assert again.rules() == model.rules()
+
+
+@methods
+def test_training_again_gives_the_same_model_also_after_an_interruption(method: str) -> None:
+    config = CONFIGS[method]
+    straight = create_trainer(config, KB, CPU)
+    interrupted = create_trainer(config, KB, CPU)
+    for _ in range(3):
+        interrupted.train_epoch()
+    resumed = create_trainer(config, KB, CPU)
+    resumed.restore(decode(encode(interrupted.checkpoint())))
+    expected, found = straight.fit().to_artifact(), resumed.fit().to_artifact()
+    assert expected.manifest == found.manifest
+    assert all(torch.equal(tensor, found.tensors[name]) for name, tensor in expected.tensors.items())
+
+
+@methods
+@pytest.mark.parametrize(
+    "facts",
+    [
+        [("a", "p", "a")],
+        [("a", "p", "b")],
+        [("a", "p", "a"), ("b", "p", "b"), ("b", "q", "b")],
+        [("a", "p", "b"), ("b", "p", "c"), ("a", "once", "c")],
+    ],
+    ids=["one entity", "one fact", "only loops", "a predicate with one fact"],
+)
+def test_odd_kbs_train_and_answer(method: str, facts: list[tuple[str, str, str]]) -> None:
+    kb = FactsKB.from_facts({"train": [Fact(*f) for f in facts], "valid": [Fact("c", "p", "lonely")]})
+    model = create_trainer(CONFIGS[method], kb, CPU).fit()
+    for answers in ask(model, Goal("lonely", "p", None), Goal(None, "p", "a" if "a" in kb.entities else "c")):
+        assert len(answers) == len(kb.entities)
+        assert all(math.isfinite(answer.score) for answer in answers)
+    model.rules()
+
+
+@methods
+def test_a_kb_without_training_facts_says_why_not(method: str) -> None:
+    kb = FactsKB.from_facts({"train": []})
+    with pytest.raises(DataError, match="nothing to learn from"):
+        create_trainer(CONFIGS[method], kb, CPU)
+
+
+@methods
+def test_validation_facts_prove_nothing(method: str) -> None:
+    """A fact of another split is known but no proof stands on it."""
+    facts = {"train": [Fact("a", "p", "b")], "valid": [Fact("b", "p", "c")], "test": [Fact("c", "p", "d")]}
+    model = create_trainer(CONFIGS[method], FactsKB.from_facts(facts), CPU).fit()
+    for answers in ask(model, Goal("a", "p", None), Goal("b", "p", None), top_k=10):
+        for answer in answers:
+            assert all(fact == Fact("a", "p", "b") for proof in answer.proofs for fact in proof.facts)
+    assert next(a.known for a in ask(model, Goal("c", "p", "d"))[0])
+    assert not np.isnan(ask(model, Goal("c", "p", "d"))[0][0].score)

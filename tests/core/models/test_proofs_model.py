@@ -1,0 +1,96 @@
+"""Proofs that add up to the logit."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from ctp_core.config import ProofsConfig
+from ctp_core.models.base import Answer
+from ctp_core.models.registry import create_trainer
+from ctp_core.proofs import ProofNode
+from ctp_core.symbols import Fact, Goal
+from tests.core.models.test_facts_models import FAMILY, HIDDEN, KB, ask, model_of
+
+MODEL = "proofs"
+NEW = (Fact("new", "parent", HIDDEN.subject), Fact("new", "sister", HIDDEN.object))
+
+
+def answers_to(goal: Goal, extra: tuple[Fact, ...], proofs: int) -> tuple[Answer, ...]:
+    return ask(model_of(MODEL), goal, facts=extra, top_k=1000, proofs=proofs)[0]
+
+
+@pytest.mark.parametrize("extra", [(), NEW])
+@pytest.mark.parametrize(
+    "goal", [Goal(*HIDDEN[:2], None), Goal(None, *HIDDEN[1:]), Goal(HIDDEN.subject, None, HIDDEN.object)]
+)
+def test_the_shares_of_all_proofs_and_the_bias_are_the_logit(goal: Goal, extra: tuple[Fact, ...]) -> None:
+    for answer in answers_to(goal, extra, proofs=100_000):
+        parts = answer.score_parts
+        assert parts is not None
+        shares = [proof.share or 0.0 for proof in answer.proofs]
+        logit = math.log(answer.score / (1 - answer.score))
+        assert parts["num_proofs"] == len(shares)
+        assert parts["shown"] == pytest.approx(sum(shares))
+        assert parts["rest"] == pytest.approx(0, abs=1e-4)
+        assert (parts["bias"] or 0.0) + sum(shares) == pytest.approx(logit, abs=1e-4)
+
+
+@pytest.mark.parametrize("extra", [(), NEW])
+def test_the_parts_add_up_however_few_proofs_are_shown(extra: tuple[Fact, ...]) -> None:
+    goal = Goal(*HIDDEN[:2], None)
+    complete = {a.fact: a for a in answers_to(goal, extra, proofs=100_000)}
+    for answer in answers_to(goal, extra, proofs=2):
+        parts, everything = answer.score_parts, complete[answer.fact]
+        assert parts is not None
+        total = sum(parts[name] or 0.0 for name in ("bias", "shown", "rest"))
+        assert 1 / (1 + math.exp(-total)) == pytest.approx(answer.score)
+        assert answer.proofs == everything.proofs[:2]
+        assert parts["num_proofs"] == len(everything.proofs)
+
+
+def test_proofs_are_distinct_best_first_and_stand_on_facts() -> None:
+    stated = {*KB.facts("train"), *NEW}
+    for answer in answers_to(Goal(None, *HIDDEN[1:]), NEW, proofs=50):
+        assert len({(proof.tree.rule, proof.facts) for proof in answer.proofs}) == len(answer.proofs)
+        assert all((a.share or 0) >= (b.share or 0) for a, b in pairwise(answer.proofs))
+        assert all(fact in stated for proof in answer.proofs for fact in proof.facts)
+        assert all(proof.tree.goal == answer.fact for proof in answer.proofs)
+
+
+def test_a_fact_never_proves_itself_alone() -> None:
+    for a, b in FAMILY.parent[:5]:
+        (answer,) = answers_to(Goal(a, "parent", b), (), proofs=100)
+        assert all(proof.facts != (answer.fact,) for proof in answer.proofs)
+
+
+def recomputed(node: ProofNode) -> float:
+    return math.prod([u.score for u in node.unifications] + [recomputed(child) for child in node.children])
+
+
+def test_the_score_of_a_node_is_the_product_of_its_unifications_and_children() -> None:
+    for answer in answers_to(Goal(*HIDDEN[:2], None), (), proofs=20):
+        for proof in answer.proofs:
+            assert proof.score == pytest.approx(recomputed(proof.tree))
+            assert len(proof.tree.unifications) == len(proof.tree.children)
+
+
+def test_the_confidence_of_a_rule_is_the_score_of_a_fact_with_that_proof_alone() -> None:
+    model = create_trainer(ProofsConfig(templates={"2": 3}, epochs=60), KB, torch.device("cpu")).fit()
+    facts = (Fact("a", "parent", "b"), Fact("b", "parent", "c"))
+    ((answer,),) = ask(model, Goal("a", "grandparent", "c"), facts=facts)
+    (proof,) = answer.proofs
+    assert proof.facts == facts
+    assert proof.tree.rule is not None
+    assert proof.tree.rule.confidence == pytest.approx(answer.score, abs=1e-6)
+    listed = {rule.text: rule.confidence for rule in model.rules()}
+    assert listed[proof.tree.rule.text] == proof.tree.rule.confidence
+
+
+def test_an_unseen_entity_is_answered_from_the_facts_of_the_question() -> None:
+    child = HIDDEN.object
+    facts = (Fact("stranger", "parent", "newcomer"), Fact("newcomer", "parent", child))
+    (answers,) = ask(model_of(MODEL), Goal("stranger", "grandparent", None), facts=facts, top_k=1)
+    assert answers[0].fact.object == child
+    assert answers[0].proofs[0].facts == facts

@@ -1,0 +1,62 @@
+"""Paths and pushes on edge lists against products of dense tables."""
+
+import numpy as np
+import pytest
+import torch
+
+from ctp_core.provers.counting import RuleCounter
+from ctp_core.provers.edge_list import EdgeList
+from ctp_core.provers.evidence import atom_tables
+
+NUM_ENTITIES, NUM_PREDICATES = 7, 3
+
+
+def random_facts(seed: int) -> np.ndarray:
+    choose = np.random.default_rng(seed)
+    columns = [choose.integers(0, high, 40) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
+    return np.stack(columns, axis=1)
+
+
+def tables_of(facts: np.ndarray) -> np.ndarray:
+    return atom_tables(facts, NUM_ENTITIES, NUM_PREDICATES, torch.device("cpu")).double().numpy()
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_paths_are_all_paths_each_once(length: int) -> None:
+    facts = random_facts(0)
+    edges, tables = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES), tables_of(facts)
+    subjects, objects = (grid.ravel() for grid in np.meshgrid(np.arange(NUM_ENTITIES), np.arange(NUM_ENTITIES)))
+    paths = edges.paths(subjects, objects, length)
+    expected = np.linalg.matrix_power(tables.sum(0), length)
+    counted = np.bincount(paths.pair, minlength=len(subjects))
+    assert (counted == expected[subjects, objects]).all()
+    rows = np.column_stack([paths.pair, paths.atoms, paths.middles])
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    stations = np.column_stack([subjects[paths.pair], paths.middles, objects[paths.pair]])
+    for place in range(length):
+        assert (tables[paths.atoms[:, place], stations[:, place], stations[:, place + 1]] == 1).all()
+
+
+def test_a_push_is_a_product_of_mixed_tables() -> None:
+    facts = random_facts(1)
+    edges, tables = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES), tables_of(facts)
+    places = np.random.default_rng(2).random((4, 2, 2 * NUM_PREDICATES))
+    pushed = edges.push(3, places)
+    for reformulator, (first, second) in enumerate(places):
+        dense = np.tensordot(first, tables, 1) @ np.tensordot(second, tables, 1)
+        assert pushed[reformulator] == pytest.approx(dense[3])
+
+
+def test_support_counts_pairs_not_paths() -> None:
+    # a -p-> b -q-> d and a -p-> c -q-> d: two paths, one pair; head r(a, d) holds; b -q-> d alone is no chain.
+    a, b, c, d, e = range(5)
+    p, q, r = range(3)
+    facts = np.array([(a, p, b), (a, p, c), (b, q, d), (c, q, d), (a, r, d), (e, p, b)])
+    counter = RuleCounter(EdgeList(facts, 5, 3))
+    assert counter.count(r, (p, q)) == (1, 2)
+    assert counter.count(r, (p, q + 3)) == (0, 0)
+
+
+def test_a_kb_without_facts_has_no_paths() -> None:
+    edges = EdgeList(np.zeros((0, 3), dtype=np.int64), 3, 1)
+    assert len(edges.paths(np.array([0]), np.array([1]), 2).pair) == 0

@@ -1,0 +1,100 @@
+"""The evidence head against a count of paths one by one."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables, chain, mix, saturate
+
+NUM_ENTITIES, NUM_PREDICATES = 4, 2
+
+
+def random_facts(seed: int) -> np.ndarray:
+    """About half of all possible facts, loops included."""
+    everything = np.array(list(product(range(NUM_ENTITIES), range(NUM_PREDICATES), range(NUM_ENTITIES))))
+    return everything[np.random.default_rng(seed).random(len(everything)) < 0.5]
+
+
+def new_head(seed: int = 0) -> EvidenceHead:
+    generator = torch.Generator().manual_seed(seed)
+    return EvidenceHead(NUM_PREDICATES, {"1": 2, "2": 3, "3": 2}, generator, torch.device("cpu"), scale=2.0).double()
+
+
+def count_one_by_one(attention: torch.Tensor, facts: set[tuple[int, int, int]], subject: int, object_: int) -> float:
+    """Weighted number of paths, by trying every atom and entity at every place; attention is [place, atom]."""
+    if not len(attention):
+        return float(subject == object_)
+    total = 0.0
+    for atom, entity in product(range(2 * NUM_PREDICATES), range(NUM_ENTITIES)):
+        inverse = atom >= NUM_PREDICATES
+        fact = (entity, atom - NUM_PREDICATES, subject) if inverse else (subject, atom, entity)
+        if fact in facts:
+            total += attention[0, atom].item() * count_one_by_one(attention[1:], facts, entity, object_)
+    return total
+
+
+def tables_of(facts: np.ndarray) -> torch.Tensor:
+    return atom_tables(facts, NUM_ENTITIES, NUM_PREDICATES, torch.device("cpu")).double()
+
+
+@pytest.mark.parametrize("template", ["1", "2", "3"])
+def test_counts_are_those_of_all_paths(template: str) -> None:
+    facts = random_facts(1)
+    attention = new_head().attention(template, torch.arange(NUM_PREDICATES))
+    counts = chain(mix(attention, tables_of(facts)))
+    known = {tuple(fact) for fact in facts.tolist()}
+    for goal, g, s, o in np.ndindex(*counts.shape):
+        assert counts[goal, g, s, o].item() == pytest.approx(count_one_by_one(attention[goal, g], known, s, o))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int) -> None:
+    facts, head = random_facts(seed), new_head(seed)
+    goals = torch.tensor([1, 0])
+    subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
+    own = OwnFacts(1 - predicate, predicate, subject, object_)
+    logits = head.logits(tables_of(facts), goals, own)
+    known = {tuple(fact) for fact in facts.tolist()}
+    for s, p, o in facts.tolist():
+        expected = head.bias[p] + (head.loop_bias[p] if s == o else 0)
+        for template in head.templates:
+            attention = head.attention(template, torch.tensor([p]))[0]
+            counts = [count_one_by_one(row, known - {(s, p, o)}, s, o) for row in attention]
+            evidence = saturate(torch.tensor(counts, dtype=torch.float64), int(template))
+            expected = expected + head.strength(template, torch.tensor([p]))[0] @ evidence
+        assert logits[1 - p, s, o].item() == pytest.approx(expected.item(), abs=1e-9)
+
+
+def test_pairs_that_are_no_facts_are_not_masked() -> None:
+    facts, head = random_facts(3), new_head()
+    goals = torch.arange(NUM_PREDICATES)
+    subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
+    masked = head.logits(tables_of(facts), goals, OwnFacts(predicate, predicate, subject, object_))
+    plain = head.logits(tables_of(facts), goals)
+    absent = tables_of(facts)[:NUM_PREDICATES] == 0
+    assert torch.equal(masked[absent], plain[absent])
+    assert (masked[~absent] <= plain[~absent]).all()
+
+
+def test_only_the_identity_gets_no_attention() -> None:
+    attention = new_head().attention("1", torch.arange(NUM_PREDICATES))
+    for predicate in range(NUM_PREDICATES):
+        assert (attention[predicate, :, 0, predicate] == 0).all()
+        assert (attention[predicate, :, 0, predicate + NUM_PREDICATES] > 0).all()
+
+
+def test_gradients_through_the_mask_are_exact() -> None:
+    facts, head = random_facts(4), new_head()
+    subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
+    own = OwnFacts(predicate, predicate, subject, object_)
+    parameters = dict(head.named_parameters())
+
+    def logits(*values: torch.Tensor) -> torch.Tensor:
+        named = dict(zip(parameters, values, strict=True))
+        result = torch.func.functional_call(head, named, (tables_of(facts), torch.arange(NUM_PREDICATES), own))
+        assert isinstance(result, torch.Tensor)
+        return result
+
+    assert torch.autograd.gradcheck(logits, tuple(parameters.values()))

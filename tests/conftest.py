@@ -1,11 +1,15 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, and the list of what could not be run here."""
 
-from collections.abc import Iterator
+import os
+import shutil
+from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 
 from tests.running import RunningService, running_service
+
+NOT_RUN = pytest.StashKey[list[str]]()
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +23,28 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
 def client(service: RunningService) -> Iterator[httpx.Client]:
     with service.client() as client:
         yield client
+
+
+@pytest.fixture
+def needs(request: pytest.FixtureRequest) -> Callable[[str, bool], str]:
+    """`needs("strace")`: the path of a program, or the end of the test, listed as not run. In CI that is a failure.
+
+    `needs("tmpfs", False)` says the same of anything else that cannot be had.
+    """
+
+    def demand(what: str, available: bool | None = None) -> str:
+        path = shutil.which(what) if available is None else what
+        if path and available is not False:
+            return path
+        reason = f"{request.node.nodeid}: {what} cannot be had here (`make system-deps` installs programs)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"not run: {reason}")
+        request.config.stash.setdefault(NOT_RUN, []).append(reason)
+        pytest.skip(reason)
+
+    return demand
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for reason in config.stash.get(NOT_RUN, []):
+        terminalreporter.write_line(f"not run: {reason}", yellow=True)

@@ -1,0 +1,130 @@
+"""Bad input on each of the four calls: a 4xx problem that says what to do, and nothing is stored."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.slow
+JSON = {"content-type": "application/json"}
+LIMIT = 48 * 1024 * 1024
+
+
+def kb_body(*facts: Any, name: str = "bad") -> bytes:
+    return json.dumps({"name": name, "facts": facts}).encode()
+
+
+BAD_CALLS: dict[str, tuple[str, bytes, int, str]] = {
+    "an empty KB": ("/kbs", kb_body(), 422, "empty_kb"),
+    "a fact with two columns": ("/kbs", kb_body(["a", "p"]), 422, "invalid_request"),
+    "a fact with an empty name": ("/kbs", kb_body(["a", "", "b"]), 422, "bad_line"),
+    "a NUL in a name": ("/kbs", kb_body(["a", "p", "b\0"]), 422, "bad_line"),
+    "half a surrogate pair in a name": ("/kbs", b'{"name":"bad","facts":[["\\ud800","p","b"]]}', 422, "invalid_request"),
+    "NaN for a name": ("/kbs", b'{"name":"bad","facts":[[NaN,"p","b"]]}', 422, "invalid_request"),
+    "a name that is a path": ("/kbs", kb_body(["a", "p", "b"], name="../x"), 422, "bad_name"),
+    "a name that is a route": ("/kbs", kb_body(["a", "p", "b"], name="import"), 422, "bad_name"),
+    "a field that does not exist": ("/kbs", b'{"name":"bad","facts":[],"fact":[]}', 422, "invalid_request"),
+    "no JSON at all": ("/kbs", b"\x80\x81", 422, "invalid_request"),
+    "nesting without end": ("/kbs", b"[" * 200_000, 422, "invalid_request"),
+    "training on an unknown KB": ("/train", b'{"kb":"nowhere","name":"bad"}', 404, "kb_not_found"),
+    "an unknown preset": ("/train", b'{"kb":"family","name":"bad","preset":"magic"}', 422, "unknown_preset"),
+    "an unknown setting": ("/train", b'{"kb":"family","name":"bad","config":{"epoch":3}}', 422, "invalid_request"),
+    "an unknown method": ("/train", b'{"kb":"family","name":"bad","config":{"method":"x"}}', 422, "invalid_request"),
+    "NaN for a setting": ("/train", b'{"kb":"family","name":"bad","config":{"epochs":NaN}}', 422, "invalid_request"),
+    "a number too large for JSON": (
+        "/train",
+        b'{"kb":"family","name":"bad","config":{"epochs":1e999}}',
+        422,
+        "invalid_request",
+    ),
+    "a number of 5000 digits": (
+        "/train",
+        b'{"kb":"family","name":"bad","priority":' + b"9" * 5000 + b"}",
+        422,
+        "invalid_request",
+    ),
+    "a query to an unknown model": ("/query", b'{"model":"nowhere","goal":{"subject":"a"}}', 422, "too_many_unknowns"),
+    "a query without a goal": ("/query", b'{"model":"nowhere"}', 422, "missing_goal"),
+    "a query with a model that is not there": (
+        "/query",
+        b'{"model":"nowhere","goal":{"subject":"a","predicate":"p"}}',
+        404,
+        "model_not_found",
+    ),
+    "NaN for a number of answers": (
+        "/query",
+        b'{"model":"m","goal":{"subject":"a","predicate":"p"},"top_k":NaN}',
+        422,
+        "invalid_request",
+    ),
+}
+
+
+def is_problem(answer: httpx.Response) -> bool:
+    body = answer.json()
+    return (
+        answer.headers["content-type"] == "application/problem+json"
+        and body["status"] == answer.status_code
+        and bool(body["detail"])
+        and bool(body["type"])
+        and bool(body["title"])
+    )
+
+
+def stored(client: httpx.Client) -> tuple[Any, Any, Any]:
+    return tuple(
+        [item["id"] for item in client.get(path, params={"limit": 1000}).json()["items"]]
+        for path in ("/kbs", "/models", "/jobs")
+    )
+
+
+@pytest.mark.parametrize("call", BAD_CALLS)
+def test_bad_input_is_a_problem_and_nothing_is_stored(client: httpx.Client, call: str) -> None:
+    path, body, status, code = BAD_CALLS[call]
+    before = stored(client)
+    answer = client.post(path, content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    assert is_problem(answer)
+    assert stored(client) == before
+
+
+def test_a_line_with_two_columns_is_named_by_file_and_line(client: httpx.Client) -> None:
+    before = stored(client)
+    files = {"file": ("facts.tsv", b"a\tp\tb\nb\tp\n")}
+    answer = client.post("/kbs", data={"name": "two-columns"}, files=files)
+    assert answer.status_code == 422
+    problem = answer.json()
+    assert (problem["file"], problem["line"]) == ("facts.tsv", 2)
+    assert "3 columns" in problem["reason"]
+    assert stored(client) == before
+
+
+@pytest.mark.parametrize("path", ["/kbs", "/train", "/query"])
+def test_a_body_over_the_limit_is_refused_before_it_is_read(client: httpx.Client, path: str) -> None:
+    answer = client.post(path, content=b"[" + b" " * (50 * 1024 * 1024), headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+    assert str(LIMIT) in answer.json()["detail"]
+
+
+def test_a_chunked_body_over_the_limit_is_refused_as_it_arrives(client: httpx.Client) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(50):
+            yield b" " * 1024 * 1024
+
+    answer = client.post("/kbs", content=chunks(), headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+
+
+def test_an_unknown_route_is_a_problem_too(client: httpx.Client) -> None:
+    assert is_problem(client.get("/nowhere"))
+    assert is_problem(client.delete("/train"))
+
+
+@pytest.mark.parametrize("path", ["/kbs/none", "/kbs/none/facts", "/models/none", "/models/none/rules", "/jobs/none"])
+def test_what_is_not_there_is_a_404_that_says_where_to_look(client: httpx.Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert is_problem(answer)
+    assert "GET /" in answer.json()["detail"]

@@ -16,6 +16,8 @@ settings = get_settings()
 configure_logs(settings.log_level)
 app: Celery = make_celery(settings)
 app.conf.update(
+    # A spawned child rebuilds the app from its settings alone: this module, and so the tasks, must be among them.
+    imports=["worker.app"],
     worker_pool_start_method="spawn",
     worker_max_tasks_per_child=1,
     worker_disable_prefetch=True,

@@ -4,7 +4,7 @@ PORT ?= 8000
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup setup-dev run test test-fast test-faults lint format system-deps clean
+.PHONY: help setup setup-dev run test test-fast lint format system-deps clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list

@@ -4,6 +4,7 @@ import typer
 
 from service.commands import processes
 from service.commands.bench import bench
+from service.settings import settings_table
 
 app = typer.Typer(
     help="Answers with proofs: train and serve Conditional Theorem Provers.",
@@ -12,6 +13,14 @@ app = typer.Typer(
 )
 for command in (processes.up, processes.api, processes.worker, processes.dispatch, processes.migrate):
     app.command()(command)
+
+
+@app.command()
+def settings() -> None:
+    """List every setting with its default and its meaning."""
+    typer.echo(settings_table())
+
+
 app.add_typer(bench, name="bench")
 
 

@@ -54,3 +54,12 @@ class Settings(BaseSettings):
 def get_settings() -> Settings:
     """Read once for each process."""
     return Settings()
+
+
+def settings_table() -> str:
+    """Every setting as the Markdown table of the README."""
+    rows = [
+        f"| `CTP_{name.upper()}` | {f'`{field.default}`' if field.default != '' else ''} | {field.description} |"
+        for name, field in Settings.model_fields.items()
+    ]
+    return "\n".join(["| setting | default | meaning |", "|---|---|---|", *rows])

@@ -38,9 +38,9 @@ class RunningService:
 
     def children(self) -> dict[str, int]:
         """Part -> process id of the supervisor's child that runs it."""
-        listing = subprocess.run(
-            ["ps", "-o", "pid=,args=", "--ppid", str(self.process.pid)], capture_output=True, text=True, check=True
-        ).stdout
+        # `ps` fails where there are no children, as for a moment after all of them were killed.
+        command = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(self.process.pid)]
+        listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         patterns = {
             "api": r"service\.cli api|service\.app",
             "train": r"--queues train",

@@ -21,7 +21,12 @@ BAD_CALLS: dict[str, tuple[str, bytes, int, str]] = {
     "a fact with two columns": ("/kbs", kb_body(["a", "p"]), 422, "invalid_request"),
     "a fact with an empty name": ("/kbs", kb_body(["a", "", "b"]), 422, "bad_line"),
     "a NUL in a name": ("/kbs", kb_body(["a", "p", "b\0"]), 422, "bad_line"),
-    "half a surrogate pair in a name": ("/kbs", b'{"name":"bad","facts":[["\\ud800","p","b"]]}', 422, "invalid_request"),
+    "half a surrogate pair in a name": (
+        "/kbs",
+        b'{"name":"bad","facts":[["\\ud800","p","b"]]}',
+        422,
+        "invalid_request",
+    ),
     "NaN for a name": ("/kbs", b'{"name":"bad","facts":[[NaN,"p","b"]]}', 422, "invalid_request"),
     "a name that is a path": ("/kbs", kb_body(["a", "p", "b"], name="../x"), 422, "bad_name"),
     "a name that is a route": ("/kbs", kb_body(["a", "p", "b"], name="import"), 422, "bad_name"),

@@ -1,0 +1,42 @@
+"""The migrations make the tables that the code expects."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine
+
+from service.db.engine import make_engine
+from service.db.migrate import migrate
+from service.db.tables import Table
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Engine:
+    return make_engine(f"sqlite:///{tmp_path}/a.db")
+
+
+def test_migrations_and_tables_agree(engine: Engine) -> None:
+    migrate(engine)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Table.metadata) == []
+    engine.dispose()
+
+
+def test_migrating_twice_changes_nothing(engine: Engine) -> None:
+    migrate(engine)
+    migrate(engine)
+    engine.dispose()
+
+
+def test_sqlite_is_set_up_for_several_writers(engine: Engine) -> None:
+    with engine.connect() as connection:
+        pragmas = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("foreign_keys", "journal_mode")
+        }
+    engine.dispose()
+    wal_is_safe = sqlite3.sqlite_version_info >= (3, 51, 3)
+    assert pragmas == {"foreign_keys": 1, "journal_mode": "wal" if wal_is_safe else "delete"}

@@ -1,0 +1,118 @@
+"""`ctp up` as a process: it keeps its parts running and leaves nothing behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.running import RunningService, running_service
+
+pytestmark = pytest.mark.slow
+
+
+def descendants(root: int) -> set[int]:
+    """All processes below a process, as /proc has them now."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except FileNotFoundError:
+                continue
+    found, frontier = set(), {root}
+    while frontier:
+        frontier = {child for child, parent in parents.items() if parent in frontier}
+        found |= frontier
+    return found
+
+
+def alive(processes: set[int]) -> set[int]:
+    def runs(number: int) -> bool:
+        try:
+            return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    return {number for number in processes if runs(number)}
+
+
+def eventually(condition: Callable[[], bool], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()
+
+
+def up(folder: Path, port: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "service.cli", "up", "--port", str(port)]
+    environment = os.environ | {"CTP_DATA_DIR": str(folder)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_ctrl_c_stops_everything_within_ten_seconds(tmp_path: Path) -> None:
+    with running_service(tmp_path) as service:
+        processes = descendants(service.process.pid)
+        assert len(processes) >= 5
+        began = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - began < 10
+        assert not alive(processes)
+
+
+def test_a_killed_supervisor_takes_its_parts_with_it(tmp_path: Path) -> None:
+    with running_service(tmp_path) as service:
+        processes = descendants(service.process.pid)
+        service.process.kill()
+        service.process.wait()
+        assert eventually(lambda: not alive(processes), 10), alive(processes)
+
+
+def ready(service: RunningService) -> bool:
+    try:
+        return httpx.get(f"{service.url}/readyz", timeout=5).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
+    with running_service(tmp_path) as service:
+        before = service.children()
+        assert set(before) == {"api", "train", "query", "dispatch", "queue"}
+        for number in before.values():
+            os.kill(number, signal.SIGKILL)
+        assert eventually(lambda: set(service.children()) == set(before) and ready(service), 40)
+        assert not set(service.children().values()) & set(before.values())
+
+
+def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = up(tmp_path, port)
+    assert result.returncode == 1
+    assert len(result.stdout.strip().splitlines()) == 1, result.stdout
+    assert f"port {port}" in result.stdout
+    assert "Address already in use" in result.stdout
+
+
+def test_two_services_cannot_share_a_data_folder(service: RunningService) -> None:
+    result = up(service.folder, 0)
+    assert result.returncode == 1
+    assert "another `ctp up` runs" in result.stdout
+
+
+def test_a_second_start_keeps_what_was_there(tmp_path: Path) -> None:
+    for _ in range(2):
+        with running_service(tmp_path) as service, service.client() as client:
+            kb = client.post("/kbs", json={"name": "kept", "facts": [["a", "p", "b"]]})
+    assert kb.status_code == 200

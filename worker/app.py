@@ -22,6 +22,9 @@ app.conf.update(
     worker_max_tasks_per_child=1,
     worker_disable_prefetch=True,
     worker_prefetch_multiplier=1,
+    # A child loads torch before it reports for work; on a busy machine that takes longer than the usual 4 s,
+    # after which it would be killed and begin again.
+    worker_proc_alive_timeout=120,
 )
 register(app, settings)
 role = os.environ.get("CTP_WORKER_ROLE", "")

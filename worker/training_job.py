@@ -30,6 +30,7 @@ from worker.device import choose_device, limit_threads
 
 log = structlog.get_logger()
 MAX_TRACE = 2000
+DIARY_SECONDS = 0.5
 
 
 class Heart:
@@ -72,6 +73,28 @@ class Heart:
             except SQLAlchemyError as error:
                 # The database may come back before the lease ends; if not, the lease is lost and we are told then.
                 log.warning("heartbeat_failed", error=str(error))
+
+
+class Diary:
+    """Writes epochs to the database, several at once where they are short: a commit costs more than a small epoch."""
+
+    def __init__(self, database: Database, claim: Claim, epoch: int) -> None:
+        self.database, self.claim = database, claim
+        self.started, self.first_epoch = time.monotonic(), epoch
+        self._unwritten: list[Progress] = []
+        self._written_at = float("-inf")
+
+    def note(self, progress: Progress, last: bool) -> None:
+        """Raises LeaseLost where the job is not ours any more."""
+        self._unwritten.append(progress)
+        if not last and time.monotonic() - self._written_at < DIARY_SECONDS:
+            return
+        pace = (time.monotonic() - self.started) / max(1, progress.epoch - self.first_epoch)
+        eta = round(pace * (progress.epochs - progress.epoch), 1)
+        with self.database.write() as session:
+            for epoch in self._unwritten:
+                repository.record_epoch(session, self.claim, asdict(epoch) | {"eta_seconds": eta})
+        self._unwritten, self._written_at = [], time.monotonic()
 
 
 class TrainingJob:
@@ -118,15 +141,14 @@ class TrainingJob:
         with self.database.read() as session:
             kb = kbs.load(session, session.query(Kb).filter(Kb.id == job.kb_id).one())
         trainer = create_trainer(parse_config(job.config), kb, choose_device(self.settings.device))
-        started, started_epoch = time.monotonic(), self._restore(job, trainer)
+        diary = Diary(self.database, claim, self._restore(job, trainer))
         saved_at = time.monotonic()
         metrics: dict[str, float] = {}
         while not trainer.finished:
             heart.check()
             progress = trainer.train_epoch(heart.check)
             metrics = progress.metrics or metrics
-            pace = (time.monotonic() - started) / max(1, progress.epoch - started_epoch)
-            self._record(claim, progress, pace)
+            diary.note(progress, last=trainer.finished)
             if time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
                 self._save_checkpoint(job, claim, trainer, metrics)
                 saved_at = time.monotonic()
@@ -146,11 +168,6 @@ class TrainingJob:
             log.info("job_resumed", epoch=checkpoint.epoch)
             return checkpoint.epoch
         return 0
-
-    def _record(self, claim: Claim, progress: Progress, seconds_per_epoch: float) -> None:
-        eta = seconds_per_epoch * (progress.epochs - progress.epoch)
-        with self.database.write() as session:
-            repository.record_epoch(session, claim, {**asdict(progress), "eta_seconds": round(eta, 1)})
 
     def _save_checkpoint(self, job: Job, claim: Claim, trainer: Trainer, metrics: dict[str, float]) -> None:
         files = encode(trainer.checkpoint())

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Depends, Query, Response
 from ctp_core.config import presets
 from service.bodies import json_body
 from service.db.engine import Database
-from service.db.tables import Job
+from service.db.tables import Job, ModelVersion
 from service.dependencies import DatabaseDep, TenantDep
 from service.kbs import service as kbs
+from service.models import service as models
 from service.openapi import example, json_request
 from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.training import repository, service
@@ -50,6 +51,11 @@ def _look_up(database: Database, tenant: str, job_id: str) -> Job:
         return service.get(session, tenant, job_id)
 
 
+def _look_up_model(database: Database, tenant: str, model_id: str) -> ModelVersion:
+    with database.read() as session:
+        return models.get(session, tenant, model_id)
+
+
 @router.post("/train", status_code=202, responses=example(202, EXAMPLE_TRAIN), openapi_extra=json_request(TrainRequest))
 async def train(
     request: Annotated[TrainRequest, Depends(json_body(TrainRequest))],
@@ -63,6 +69,7 @@ async def train(
     response.headers["Location"] = f"/jobs/{job.id}"
     if wait:
         job = await finished(database, tenant, job.id, wait)
+        model = await asyncio.to_thread(_look_up_model, database, tenant, model.id)
     return TrainResponse(job=shown(job), model=ModelRef.model_validate(vars(model)))
 
 

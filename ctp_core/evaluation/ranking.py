@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
-from ctp_core.datasets.kb import FactIds
+from ctp_core.datasets.kb import FactIds, FactsKB
 
 HITS = (1, 3, 10)
 BATCH = 256  # questions ranked at once: bounds memory at BATCH × entities
@@ -37,6 +37,12 @@ class KnownFilter:
         mask = np.zeros((len(keys), self._num_entities), dtype=bool)
         mask[question, self._asked[np.arange(len(question)) + (starts - offsets)[question]]] = True
         return mask
+
+
+def known_filters(kb: FactsKB) -> tuple[KnownFilter, KnownFilter]:
+    """For objects and for subjects, over the facts of all splits."""
+    facts, sizes = list(kb.splits.values()), (len(kb.entities), len(kb.predicates))
+    return KnownFilter(facts, *sizes, subjects=False), KnownFilter(facts, *sizes, subjects=True)
 
 
 def realistic_ranks(

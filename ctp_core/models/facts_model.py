@@ -78,6 +78,18 @@ class FactsModel(Model):
         """The logit of each candidate; candidates differ from each other in one place at most."""
 
     @abstractmethod
+    def object_logits(
+        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        """The logits of all objects of (s, p, ?), against the KB alone: what ranking needs."""
+
+    @abstractmethod
+    def subject_logits(
+        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        """The logits of all subjects of (?, p, o), against the KB alone."""
+
+    @abstractmethod
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:

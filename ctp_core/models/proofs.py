@@ -106,6 +106,18 @@ class ProofsModel(FactsModel):
             totals += np.bincount(paths.pair, paths.shares, len(facts))
         return totals
 
+    def object_logits(
+        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        rows = zip(subjects.tolist(), predicates.tolist(), strict=True)
+        return np.stack([self._table(predicate)[subject] for subject, predicate in rows])
+
+    def subject_logits(
+        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        rows = zip(objects.tolist(), predicates.tolist(), strict=True)
+        return np.stack([self._table(predicate)[:, object_] for object_, predicate in rows])
+
     @cached_property
     def _atom_tables(self) -> Float[Tensor, "atom entity entity"]:
         return atom_tables(self.kb.splits["train"], len(self.kb.entities), len(self.kb.predicates), self._device)

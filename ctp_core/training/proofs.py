@@ -11,7 +11,7 @@ from ctp_core.config.base import BaseConfig
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.datasets.kb import FactsKB, KnowledgeBase
 from ctp_core.errors import ArtifactError, ConfigError
-from ctp_core.evaluation.ranking import KnownFilter, rank_facts, ranking_metrics
+from ctp_core.evaluation.ranking import known_filters, rank_facts, ranking_metrics
 from ctp_core.models.proofs import ProofsModel
 from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables
 from ctp_core.training.facts_split import FactsSplit
@@ -94,9 +94,7 @@ class ProofsTrainer(Trainer):
         logits = torch.cat(batches).cpu().numpy()
         row = np.zeros(len(self.kb.predicates), dtype=np.int64)
         row[goals.cpu().numpy()] = np.arange(len(goals))
-        sizes = (len(self.kb.entities), len(self.kb.predicates))
-        stated = [self.split.train, self.split.valid]
-        filters = (KnownFilter(stated, *sizes, subjects=False), KnownFilter(stated, *sizes, subjects=True))
+        filters = known_filters(self.kb)
         return rank_facts(self.split.valid, lambda s, p: logits[row[p], s], lambda o, p: logits[row[p], :, o], filters)
 
     def checkpoint(self) -> Artifact:

@@ -1,6 +1,14 @@
 """`ctp bench`: every figure in docs/results comes from here."""
 
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 bench = typer.Typer(
     help="Measure accuracy and speed; each command writes the figures of docs/results.", no_args_is_help=True
@@ -10,3 +18,46 @@ bench = typer.Typer(
 @bench.callback()
 def group() -> None:
     """Keeps `ctp bench NAME` a group however many commands there are."""
+
+
+@bench.command()
+def links(  # noqa: PLR0913, PLR0917
+    data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
+    dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1|s2|s3, wn18rr or fb15k-237.")],
+    model: Annotated[str, typer.Option(help="proofs, hybrid, complex, distmult or ctp.")] = "proofs",
+    select: Annotated[str | None, typer.Option(help="For ctp: linear, attentive, memory, ntp or gntp.")] = None,
+    preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
+    config: Annotated[str, typer.Option(help="JSON settings that override the preset.")] = "{}",
+    seeds: Annotated[int, typer.Option(min=1)] = 1,
+    split: Annotated[str, typer.Option(help="test, or valid to choose settings.")] = "test",
+    resume: Annotated[Path | None, typer.Option(help="Folder for checkpoints: a run killed here goes on.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there.")] = None,
+) -> None:
+    """Link prediction: filtered MRR and Hits@k, or AUC-PR for Countries; CPU time and memory."""
+    import torch  # noqa: PLC0415
+
+    from ctp_core.benchmarks.links import LinksRun, run, spread  # noqa: PLC0415
+    from ctp_core.training.trainer import Progress as Epoch  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    settings = json.loads(config) | ({"select": select} if select else {})
+    task = LinksRun(data, dataset, model, preset, settings, seeds, split, resume)
+    with progress_bar() as bar:
+        line = bar.add_task(f"{dataset} {model}", total=None, loss=0.0)
+
+        def show(progress: Epoch) -> None:
+            bar.update(line, completed=progress.epoch, total=progress.epochs, loss=progress.loss)
+
+        figures = run(task, show)
+    figures["command"] = f"ctp {shlex.join(sys.argv[1:])}"
+    for name, values in figures.items():
+        if isinstance(values, list) and name != "seeds":
+            typer.echo(f"{name:20} {spread(values)}")
+    if json_file:
+        json_file.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+
+
+def progress_bar() -> Progress:
+    """Epochs of the seed that is being trained, with its loss."""
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "loss {task.fields[loss]:.3g}")
+    return Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)

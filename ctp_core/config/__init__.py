@@ -6,11 +6,15 @@ from pydantic import Field, TypeAdapter
 
 from ctp_core.config.base import BaseConfig
 from ctp_core.config.ctp import CtpConfig
+from ctp_core.config.embeddings import ComplexConfig, DistMultConfig
+from ctp_core.config.hybrid import HybridConfig
 from ctp_core.config.presets import DEFAULT_PRESET, presets
 from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
 
-Config = Annotated[CtpConfig | ProofsConfig, Field(discriminator="method")]
+Config = Annotated[
+    CtpConfig | ProofsConfig | HybridConfig | ComplexConfig | DistMultConfig, Field(discriminator="method")
+]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Config)
 
 
@@ -20,4 +24,16 @@ def parse_config(values: dict[str, Any]) -> BaseConfig:
     return config
 
 
-__all__ = ["DEFAULT_PRESET", "BaseConfig", "Config", "CtpConfig", "Profile", "ProofsConfig", "parse_config", "presets"]
+__all__ = [
+    "DEFAULT_PRESET",
+    "BaseConfig",
+    "ComplexConfig",
+    "Config",
+    "CtpConfig",
+    "DistMultConfig",
+    "HybridConfig",
+    "Profile",
+    "ProofsConfig",
+    "parse_config",
+    "presets",
+]

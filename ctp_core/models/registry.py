@@ -9,7 +9,11 @@ from ctp_core.config import BaseConfig
 from ctp_core.datasets.kb import KnowledgeBase
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.models.base import Model
+from ctp_core.models.embeddings import ComplexModel, DistMultModel
+from ctp_core.models.hybrid import HybridModel
 from ctp_core.models.proofs import ProofsModel
+from ctp_core.training.embeddings import EmbeddingTrainer
+from ctp_core.training.hybrid import HybridTrainer
 from ctp_core.training.proofs import ProofsTrainer
 from ctp_core.training.trainer import Trainer
 
@@ -24,6 +28,9 @@ class Entry:
 
 MODELS: dict[tuple[str, str], Entry] = {
     ("facts", "proofs"): Entry(ProofsModel, ProofsTrainer),
+    ("facts", "hybrid"): Entry(HybridModel, HybridTrainer),
+    ("facts", "complex"): Entry(ComplexModel, EmbeddingTrainer),
+    ("facts", "distmult"): Entry(DistMultModel, EmbeddingTrainer),
 }
 
 

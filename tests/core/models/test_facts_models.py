@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ctp_core.artifact import decode, encode
-from ctp_core.config import BaseConfig, ProofsConfig, parse_config
+from ctp_core.config import BaseConfig, ComplexConfig, DistMultConfig, HybridConfig, ProofsConfig, parse_config
 from ctp_core.datasets.kb import FactsKB
 from ctp_core.errors import BadQuestion, DataError, UnknownSymbol
 from ctp_core.models.base import Answer, Answers, Budget, Model, Question
@@ -20,6 +20,11 @@ CPU = torch.device("cpu")
 CONFIGS: dict[str, BaseConfig] = {
     "proofs": ProofsConfig(
         templates={"1": 3, "2": 3, "3": 2}, epochs=40, batch_size=2, learning_rate=0.1, hidden_facts=0.2
+    ),
+    "complex": ComplexConfig(rank=8, epochs=6, batch_size=16),
+    "distmult": DistMultConfig(rank=8, epochs=6, batch_size=16, reciprocal=False),
+    "hybrid": HybridConfig(
+        proofs=ProofsConfig(templates={"2": 3}, epochs=5), embedding=ComplexConfig(rank=4, epochs=4)
     ),
 }
 FAMILY = random_family(0)

@@ -1,0 +1,34 @@
+"""Settings of the embedding models."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from ctp_core.config.base import BaseConfig
+
+
+class EmbeddingConfig(BaseConfig):
+    """Factorisation trained on all objects of (s, p, ?) and all subjects of (?, p, o), with the nuclear 3-norm."""
+
+    epochs: int = Field(default=80, ge=1, le=10_000, description="Passes over the training data at most.")
+    rank: int = Field(default=200, ge=1, le=4096, description="Length of a vector (complex numbers in ComplEx).")
+    n3: float = Field(default=0.01, ge=0, description="Weight of the cubed norms of the vectors of a batch.")
+    learning_rate: float = Field(default=0.1, gt=0, le=10, description="Of Adagrad.")
+    batch_size: int = Field(default=100, ge=1, description="Questions in one step, each against all entities.")
+    reciprocal: bool = Field(
+        default=True,
+        description="Learn p and its inverse apart, and average the two scores of a fact before ranking.",
+    )
+    eval_every: int = Field(default=10, ge=1, description="Epochs between two validations.")
+
+
+class ComplexConfig(EmbeddingConfig):
+    """ComplEx (Trouillon et al. 2016) with N3 (Lacroix et al. 2018): φ = Re⟨e_s, r_p, conj(e_o)⟩."""
+
+    method: Literal["complex"] = "complex"
+
+
+class DistMultConfig(EmbeddingConfig):
+    """DistMult (Yang et al. 2015): φ = ⟨e_s, r_p, e_o⟩, the same for p(s, o) and p(o, s)."""
+
+    method: Literal["distmult"] = "distmult"

@@ -1,0 +1,18 @@
+"""Settings of the model that adds an embedding score to its proofs."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from ctp_core.config.base import BaseConfig
+from ctp_core.config.embeddings import ComplexConfig, DistMultConfig
+from ctp_core.config.proofs import ProofsConfig
+
+
+class HybridConfig(BaseConfig):
+    """Both parts are trained on their own; the weight of the embedding is learnt on validation. `seed` is of both."""
+
+    method: Literal["hybrid"] = "hybrid"
+    epochs: int = Field(default=10_000, ge=1, le=10_000, description="Passes of each part at most.")
+    proofs: ProofsConfig = ProofsConfig()
+    embedding: ComplexConfig | DistMultConfig = Field(default=ComplexConfig(), discriminator="method")

@@ -1,0 +1,96 @@
+"""The two factorisations behind the embedding models: a question becomes one vector, its answers a product."""
+
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+INITIAL_SCALE = 1e-3  # N3 wants to start near zero: large initial products are never unlearnt
+
+
+class Factorisation(nn.Module, ABC):
+    """φ(s, p, o) = query(s, p) · e_o = query(o, p⁻¹) · e_s. Inverses are numbered after the predicates."""
+
+    def __init__(self, sizes: tuple[int, int], rank: int, generator: torch.Generator, device: torch.device) -> None:
+        super().__init__()
+        num_entities, num_predicates = sizes
+        self.num_predicates, self.rank = num_predicates, rank
+        width = self.width(rank)
+        self.entities = nn.Parameter(self._initial(num_entities, width, generator).to(device))
+        self.predicates = nn.Parameter(self._initial(num_predicates, width, generator).to(device))
+        self.inverses = nn.Parameter(self._initial(num_predicates, width, generator).to(device))
+
+    @staticmethod
+    def _initial(rows: int, width: int, generator: torch.Generator) -> Float[Tensor, "row width"]:
+        return INITIAL_SCALE * torch.randn(rows, width, generator=generator)
+
+    @staticmethod
+    @abstractmethod
+    def width(rank: int) -> int:
+        """How many real numbers hold a vector of this rank."""
+
+    @abstractmethod
+    def compose(self, entity: Float[Tensor, "row width"], predicate: Float[Tensor, "row width"]) -> Tensor:
+        """The vector whose product with e_o is φ."""
+
+    @abstractmethod
+    def adjoint(self, predicate: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
+        """The predicate read from object to subject."""
+
+    @abstractmethod
+    def moduli(self, vectors: Float[Tensor, "row width"]) -> Float[Tensor, "row rank"]:
+        """What the 3-norm is taken of."""
+
+    def queries(
+        self, entities: Int[Tensor, " row"], atoms: Int[Tensor, " row"], *, tied: bool
+    ) -> tuple[Float[Tensor, "row width"], Float[Tensor, "row width"]]:
+        """(query vectors, predicate vectors). `tied` reads an inverse as the adjoint of its predicate."""
+        forward = self.predicates[atoms % self.num_predicates]
+        other = self.adjoint(forward) if tied else self.inverses[atoms % self.num_predicates]
+        predicates = torch.where((atoms < self.num_predicates)[:, None], forward, other)
+        return self.compose(self.entities[entities], predicates), predicates
+
+    def averaged(self) -> Float[Tensor, "predicate width"]:
+        """The predicate vectors whose φ is the mean of both directions: one score per fact."""
+        return (self.predicates + self.adjoint(self.inverses)) / 2
+
+
+class ComplexFactorisation(Factorisation):
+    """First half of a vector the real parts, second half the imaginary parts."""
+
+    @staticmethod
+    def width(rank: int) -> int:
+        return 2 * rank
+
+    def compose(self, entity: Float[Tensor, "row width"], predicate: Float[Tensor, "row width"]) -> Tensor:
+        (a, b), (c, d) = entity.chunk(2, -1), predicate.chunk(2, -1)
+        return torch.cat([a * c - b * d, a * d + b * c], -1)
+
+    def adjoint(self, predicate: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
+        real, imaginary = predicate.chunk(2, -1)
+        return torch.cat([real, -imaginary], -1)
+
+    def moduli(self, vectors: Float[Tensor, "row width"]) -> Float[Tensor, "row rank"]:
+        real, imaginary = vectors.chunk(2, -1)
+        return (real**2 + imaginary**2).clamp(min=1e-20).sqrt()  # the root has no gradient at 0
+
+
+class DistMultFactorisation(Factorisation):
+    """A diagonal bilinear form: every predicate is symmetric."""
+
+    @staticmethod
+    def width(rank: int) -> int:
+        return rank
+
+    def compose(self, entity: Float[Tensor, "row width"], predicate: Float[Tensor, "row width"]) -> Tensor:
+        return entity * predicate
+
+    def adjoint(self, predicate: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
+        return predicate
+
+    def moduli(self, vectors: Float[Tensor, "row width"]) -> Float[Tensor, "row rank"]:
+        return vectors.abs()
+
+
+FACTORISATIONS: dict[str, type[Factorisation]] = {"complex": ComplexFactorisation, "distmult": DistMultFactorisation}

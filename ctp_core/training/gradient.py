@@ -1,0 +1,131 @@
+"""What all trainers by gradient share: epochs of steps, the best weights on validation, checkpoints."""
+
+import copy
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ctp_core.artifact import Artifact
+from ctp_core.config.base import BaseConfig
+from ctp_core.datasets.kb import FactsKB
+from ctp_core.errors import ArtifactError
+from ctp_core.evaluation.ranking import ranking_metrics
+from ctp_core.training.facts_split import FactsSplit
+from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
+
+State = dict[str, Tensor]
+
+
+class GradientTrainer(Trainer):
+    """On a KB of facts. A subclass makes `module`, `optimiser` and `generator`, then says what a step is."""
+
+    config: BaseConfig
+    kb: FactsKB
+    device: torch.device
+    split: FactsSplit
+    module: nn.Module
+    optimiser: torch.optim.Optimizer
+    generator: torch.Generator
+    eval_every: int
+    epoch: int = 0
+    best_mrr: float = -1.0
+
+    def __init__(self, config: BaseConfig, kb: FactsKB, device: torch.device, eval_every: int) -> None:
+        self.config, self.kb, self.device, self.eval_every = config, kb, device, eval_every
+        self.epochs = config.epochs
+        self.split = FactsSplit.of(kb)
+        self.generator = torch.Generator().manual_seed(config.seed)
+        self.best: State = {}
+
+    @abstractmethod
+    def batches(self) -> Sequence[Tensor]:
+        """The steps of one epoch, in the order drawn from `generator`."""
+
+    @abstractmethod
+    def loss(self, batch: Tensor) -> Float[Tensor, ""]: ...
+
+    @abstractmethod
+    def learning_rate(self, step: int, steps: int) -> float:
+        """At step `step` of all `steps` of the run."""
+
+    @abstractmethod
+    def ranks(self) -> Float[np.ndarray, " question"]:
+        """Filtered ranks of the validation facts by the present weights."""
+
+    @property
+    def finished(self) -> bool:
+        return self.epoch >= self.epochs
+
+    def train_epoch(self, on_step: OnStep = ignore) -> Progress:
+        batches = self.batches()
+        steps, total = len(batches), 0.0
+        for step, batch in enumerate(batches):
+            total += self._step(batch, self.learning_rate(self.epoch * steps + step, self.epochs * steps))
+            on_step(Progress(self.epoch, self.epochs, step + 1, steps, total / (step + 1)))
+        self.epoch += 1
+        metrics = self._validate() if self.finished or self.epoch % self.eval_every == 0 else {}
+        return Progress(self.epoch, self.epochs, steps, steps, total / steps, metrics)
+
+    def _step(self, batch: Tensor, learning_rate: float) -> float:
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate
+        loss = self.loss(batch)
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        return loss.item()
+
+    def _validate(self) -> dict[str, float]:
+        if not len(self.split.valid):
+            return {}
+        with torch.no_grad():
+            metrics = ranking_metrics(self.ranks())
+        if metrics["mrr"] > self.best_mrr:
+            self.best_mrr = metrics["mrr"]
+            self.best = copy.deepcopy(self.module.state_dict())
+        return metrics
+
+    def best_module(self) -> nn.Module:
+        """A frozen copy with the best weights so far, or the last ones where there is no validation."""
+        module = copy.deepcopy(self.module)
+        if self.best:
+            module.load_state_dict(self.best)
+        return module.requires_grad_(False)
+
+    def checkpoint(self) -> Artifact:
+        tensors = {f"module.{name}": tensor for name, tensor in self.module.state_dict().items()}
+        tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
+        for index, slots in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{index}.{slot}": value for slot, value in slots.items()}
+        tensors["generator"] = self.generator.get_state()
+        manifest = {"config": self.config.model_dump(), "epoch": self.epoch, "best_mrr": self.best_mrr}
+        return Artifact(manifest, {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()})
+
+    def restore(self, checkpoint: Artifact) -> None:
+        if checkpoint.manifest.get("config") != self.config.model_dump():
+            raise ArtifactError("the checkpoint was written by a run with another config")
+        try:
+            self.module.load_state_dict(under("module.", checkpoint))
+            self._restore_optimiser(under("optimiser.", checkpoint))
+            self.generator.set_state(checkpoint.tensors["generator"])
+            self.epoch, self.best_mrr = checkpoint.manifest["epoch"], checkpoint.manifest["best_mrr"]
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise ArtifactError(f"the checkpoint does not fit this run: {error}") from None
+        self.best = {name: tensor.to(self.device) for name, tensor in under("best.", checkpoint).items()}
+
+    def _restore_optimiser(self, slots: State) -> None:
+        state = self.optimiser.state_dict()
+        state["state"] = {}
+        for name, value in slots.items():
+            index, slot = name.split(".", 1)
+            state["state"].setdefault(int(index), {})[slot] = value.clone()
+        self.optimiser.load_state_dict(state)
+
+
+def under(prefix: str, artifact: Artifact) -> State:
+    """The tensors whose names start with `prefix`, without it."""
+    return {name.removeprefix(prefix): t for name, t in artifact.tensors.items() if name.startswith(prefix)}

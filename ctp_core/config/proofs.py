@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ctp_core.config.base import BaseConfig
 
-ChainTemplate = Literal["1", "2", "3"]
+EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3"]
 Loss = Literal["binary", "softmax"]
 
 
@@ -14,11 +14,12 @@ class ProofsConfig(BaseConfig):
     """Link prediction by proofs alone: logit(p, s, o) = b_p + Σ_g softplus(w_pg) · h(c_g)."""
 
     method: Literal["proofs"] = "proofs"
-    templates: dict[ChainTemplate, int] = Field(
+    templates: dict[EvidenceTemplate, int] = Field(
         default={"1": 8, "2": 8},
         min_length=1,
         description="Template -> number of reformulators. Every body atom attends to all predicates and their "
-        "inverses, so that `1` covers `1R`.",
+        "inverses, so that `1` covers `1R`. `1X` and `1Y` are p(X,Y) :- q(X,Z) and p(X,Y) :- q(Y,Z): what a fact "
+        "elsewhere says of the kind of thing X or Y is.",
     )
     loss: Loss = Field(
         default="binary",

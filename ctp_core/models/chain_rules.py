@@ -1,37 +1,34 @@
-"""Chains of atoms as rules and proofs that people read: q⁻¹(X,Z) is written q(Z,X)."""
+"""Bodies of atoms as rules and proofs that people read: q⁻¹(X,Z) is written q(Z,X)."""
 
 from ctp_core.proofs import ProofNode, Unification
 from ctp_core.rules import Atom, Rule
 from ctp_core.symbols import Fact
 
-VARIABLES = ("X", "Z", "W", "V", "U")
+MIDDLES = ("Z", "W", "V", "U")
 
 
 def chain_rule(
     predicates: tuple[str, ...],
     head: int,
+    template: str,
     body: tuple[int, ...],
     confidence: float,
     counts: tuple[int, int] | None = None,
 ) -> Rule:
-    """p(X,Y) :- the atoms of `body` from X through Z, W… to Y; `counts` are (support, pairs)."""
-    variables = (*VARIABLES[: len(body)], "Y")
-    atoms = tuple(
-        Atom(*_oriented(predicates, atom, variables[place], variables[place + 1])) for place, atom in enumerate(body)
-    )
-    template = "1R" if len(body) == 1 and body[0] >= len(predicates) else str(len(body))
+    """p(X,Y) :- the atoms of `body` from X through Z, W… to Y, or about X or Y alone; `counts` (support, pairs)."""
+    variables = {"1X": ("X", "Z"), "1Y": ("Y", "Z")}.get(template, ("X", *MIDDLES[: len(body) - 1], "Y"))
+    atoms = tuple(Atom(*atom) for atom in _oriented(predicates, body, variables))
+    shown = "1R" if template == "1" and body[0] >= len(predicates) else template
     support, pairs = counts if counts is not None else (None, None)
     precision = None if support is None else support / pairs if pairs else 0.0
-    return Rule(Atom(predicates[head], "X", "Y"), atoms, template, confidence, support, precision)
+    return Rule(Atom(predicates[head], "X", "Y"), atoms, shown, confidence, support, precision)
 
 
 def chain_facts(predicates: tuple[str, ...], body: tuple[int, ...], stations: tuple[str, ...]) -> tuple[Fact, ...]:
     """The facts of the KB along a path through `stations`, each the way round the KB states it."""
-    facts = []
-    for place, atom in enumerate(body):
-        predicate, subject, object_ = _oriented(predicates, atom, stations[place], stations[place + 1])
-        facts.append(Fact(subject, predicate, object_))
-    return tuple(facts)
+    return tuple(
+        Fact(subject, predicate, object_) for predicate, subject, object_ in _oriented(predicates, body, stations)
+    )
 
 
 def chain_proof(goal: Fact, rule: Rule, facts: tuple[Fact, ...], attentions: tuple[float, ...]) -> ProofNode:
@@ -46,7 +43,15 @@ def chain_proof(goal: Fact, rule: Rule, facts: tuple[Fact, ...], attentions: tup
     return ProofNode(goal, score, "rule", tuple(unifications), rule=rule, children=leaves)
 
 
-def _oriented(predicates: tuple[str, ...], atom: int, left: str, right: str) -> tuple[str, str, str]:
-    if atom < len(predicates):
-        return predicates[atom], left, right
-    return predicates[atom - len(predicates)], right, left
+def _oriented(
+    predicates: tuple[str, ...], body: tuple[int, ...], stations: tuple[str, ...]
+) -> list[tuple[str, str, str]]:
+    """(predicate, subject, object) of each body atom."""
+    atoms = []
+    for place, atom in enumerate(body):
+        left, right = stations[place], stations[place + 1]
+        if atom < len(predicates):
+            atoms.append((predicates[atom], left, right))
+        else:
+            atoms.append((predicates[atom - len(predicates)], right, left))
+    return atoms

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from ctp_core.provers.edge_list import EdgeList
+from ctp_core.provers.evidence import UNARY
 
 
 class RuleCounter:
@@ -27,10 +28,24 @@ class RuleCounter:
             tables.append(sparse.csr_array((np.ones(len(rows), dtype=np.int32), (rows, columns)), shape=shape))
         return tables
 
-    def count(self, head: int, body: tuple[int, ...]) -> tuple[int, int]:
+    def count(self, head: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
         """(support, pairs): in how many pairs of entities body and head hold, and in how many the body does."""
+        if template in UNARY:
+            return self._count_unary(head, body[0], about_subject=template == "1X")
         reached = self._tables[body[0]]
         for atom in body[1:]:
             reached = reached @ self._tables[atom]
             reached.data[:] = 1  # pairs are counted, not paths
         return int(reached.multiply(self._tables[head]).sum()), int(reached.nnz)
+
+    def _count_unary(self, head: int, atom: int, *, about_subject: bool) -> tuple[int, int]:
+        """p(X,Y) :- p(X,Z) holds of a pair only with a Z other than Y: the fact itself is no grounding."""
+        num_entities, num_predicates = self._edges.num_entities, self._edges.num_predicates
+        inverse = (head + num_predicates) % (2 * num_predicates)
+        heads = self._tables[head if about_subject else inverse]  # rows are the entity that the body is about
+        bodies = np.diff(self._tables[atom].indptr)
+        if atom == (head if about_subject else inverse):
+            support = np.diff(heads.indptr)[bodies > 1].sum()
+            pairs = num_entities * (bodies > 1).sum() + (num_entities - 1) * (bodies == 1).sum()
+            return int(support), int(pairs)
+        return int(np.diff(heads.indptr)[bodies > 0].sum()), int(num_entities * (bodies > 0).sum())

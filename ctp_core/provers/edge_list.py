@@ -13,11 +13,11 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Paths:
-    """Paths of one length between the pairs of a list; path i belongs to pair `pair[i]`."""
+    """Groundings of one template for a list of pairs: path i belongs to pair `pair[i]` and passes its `stations`."""
 
     pair: Int[np.ndarray, " path"]
     atoms: Int[np.ndarray, "path place"]
-    middles: Int[np.ndarray, "path place-1"]
+    stations: Int[np.ndarray, "path place+1"]
 
 
 class EdgeList:
@@ -38,6 +38,11 @@ class EdgeList:
         """(which, edge): all edges whose tail is entities[which]."""
         return _slices(self._starts[entities], self._starts[entities + 1])
 
+    def neighbours(self, entity: int, atom: int) -> Ids:
+        """The entities that an atom leads to."""
+        start, end = self._starts[entity], self._starts[entity + 1]
+        return np.asarray(self.head[start:end][self.atom[start:end] == atom])
+
     def of_pairs(self, tails: Ids, heads: Ids) -> tuple[Ids, Ids]:
         """(which, edge): all edges from tails[which] to heads[which]."""
         keys = tails * self.num_entities + heads
@@ -45,19 +50,28 @@ class EdgeList:
             np.searchsorted(self._pair_keys, keys, side="left"), np.searchsorted(self._pair_keys, keys, side="right")
         )
 
-    def paths(self, subjects: Ids, objects: Ids, length: int) -> Paths:
-        """All paths of that many edges from subjects[i] to objects[i]."""
+    def paths(self, subjects: Ids, objects: Ids, template: str) -> Paths:
+        """All groundings of a template for the pairs: paths between the two, or the edges of one of them."""
+        if template in ("1X", "1Y"):
+            entities = subjects if template == "1X" else objects
+            pair, edge = self.of_entities(entities)
+            return Paths(pair, self.atom[edge][:, None], np.column_stack([entities[pair], self.head[edge]]))
+        return self._chains(subjects, objects, int(template))
+
+    def _chains(self, subjects: Ids, objects: Ids, length: int) -> Paths:
         if length == 1:
             pair, edge = self.of_pairs(subjects, objects)
-            return Paths(pair, self.atom[edge][:, None], np.zeros((len(edge), 0), dtype=np.int64))
+            return Paths(pair, self.atom[edge][:, None], np.column_stack([subjects[pair], objects[pair]]))
         pair, first = self.of_entities(subjects)
-        rest = self.paths(self.head[first], objects[pair], length - 1)
-        first = first[rest.pair]
+        rest = self._chains(self.head[first], objects[pair], length - 1)
+        pair, first = pair[rest.pair], first[rest.pair]
         return Paths(
-            pair[rest.pair],
-            np.column_stack([self.atom[first], rest.atoms]),
-            np.column_stack([self.head[first], rest.middles]),
+            pair, np.column_stack([self.atom[first], rest.atoms]), np.column_stack([subjects[pair], rest.stations])
         )
+
+    def degrees(self, weights: Float[np.ndarray, "reformulator atom"]) -> Float[np.ndarray, "reformulator entity"]:
+        """Weighted number of edges of every entity."""
+        return np.stack([np.bincount(self.tail, row[self.atom], self.num_entities) for row in weights])
 
     def push(
         self, start: int, places: Float[np.ndarray, "reformulator place atom"]

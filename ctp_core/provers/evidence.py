@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctp_core.config.proofs import ChainTemplate
+from ctp_core.config.proofs import EvidenceTemplate
 from ctp_core.datasets.kb import FactIds
 
 EXCLUDED = -1e9  # an attention logit whose softmax is exactly 0 in float32
@@ -34,9 +34,17 @@ class OwnFacts:
     object: Int[Tensor, " fact"]
 
 
-def saturate(count: Float[Tensor, "*shape"], length: int) -> Float[Tensor, "*shape"]:
+UNARY = ("1X", "1Y")  # bodies about one of the two entities alone
+
+
+def length_of(template: str) -> int:
+    """The number of body atoms."""
+    return int(template[0])
+
+
+def saturate(count: Float[Tensor, "*shape"], template: str) -> Float[Tensor, "*shape"]:
     """h: how much evidence a weighted number of groundings is."""
-    return count if length == 1 else count / (1 + count)
+    return count if template == "1" else count / (1 + count)
 
 
 class EvidenceHead(nn.Module):
@@ -45,17 +53,17 @@ class EvidenceHead(nn.Module):
     def __init__(
         self,
         num_predicates: int,
-        templates: Mapping[ChainTemplate, int],
+        templates: Mapping[EvidenceTemplate, int],
         generator: torch.Generator,
         device: torch.device,
         scale: float = 1.0,
     ) -> None:
         super().__init__()
         self.num_predicates = num_predicates
-        self.templates = dict(sorted(templates.items()))
+        self.templates: dict[str, int] = {str(name): width for name, width in sorted(templates.items())}
         self.attention_logits, self.weights = nn.ParameterDict(), nn.ParameterDict()
         for template, width in self.templates.items():
-            shape = (num_predicates, width, int(template), 2 * num_predicates)
+            shape = (num_predicates, width, length_of(template), 2 * num_predicates)
             logits = scale * torch.randn(shape, generator=generator)
             self.attention_logits[template] = nn.Parameter(logits.to(device))
             self.weights[template] = nn.Parameter(torch.full((num_predicates, width), INITIAL_WEIGHT, device=device))
@@ -85,13 +93,11 @@ class EvidenceHead(nn.Module):
         loops = torch.eye(num_entities, device=tables.device)
         total = self.bias[goals, None, None] + self.loop_bias[goals, None, None] * loops
         for template in self.templates:
-            attention = self.attention(template, goals)
-            places = mix(attention, tables)
-            counts = chain(places)
-            if own is not None:
-                counts = without_own(counts, attention, places, own)
-            evidence = saturate(counts, int(template))
-            total = total + torch.einsum("pg,pgij->pij", self.strength(template, goals), evidence)
+            attention, strength = self.attention(template, goals), self.strength(template, goals)
+            if template in UNARY:
+                total = total + unary_evidence(template, attention, strength, tables, own)
+            else:
+                total = total + chain_evidence(attention, strength, tables, own)
         return total
 
     def logits(
@@ -117,6 +123,45 @@ def atom_tables(
     tables[predicate, subject, object_] = 1
     tables[num_predicates + predicate, object_, subject] = 1
     return tables
+
+
+def chain_evidence(
+    attention: Float[Tensor, "goal reformulator place atom"],
+    strength: Float[Tensor, "goal reformulator"],
+    tables: Float[Tensor, "atom entity entity"],
+    own: OwnFacts | None,
+) -> Float[Tensor, "goal entity entity"]:
+    """What the paths from one entity to the other add to the logit of each pair."""
+    places = mix(attention, tables)
+    counts = chain(places)
+    if own is not None:
+        counts = without_own(counts, attention, places, own)
+    return torch.einsum("pg,pgij->pij", strength, saturate(counts, str(len(places))))
+
+
+def unary_evidence(
+    template: str,
+    attention: Float[Tensor, "goal reformulator place atom"],
+    strength: Float[Tensor, "goal reformulator"],
+    tables: Float[Tensor, "atom entity entity"],
+    own: OwnFacts | None,
+) -> Float[Tensor, "goal entity entity"]:
+    """What the facts of one entity of a pair add to its logit; the same for all pairs of that entity."""
+    counts = attention[:, :, 0] @ tables.sum(2)  # [goal, reformulator, entity]
+    evidence = torch.einsum("pg,pgi->pi", strength, saturate(counts, template))
+    about_subject = template == "1X"
+    num_entities = tables.shape[-1]
+    if about_subject:
+        evidence = evidence[:, :, None].expand(-1, -1, num_entities)
+    else:
+        evidence = evidence[:, None, :].expand(-1, num_entities, -1)
+    if own is None:
+        return evidence
+    forward, backward = own_attention(attention, own)
+    entity, uses = (own.subject, forward[..., 0]) if about_subject else (own.object, backward[..., 0])
+    others = (counts[own.goal, :, entity] - uses).clamp(min=0)  # [fact, reformulator]
+    without = (strength[own.goal] * saturate(others, template)).sum(-1)
+    return evidence.index_put((own.goal, own.subject, own.object), without)
 
 
 Places = tuple[Float[Tensor, "goal reformulator entity entity"], ...]
@@ -151,6 +196,16 @@ def without_own(
     return counts.clamp(min=0)  # a difference of equal sums may be -1e-8
 
 
+def own_attention(
+    attention: Float[Tensor, "goal reformulator place atom"], own: OwnFacts
+) -> tuple[Float[Tensor, "fact reformulator place"], Float[Tensor, "fact reformulator place"]]:
+    """How much of each body place is the asked fact, read from s to o and from o to s: both, where it is a loop."""
+    forward = attention[own.goal, :, :, own.predicate]
+    backward = attention[own.goal, :, :, own.predicate + attention.shape[-1] // 2]
+    loop = (own.subject == own.object)[:, None, None]
+    return forward + backward * loop, backward + forward * loop
+
+
 def own_counts(
     attention: Float[Tensor, "goal reformulator place atom"], places: Places, own: OwnFacts
 ) -> Float[Tensor, "fact reformulator"]:
@@ -159,12 +214,8 @@ def own_counts(
     The fact adds forward[i] at (s, o) and backward[i] at (o, s) to the table of place i. What is counted is
     A₁A₂…[s, o] - (A₁-E₁)(A₂-E₂)…[s, o] with E_i those two cells; in a loop (s = o) they are one cell.
     """
-    predicate = own.predicate
-    loop = own.subject == own.object
-    forward = attention[own.goal, :, :, predicate]  # [fact, reformulator, place]
-    backward = attention[own.goal, :, :, predicate + attention.shape[-1] // 2]
-    forward = forward + backward * loop[:, None, None]
-    goal, s, o = own.goal, own.subject, own.object
+    forward, backward = own_attention(attention, own)
+    goal, s, o, loop = own.goal, own.subject, own.object, own.subject == own.object
     one = [place[goal, :, s, s] for place in places]  # loops at the subject, [fact, reformulator]
     if len(places) == 1:
         return forward[..., 0]
@@ -172,7 +223,7 @@ def own_counts(
     if len(places) == 2:
         return first * places[1][goal, :, o, o] + last * one[0] - first * last * loop[:, None]
     across = [place[goal, :, s, o] for place in places]
-    middle = torch.where(loop[:, None], forward[..., 1], backward[..., 1])  # the middle atom that goes from o to s
+    middle = backward[..., 1]  # a middle atom may go back from o to s
     once = (
         first * (places[1][goal, :, o, :] * places[2][goal, :, :, o]).sum(-1)
         + forward[..., 1] * one[0] * places[2][goal, :, o, o]

@@ -42,7 +42,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def clean_environment() -> dict[str, str]:
     """No virtual environment and no settings of the machine that runs the tests."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("CTP_", "VIRTUAL_ENV", "PYTHON", "MAKE", "MFLAGS"))}
+    inherited = {
+        k: v for k, v in os.environ.items() if not k.startswith(("CTP_", "VIRTUAL_ENV", "PYTHON", "MAKE", "MFLAGS"))
+    }
     path = [part for part in inherited["PATH"].split(os.pathsep) if not (Path(part).parent / "pyvenv.cfg").exists()]
     return inherited | {"PATH": os.pathsep.join(path)}
 

@@ -19,7 +19,11 @@ from tests.core.families import random_family
 CPU = torch.device("cpu")
 CONFIGS: dict[str, BaseConfig] = {
     "proofs": ProofsConfig(
-        templates={"1": 3, "2": 3, "3": 2}, epochs=40, batch_size=2, learning_rate=0.1, hidden_facts=0.2
+        templates={"1": 3, "1X": 1, "1Y": 1, "2": 3, "3": 2},
+        epochs=40,
+        batch_size=2,
+        learning_rate=0.1,
+        hidden_facts=0.2,
     ),
     "complex": ComplexConfig(rank=8, epochs=6, batch_size=16),
     "distmult": DistMultConfig(rank=8, epochs=6, batch_size=16, reciprocal=False),

@@ -26,13 +26,15 @@ def test_paths_are_all_paths_each_once(length: int) -> None:
     facts = random_facts(0)
     edges, tables = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES), tables_of(facts)
     subjects, objects = (grid.ravel() for grid in np.meshgrid(np.arange(NUM_ENTITIES), np.arange(NUM_ENTITIES)))
-    paths = edges.paths(subjects, objects, length)
+    paths = edges.paths(subjects, objects, str(length))
     expected = np.linalg.matrix_power(tables.sum(0), length)
     counted = np.bincount(paths.pair, minlength=len(subjects))
     assert (counted == expected[subjects, objects]).all()
-    rows = np.column_stack([paths.pair, paths.atoms, paths.middles])
+    rows = np.column_stack([paths.pair, paths.atoms, paths.stations])
     assert len(np.unique(rows, axis=0)) == len(rows)
-    stations = np.column_stack([subjects[paths.pair], paths.middles, objects[paths.pair]])
+    stations = paths.stations
+    assert (stations[:, 0] == subjects[paths.pair]).all()
+    assert (stations[:, -1] == objects[paths.pair]).all()
     for place in range(length):
         assert (tables[paths.atoms[:, place], stations[:, place], stations[:, place + 1]] == 1).all()
 
@@ -53,10 +55,31 @@ def test_support_counts_pairs_not_paths() -> None:
     p, q, r = range(3)
     facts = np.array([(a, p, b), (a, p, c), (b, q, d), (c, q, d), (a, r, d), (e, p, b)])
     counter = RuleCounter(EdgeList(facts, 5, 3))
-    assert counter.count(r, (p, q)) == (1, 2)
-    assert counter.count(r, (p, q + 3)) == (0, 0)
+    assert counter.count(r, "2", (p, q)) == (1, 2)
+    assert counter.count(r, "2", (p, q + 3)) == (0, 0)
 
 
 def test_a_kb_without_facts_has_no_paths() -> None:
     edges = EdgeList(np.zeros((0, 3), dtype=np.int64), 3, 1)
-    assert len(edges.paths(np.array([0]), np.array([1]), 2).pair) == 0
+    assert len(edges.paths(np.array([0]), np.array([1]), "2").pair) == 0
+
+
+def test_a_rule_about_one_entity_does_not_count_the_fact_itself() -> None:
+    # p(0,1), p(0,2), p(3,1): p(X,Y) :- p(X,Z) holds with another Z for both facts of 0, not for that of 3.
+    facts = np.array([(0, 0, 1), (0, 0, 2), (3, 0, 1), (3, 1, 3)])
+    counter = RuleCounter(EdgeList(facts, 4, 2))
+    assert counter.count(0, "1X", (0,)) == (2, 4 + 3)
+    assert counter.count(0, "1Y", (0 + 2,)) == (2, 4 + 3)  # p(Z,Y): 1 is the object of two facts, 2 of one
+    assert counter.count(0, "1X", (1,)) == (1, 4)
+
+
+def test_edges_of_one_entity_are_its_groundings() -> None:
+    facts = random_facts(3)
+    edges, tables = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES), tables_of(facts)
+    subjects, objects = np.array([0, 1, 1]), np.array([2, 3, 1])
+    for template, about in (("1X", subjects), ("1Y", objects)):
+        paths = edges.paths(subjects, objects, template)
+        assert (np.bincount(paths.pair, minlength=3) == tables.sum((0, 2))[about]).all()
+        assert (paths.stations[:, 0] == about[paths.pair]).all()
+    weights = np.random.default_rng(0).random((2, 2 * NUM_PREDICATES))
+    assert edges.degrees(weights) == pytest.approx(weights @ tables.sum(2))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables, chain, mix, saturate
+from ctp_core.provers.evidence import UNARY, EvidenceHead, OwnFacts, atom_tables, chain, mix, saturate
 
 NUM_ENTITIES, NUM_PREDICATES = 4, 2
 
@@ -19,7 +19,9 @@ def random_facts(seed: int) -> np.ndarray:
 
 def new_head(seed: int = 0) -> EvidenceHead:
     generator = torch.Generator().manual_seed(seed)
-    return EvidenceHead(NUM_PREDICATES, {"1": 2, "2": 3, "3": 2}, generator, torch.device("cpu"), scale=2.0).double()
+    return EvidenceHead(
+        NUM_PREDICATES, {"1": 2, "1X": 2, "1Y": 2, "2": 3, "3": 2}, generator, torch.device("cpu"), scale=2.0
+    ).double()
 
 
 def count_one_by_one(attention: torch.Tensor, facts: set[tuple[int, int, int]], subject: int, object_: int) -> float:
@@ -33,6 +35,15 @@ def count_one_by_one(attention: torch.Tensor, facts: set[tuple[int, int, int]], 
         if fact in facts:
             total += attention[0, atom].item() * count_one_by_one(attention[1:], facts, entity, object_)
     return total
+
+
+def count_template(
+    template: str, attention: torch.Tensor, facts: set[tuple[int, int, int]], subject: int, object_: int
+) -> float:
+    if template not in UNARY:
+        return count_one_by_one(attention, facts, subject, object_)
+    about = subject if template == "1X" else object_
+    return sum(count_one_by_one(attention, facts, about, other) for other in range(NUM_ENTITIES))
 
 
 def tables_of(facts: np.ndarray) -> torch.Tensor:
@@ -61,8 +72,8 @@ def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int) -> 
         expected = head.bias[p] + (head.loop_bias[p] if s == o else 0)
         for template in head.templates:
             attention = head.attention(template, torch.tensor([p]))[0]
-            counts = [count_one_by_one(row, known - {(s, p, o)}, s, o) for row in attention]
-            evidence = saturate(torch.tensor(counts, dtype=torch.float64), int(template))
+            counts = [count_template(template, row, known - {(s, p, o)}, s, o) for row in attention]
+            evidence = saturate(torch.tensor(counts, dtype=torch.float64), template)
             expected = expected + head.strength(template, torch.tensor([p]))[0] @ evidence
         assert logits[1 - p, s, o].item() == pytest.approx(expected.item(), abs=1e-9)
 

@@ -19,6 +19,7 @@ from service.queries.service import Targets
 from service.queue import make_redis
 from service.settings import Settings, get_settings
 from service.training.router import router as training
+from service.web.router import add_page
 
 DESCRIPTION = "Train Conditional Theorem Provers on your facts, and get answers with the proofs that support them."
 
@@ -35,7 +36,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         await app.state.batcher.stop()
         app.state.database.dispose()
 
-    app = FastAPI(title="CTP", version=__version__, description=DESCRIPTION, lifespan=lifespan)
+    app = FastAPI(
+        title="CTP", version=__version__, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
     app.state.settings = settings
     app.state.database = Database(settings.database)
     app.state.targets = Targets(app.state.database)
@@ -44,4 +47,5 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     for router in (kbs, training, models, queries, health):
         app.include_router(router)
+    add_page(app)
     return app

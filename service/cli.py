@@ -4,6 +4,12 @@ import typer
 
 from service.commands import processes
 from service.commands.bench import bench
+from service.commands.jobs import jobs
+from service.commands.kb import kb
+from service.commands.models import models
+from service.commands.query import query
+from service.commands.rules import rules
+from service.commands.train import train
 from service.settings import settings_table
 
 app = typer.Typer(
@@ -11,6 +17,11 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command()(train)
+app.command()(query)
+app.command()(rules)
+for name, group in {"kb": kb, "jobs": jobs, "models": models}.items():
+    app.add_typer(group, name=name)
 for command in (processes.up, processes.api, processes.worker, processes.dispatch, processes.migrate):
     app.command()(command)
 

@@ -41,6 +41,9 @@ class Settings(BaseSettings):
     checkpoint_seconds: float = Field(15.0, ge=0, description="Least time between two checkpoints of a job.")
     max_attempts: int = Field(3, ge=1, description="Starts of a job before it counts as failed.")
 
+    url: str = Field("http://127.0.0.1:8000", description="Service that the client commands talk to.")
+    key: str = Field("", description="Key that the client commands send.")
+
     @property
     def database(self) -> str:
         return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'ctp.db'}"

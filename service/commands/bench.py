@@ -21,7 +21,7 @@ def group() -> None:
 
 
 @bench.command()
-def links(  # noqa: PLR0913, PLR0917
+def links(
     data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
     dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1|s2|s3, wn18rr or fb15k-237.")],
     model: Annotated[str, typer.Option(help="proofs, hybrid, complex, distmult or ctp.")] = "proofs",

@@ -1,0 +1,81 @@
+"""`client.kbs`."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from service.client.paths import segment
+from service.client.transport import Transport
+from service.client.types import FactRow, Kb, Symbol
+
+UPLOAD_SECONDS = 600
+
+
+class Kbs:
+    """Knowledge bases, named by id or name."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, limit: int | None = None) -> Iterator[Kb]:
+        return self._transport.items(Kb, "/kbs", limit)
+
+    def get(self, kb: str) -> Kb:
+        return self._transport.get(Kb, f"/kbs/{segment(kb)}")
+
+    def create(self, name: str, facts: Iterable[tuple[str, str, str]]) -> Kb:
+        """From facts in memory; the same facts under the same name are the KB that is there."""
+        return self._transport.post(Kb, "/kbs", {"name": name, "kind": "facts", "facts": [list(f) for f in facts]})
+
+    def upload(
+        self,
+        name: str,
+        files: Path | Mapping[str, Path],
+        kind: str | None = None,
+        format: str | None = None,
+        open_file: Callable[[Path], Any] = lambda path: path.open("rb"),
+    ) -> Kb:
+        """From one file, or from files by split (`train`, `valid`, `test`); `open_file` may count what is read."""
+        paths = {"file": files} if isinstance(files, Path) else dict(files)
+        data = {key: value for key, value in {"name": name, "kind": kind, "format": format}.items() if value}
+        with ExitStack() as stack:
+            opened = {split: (path.name, stack.enter_context(open_file(path))) for split, path in paths.items()}
+            answer = self._transport.send("POST", "/kbs", data=data, files=opened, timeout=UPLOAD_SECONDS)
+        return Kb.model_validate(answer.json())
+
+    def facts(
+        self,
+        kb: str,
+        subject: str | None = None,
+        predicate: str | None = None,
+        object: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[FactRow]:
+        """In the order of the upload, filtered by any of the three places."""
+        path = f"/kbs/{segment(kb)}/facts"
+        return self._transport.items(FactRow, path, limit, subject=subject, predicate=predicate, object=object)
+
+    def predicates(self, kb: str, limit: int | None = None) -> Iterator[Symbol]:
+        return self._transport.items(Symbol, f"/kbs/{segment(kb)}/predicates", limit)
+
+    def entities(self, kb: str, prefix: str = "", limit: int | None = None) -> Iterator[Symbol]:
+        return self._transport.items(Symbol, f"/kbs/{segment(kb)}/entities", limit, prefix=prefix)
+
+    def neighbourhood(self, kb: str, entity: str, limit: int | None = None) -> dict[str, Any]:
+        """The facts around an entity, never more than `limit`."""
+        params = {"entity": entity} | ({"limit": limit} if limit else {})
+        answer: dict[str, Any] = self._transport.send("GET", f"/kbs/{segment(kb)}/neighbourhood", params=params).json()
+        return answer
+
+    def export(self, kb: str, to: Path, format: str = "tsv") -> None:
+        """Writes the KB to a file, as it comes."""
+        with (
+            self._transport.stream(f"/kbs/{segment(kb)}/export", params={"format": format}) as response,
+            to.open("wb") as file,
+        ):
+            for chunk in response.iter_bytes():
+                file.write(chunk)
+
+    def delete(self, kb: str) -> None:
+        self._transport.send("DELETE", f"/kbs/{segment(kb)}")

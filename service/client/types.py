@@ -1,0 +1,237 @@
+"""What the calls return. Fields that a newer service adds are kept and do no harm."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+T = TypeVar("T")
+FINISHED = ("succeeded", "failed", "cancelled")
+
+
+class Wire(BaseModel):
+    """Frozen, and open for fields that this client does not know yet."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", protected_namespaces=())
+
+
+class Page(Wire, Generic[T]):
+    """A piece of a list."""
+
+    items: list[T]
+    next_cursor: str | None = None
+
+
+class Kb(Wire):
+    """A knowledge base and what is in it."""
+
+    id: str
+    name: str
+    kind: str
+    num_facts: int
+    num_entities: int
+    num_predicates: int
+    splits: dict[str, int]
+    sha256: str
+    warnings: list[str]
+    sample: bool
+    created_at: datetime
+
+
+class Fact(Wire):
+    """A predicate that holds between a subject and an object."""
+
+    subject: str
+    predicate: str
+    object: str
+
+    def __str__(self) -> str:
+        return f"{self.predicate}({self.subject}, {self.object})"
+
+
+class FactRow(Fact):
+    """A fact of a KB and the split it is in."""
+
+    split: str
+
+
+class Symbol(Wire):
+    """A name and the number of facts it occurs in."""
+
+    name: str
+    num_facts: int
+
+
+class Preset(Wire):
+    """A preset and the settings it means for a KB."""
+
+    name: str
+    config: dict[str, Any]
+
+
+class Job(Wire):
+    """A training job and how far it is."""
+
+    id: str
+    status: str
+    model_id: str
+    kb_id: str
+    attempt: int
+    progress: dict[str, Any]
+    error: dict[str, Any] | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def finished(self) -> bool:
+        return self.status in FINISHED
+
+
+class ModelRef(Wire):
+    """The version that a job will fill."""
+
+    id: str
+    name: str
+    version: int
+    status: str
+
+
+class Training(Wire):
+    """An accepted training: the job to follow, the version it will fill."""
+
+    job: Job
+    model: ModelRef
+
+
+class Event(Wire):
+    """One message of a job's event stream."""
+
+    id: str
+    event: str
+    data: dict[str, Any]
+
+
+class Lineage(Wire):
+    """What a version was made from."""
+
+    kb_id: str
+    kb_sha256: str
+    code_version: str
+    seed: int | None = None
+    job_id: str | None = None
+
+
+class Model(ModelRef):
+    """One version of a model."""
+
+    kind: str
+    method: str
+    preset: str | None
+    config: dict[str, Any]
+    metrics: dict[str, Any]
+    tags: dict[str, Any]
+    aliases: list[str]
+    lineage: Lineage
+    created_at: datetime
+    ready_at: datetime | None
+
+    @property
+    def reference(self) -> str:
+        """The name that always means this version."""
+        return f"{self.name}@{self.version}"
+
+
+class Epoch(Wire):
+    """Loss and validation metrics of one epoch."""
+
+    epoch: int
+    loss: float
+    metrics: dict[str, Any]
+
+
+class Atom(Wire):
+    """A predicate over two variables."""
+
+    predicate: str
+    subject: str
+    object: str
+
+
+class Rule(Wire):
+    """A learnt rule: confidence as the model has it, support and precision counted over the KB."""
+
+    id: str
+    head: Atom
+    body: list[Atom]
+    text: str
+    confidence: float
+    template: str
+    support: int | None
+    precision: float | None
+    approximate: bool = False
+
+
+class Goal(Wire):
+    """A fact with at most one place open."""
+
+    subject: str | None = None
+    predicate: str | None = None
+    object: str | None = None
+
+
+class Unification(Wire):
+    """Two names that met, and how well."""
+
+    left: str
+    right: str
+    score: float
+    approximate: bool = False
+
+
+class Node(Wire):
+    """One goal of a proof and how it was proved."""
+
+    goal: Fact
+    score: float
+    by: str
+    rule: dict[str, Any] | None = None
+    fact: Fact | None = None
+    unifications: list[Unification] = Field(default_factory=list)
+    children: list["Node"] = Field(default_factory=list)
+
+    def nodes(self) -> Iterator["Node"]:
+        yield self
+        for child in self.children:
+            yield from child.nodes()
+
+
+class Proof(Wire):
+    """Why an answer holds."""
+
+    score: float
+    text: str
+    tree: Node
+    share: float | None = None
+
+
+class Answer(Fact):
+    """A fact with its score, and the proofs it rests on."""
+
+    score: float
+    rank: int
+    known: bool
+    proofs: list[Proof]
+    score_parts: dict[str, Any] | None = None
+
+
+class Answers(Wire):
+    """Best first."""
+
+    model_id: str
+    elapsed_ms: float
+    answers: list[Answer]
+    explainable: bool = True
+    semiring: str = ""
+    truncated: bool = False

@@ -1,0 +1,94 @@
+"""What the client commands share: the connection, tables or JSON, and errors that say what to do."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from service.client import ApiError, Client, ClientError
+
+Url = Annotated[str | None, typer.Option("--url", envvar="CTP_URL", help="Address of the service.")]
+Key = Annotated[str | None, typer.Option("--key", envvar="CTP_KEY", help="Key, where the service asks for one.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Most rows.")]
+
+out = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+err = Console(highlight=False, stderr=True)
+
+
+@contextmanager
+def connected(url: str | None, key: str | None) -> Iterator[Client]:
+    """A client; what goes wrong is told in one line, and ends the program with 1."""
+    try:
+        with Client(url, key) as client:
+            yield client
+    except ApiError as error:
+        err.print(Text(f"ctp: {printable(error.detail)}", "red"), Text(f"[{error.status} {error.code}]", "dim"))
+        raise typer.Exit(1) from None
+    except (ClientError, OSError) as error:
+        err.print(Text(f"ctp: {printable(str(error))}", "red"))
+        raise typer.Exit(1) from None
+
+
+def printable(name: str) -> str:
+    """A name that cannot steer the terminal: control characters and text-direction marks are written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
+def name(text: str, style: str = "") -> Text:
+    """A name as text, never as markup."""
+    return Text(printable(text), style)
+
+
+def print_json(value: BaseModel | Iterable[BaseModel] | dict[str, Any] | list[Any]) -> None:
+    """One JSON document on stdout; a list of items is one array."""
+    if isinstance(value, BaseModel):
+        data: Any = value.model_dump(mode="json")
+    elif isinstance(value, dict):
+        data = value
+    else:
+        data = [item.model_dump(mode="json") if isinstance(item, BaseModel) else item for item in value]
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers: Sequence[str] = ()) -> Table:
+    """A plain table; the columns in `numbers` are aligned to the right."""
+    made = Table(box=None, pad_edge=False, header_style="bold dim", padding=(0, 2, 0, 0))
+    for column in columns:
+        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def strength(score: float) -> Text:
+    """A number in [0, 1] in the colour of its strength."""
+    style = "green" if score >= 0.8 else "yellow" if score >= 0.4 else "red"
+    return Text(f"{score:.3f}", style)
+
+
+STATUS_STYLES = {
+    "ready": "green",
+    "succeeded": "green",
+    "running": "cyan",
+    "queued": "blue",
+    "pending": "blue",
+    "failed": "red",
+    "cancelled": "dim",
+}
+
+
+def status(word: str) -> Text:
+    return Text(word, STATUS_STYLES.get(word, ""))
+
+
+def ago(then: Any) -> str:
+    """`2026-01-01 12:00`, in UTC."""
+    return "" if then is None else f"{then:%Y-%m-%d %H:%M}"

@@ -1,0 +1,70 @@
+"""`ctp jobs`: trainings, as they run and as they ran."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from service.client import Job
+from service.commands.console import Json, Key, Limit, Url, ago, connected, name, out, print_json, status, table
+from service.commands.train import report_failure
+from service.commands.train import watch as follow
+
+jobs = typer.Typer(help="Training jobs: list, watch, cancel.", no_args_is_help=True)
+Reference = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job.")]
+
+
+@jobs.command("list")
+def list_jobs(limit: Limit = 20, url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """Your jobs, newest first."""
+    with connected(url, key) as client:
+        found = list(islice(client.jobs.list(limit), limit))
+    if as_json:
+        print_json(found)
+        return
+    rows = [(job.id, status(job.status), _epochs(job), job.model_id, ago(job.created_at)) for job in found]
+    out.print(table(("job", "status", "epoch", "model", "created (UTC)"), rows, ("epoch",)))
+
+
+@jobs.command()
+def show(job: Reference, url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """One job."""
+    with connected(url, key) as client:
+        found = client.jobs.get(job)
+    if as_json:
+        print_json(found)
+        return
+    out.print(name(found.id, "bold"), status(found.status), f"attempt {found.attempt}", f"epoch {_epochs(found)}")
+    if found.error:
+        report_failure(found)
+
+
+@jobs.command()
+def watch(job: Reference, url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """Show a job's progress until it ends; `--json` prints each event as one line."""
+    with connected(url, key) as client:
+        if as_json:
+            for event in client.jobs.events(job):
+                typer.echo(event.model_dump_json())
+            found = client.jobs.get(job)
+        else:
+            found = follow(client, job, job)
+            out.print(name(found.id, "bold"), status(found.status))
+    if found.status != "succeeded":
+        report_failure(found)
+        raise typer.Exit(1)
+
+
+@jobs.command()
+def cancel(job: Reference, url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """Stop a job: at once where it is queued, within seconds where it runs."""
+    with connected(url, key) as client:
+        found = client.jobs.cancel(job)
+    if as_json:
+        print_json(found)
+    else:
+        out.print(name(found.id, "bold"), status("cancelled" if found.finished else "is being cancelled"))
+
+
+def _epochs(job: Job) -> str:
+    return f"{job.progress['epoch']}/{job.progress['epochs']}" if "epoch" in job.progress else ""

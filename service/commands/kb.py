@@ -1,0 +1,139 @@
+"""`ctp kb`: knowledge bases."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+from service.client import Kb
+from service.commands.console import Json, Key, Limit, Url, connected, err, name, out, print_json, table
+
+kb = typer.Typer(help="Knowledge bases: upload, look, export, delete.", no_args_is_help=True)
+Reference = Annotated[str, typer.Argument(metavar="KB", help="Id or name of a KB.")]
+
+
+@kb.command("list")
+def list_kbs(url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """The KBs you can use: your own and the samples."""
+    with connected(url, key) as client:
+        kbs = list(client.kbs.list())
+    if as_json:
+        print_json(kbs)
+        return
+    rows = [
+        (
+            name(k.name, "bold"),
+            k.kind,
+            f"{k.num_facts:,}",
+            f"{k.num_entities:,}",
+            f"{k.num_predicates:,}",
+            "sample" if k.sample else "",
+        )
+        for k in kbs
+    ]
+    columns = ("name", "kind", "facts", "entities", "predicates", "")
+    out.print(table(columns, rows, columns[2:5]))
+
+
+@kb.command()
+def show(kb: Reference, url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """What is in a KB, and its most frequent predicates."""
+    with connected(url, key) as client:
+        found = client.kbs.get(kb)
+        predicates = sorted(client.kbs.predicates(kb), key=lambda p: -p.num_facts)
+    if as_json:
+        print_json(found)
+        return
+    _describe(found)
+    rows = [(name(p.name), f"{p.num_facts:,}") for p in predicates[:20]]
+    out.print()
+    out.print(table(("predicate", "facts"), rows, ("facts",)))
+    if len(predicates) > len(rows):
+        out.print(f"and {len(predicates) - len(rows)} more", style="dim")
+
+
+@kb.command()
+def upload(
+    name_: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new KB.")],
+    file: Annotated[Path | None, typer.Argument(exists=True, dir_okay=False, help="All facts in one file.")] = None,
+    train: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Facts to train on.")] = None,
+    valid: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Facts to validate on.")] = None,
+    test: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Facts to test on.")] = None,
+    kind: Annotated[str | None, typer.Option(help="facts or graphs.")] = None,
+    format: Annotated[str | None, typer.Option(help="Format; recognised where it is not given.")] = None,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Upload a KB from a file, or from files by split."""
+    splits = {"file": file, "train": train, "valid": valid, "test": test}
+    files = {split: path for split, path in splits.items() if path is not None}
+    if not files:
+        raise typer.BadParameter("name a FILE, or --train and where there are any --valid and --test")
+    bar = Progress(
+        TextColumn("{task.description}"), BarColumn(), DownloadColumn(), console=err, transient=True, disable=as_json
+    )
+    with connected(url, key) as client, bar:
+
+        def opened(path: Path) -> object:
+            return bar.open(path, "rb", description=path.name)
+
+        made = client.kbs.upload(name_, files, kind, format, open_file=opened)
+    if as_json:
+        print_json(made)
+    else:
+        _describe(made)
+
+
+@kb.command()
+def facts(
+    kb: Reference,
+    subject: Annotated[str | None, typer.Option("--subject", "-s")] = None,
+    predicate: Annotated[str | None, typer.Option("--predicate", "-p")] = None,
+    object: Annotated[str | None, typer.Option("--object", "-o")] = None,
+    limit: Limit = 50,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """The facts of a KB, filtered by any of their three places."""
+    with connected(url, key) as client:
+        found = list(islice(client.kbs.facts(kb, subject, predicate, object, limit=limit), limit))
+    if as_json:
+        print_json(found)
+        return
+    rows = [(name(f.subject), name(f.predicate, "cyan"), name(f.object), f.split) for f in found]
+    out.print(table(("subject", "predicate", "object", "split"), rows))
+
+
+@kb.command()
+def export(
+    kb: Reference,
+    to: Annotated[Path, typer.Argument(help="File to write.")],
+    format: Annotated[str, typer.Option(help="tsv, csv, nt, ttl, jsonl, pl.")] = "tsv",
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Write a KB to a file."""
+    with connected(url, key) as client:
+        client.kbs.export(kb, to, format)
+    err.print(name(f"wrote {to}"))
+
+
+@kb.command()
+def delete(kb: Reference, url: Url = None, key: Key = None) -> None:
+    """Delete a KB that no model stands on."""
+    with connected(url, key) as client:
+        client.kbs.delete(kb)
+    err.print(name(f"deleted {kb}"))
+
+
+def _describe(found: Kb) -> None:
+    counts = f"{found.num_facts:,} facts, {found.num_entities:,} entities, {found.num_predicates:,} predicates"
+    out.print(name(found.name, "bold"), f" {found.kind}, {counts}", sep="")
+    if len(found.splits) > 1:
+        out.print("splits: " + ", ".join(f"{split} {count:,}" for split, count in found.splits.items()), style="dim")
+    for warning in found.warnings:
+        out.print(name(f"! {warning}", "yellow"))

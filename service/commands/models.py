@@ -1,0 +1,111 @@
+"""`ctp models`: the registry."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.client import Model
+from service.commands.console import Json, Key, Limit, Url, ago, connected, err, name, out, print_json, status, table
+
+models = typer.Typer(help="Models: versions, aliases, export and import.", no_args_is_help=True)
+Reference = Annotated[str, typer.Argument(metavar="MODEL", help="id, name, name@3 or name@champion.")]
+
+
+@models.command("list")
+def list_models(
+    named: Annotated[str | None, typer.Argument(metavar="NAME", help="Only versions of this model.")] = None,
+    limit: Limit = 50,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Model versions, newest first."""
+    with connected(url, key) as client:
+        found = list(islice(client.models.list(named, limit), limit))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (name(m.reference, "bold"), status(m.status), m.method, _metrics(m), ", ".join(m.aliases), ago(m.created_at))
+        for m in found
+    ]
+    out.print(table(("model", "status", "method", "metrics", "aliases", "created (UTC)"), rows))
+
+
+@models.command()
+def show(model: Reference, url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """One version: its settings, metrics and lineage."""
+    with connected(url, key) as client:
+        found = client.models.get(model)
+    if as_json:
+        print_json(found)
+        return
+    out.print(name(found.reference, "bold"), status(found.status), found.method, f"preset {found.preset}")
+    rows = [(key, name(str(value))) for key, value in found.config.items()]
+    rows += [(key, name(str(value))) for key, value in found.metrics.items()]
+    rows += [(key, name(str(value))) for key, value in found.lineage.model_dump().items()]
+    out.print(table(("", ""), rows))
+
+
+@models.command()
+def compare(
+    references: Annotated[list[str], typer.Argument(metavar="MODEL...")], url: Url = None, key: Key = None
+) -> None:
+    """What differs between versions, as JSON."""
+    with connected(url, key) as client:
+        print_json(client.models.compare([client.models.get(model).id for model in references]))
+
+
+@models.command()
+def alias(
+    model: Reference,
+    alias: Annotated[str, typer.Argument(help="e.g. champion")],
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Let an alias mean this version from now on."""
+    with connected(url, key) as client:
+        found = client.models.get(model)
+        client.models.set_alias(found, alias)
+    err.print(name(f"{found.name}@{alias} is version {found.version}"))
+
+
+@models.command()
+def export(
+    model: Reference,
+    to: Annotated[Path, typer.Argument(help="Archive to write.")],
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Write a model to one archive that any service can import."""
+    with connected(url, key) as client:
+        client.models.export(model, to)
+    err.print(name(f"wrote {to}"))
+
+
+@models.command("import")
+def import_model(
+    archive: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    named: Annotated[str | None, typer.Option("--name", help="Name here; else the archive's.")] = None,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Register an exported archive as a new version."""
+    with connected(url, key) as client:
+        made = client.models.load(archive, named)
+    print_json(made) if as_json else out.print(name(made.reference, "bold"), status(made.status))
+
+
+@models.command()
+def delete(model: Reference, url: Url = None, key: Key = None) -> None:
+    """Delete a version that no alias points to."""
+    with connected(url, key) as client:
+        client.models.delete(model)
+    err.print(name(f"deleted {model}"))
+
+
+def _metrics(model: Model) -> str:
+    return "  ".join(f"{key} {value:.3f}" for key, value in list(model.metrics.items())[:3] if isinstance(value, float))

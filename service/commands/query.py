@@ -1,0 +1,106 @@
+"""`ctp query`: ask a model, and see why."""
+
+import re
+from typing import Annotated
+
+import typer
+from rich.text import Text
+from rich.tree import Tree
+
+from service.client import Answers, Node, Unification
+from service.commands.console import Json, Key, Url, connected, name, out, print_json, printable, strength, table
+
+GOAL = re.compile(r"\s*(?P<predicate>[^(]+?)\s*\(\s*(?P<subject>.+?)\s*,\s*(?P<object>.+?)\s*\)\s*\.?\s*")
+OPEN = {"?", "_"}
+
+
+def query(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="id, name, name@3 or name@champion.")],
+    goal: Annotated[str | None, typer.Argument(help="e.g. 'grandparent(?, morty)': ? is asked for.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", "-s", help="For names that a goal cannot hold.")] = None,
+    predicate: Annotated[str | None, typer.Option("--predicate", "-p")] = None,
+    object: Annotated[str | None, typer.Option("--object", "-o")] = None,
+    facts: Annotated[
+        list[str] | None, typer.Option("--fact", help="'parent(rick, beth)': holds for this question only.")
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="Most answers.")] = 10,
+    proofs: Annotated[int, typer.Option("--proofs", min=0, help="Most proofs of the first answer.")] = 1,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Ask a model; the first answer is shown with its proofs."""
+    asked = parse_goal(goal) if goal else (subject, predicate, object)
+    extra = [tuple_of(fact) for fact in facts or []]
+    with connected(url, key) as client:
+        found = client.query(model, *asked, facts=extra, top_k=top, proofs=proofs)
+    if as_json:
+        print_json(found)
+    else:
+        print_answers(found)
+
+
+def parse_goal(text: str) -> tuple[str | None, str | None, str | None]:
+    """(subject, predicate, object) of `predicate(subject, object)`; `?` is open. Raises BadParameter."""
+    match = GOAL.fullmatch(text)
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is not like predicate(subject, object), with ? for what is asked for")
+    subject, predicate, object = (
+        None if match[place] in OPEN else match[place] for place in ("subject", "predicate", "object")
+    )
+    return subject, predicate, object
+
+
+def tuple_of(text: str) -> tuple[str, str, str]:
+    subject, predicate, object = parse_goal(text)
+    if subject is None or predicate is None or object is None:
+        raise typer.BadParameter(f"the fact {text!r} has an open place")
+    return subject, predicate, object
+
+
+def print_answers(found: Answers) -> None:
+    if not found.answers:
+        out.print("no answer", style="dim")
+        return
+    rows = [
+        (str(a.rank), strength(a.score), name(str(a), "bold" if a.rank == 1 else ""), "known" if a.known else "")
+        for a in found.answers
+    ]
+    out.print(table(("", "score", "answer", ""), rows, ("", "score")))
+    for proof in found.answers[0].proofs:
+        out.print()
+        out.print(proof_tree(proof.tree))
+    if found.truncated:
+        out.print("the time budget ended before the search did", style="yellow")
+
+
+def proof_tree(root: Node) -> Tree:
+    """The proof as a tree; the weakest link of it is marked."""
+    links = [(link.score, id(link)) for node in root.nodes() for link in node.unifications]
+    score, weakest = min(links, default=(1.0, 0))
+    return _branch(root, [], weakest if score < 1 else 0)
+
+
+def _branch(node: Node, links: list[Unification], weakest: int) -> Tree:
+    """A goal with the links that lead to it; under it its rule, and under that the goals of the rule's body."""
+    own = node.unifications if node.rule is None else []
+    title = Text.assemble((printable(str(node.goal)), "bold"), "  ", strength(node.score))
+    tree = Tree(_with_links(title.append("  fact" if node.by == "fact" else "", "dim"), links + own, weakest))
+    if node.rule is None:
+        return tree
+    # Links come in the order of the body's atoms, after one for the head where there is one.
+    body = max(0, len(node.unifications) - len(node.children))
+    rule = _with_links(Text(f"by {printable(node.rule['text'])}", "italic"), node.unifications[:body], weakest)
+    by = tree.add(rule, guide_style="dim")
+    for position, child in enumerate(node.children):
+        by.children.append(_branch(child, node.unifications[body + position : body + position + 1], weakest))
+    return tree
+
+
+def _with_links(title: Text, links: list[Unification], weakest: int) -> Text:
+    for link in links:
+        if link.score < 1 or link.left != link.right:
+            names = f"{printable(link.left)} {'≈' if link.approximate else '~'} {printable(link.right)}"
+            title = Text.assemble(title, "  ", (names, "dim"), " ", strength(link.score))
+            title.append(" ← weakest link" if id(link) == weakest else "", "yellow")
+    return title

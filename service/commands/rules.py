@@ -1,0 +1,40 @@
+"""`ctp rules`: what a model learnt."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from service.commands.console import Json, Key, Limit, Url, connected, name, out, print_json, strength, table
+
+
+def rules(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="id, name, name@3 or name@champion.")],
+    predicate: Annotated[str | None, typer.Option("--predicate", "-p", help="Predicate of the head.")] = None,
+    min_confidence: Annotated[float, typer.Option(min=0, max=1)] = 0.0,
+    prolog: Annotated[bool, typer.Option("--prolog", help="Print a Prolog program.")] = False,
+    limit: Limit = 50,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """The rules of a model, best first."""
+    with connected(url, key) as client:
+        if prolog:
+            typer.echo(client.models.prolog(model, limit), nl=False)
+            return
+        found = list(islice(client.models.rules(model, predicate, min_confidence, limit), limit))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (
+            strength(rule.confidence),
+            "" if rule.support is None else f"{rule.support:,}",
+            "" if rule.precision is None else f"{rule.precision:.2f}",
+            name(rule.text),
+        )
+        for rule in found
+    ]
+    columns = ("confidence", "support", "precision", "rule")
+    out.print(table(columns, rows, columns[:3]))

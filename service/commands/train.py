@@ -1,0 +1,88 @@
+"""`ctp train`: start a training and watch it."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from service.client import Client, Job
+from service.commands.console import Json, Key, Url, connected, err, name, out, print_json
+
+METRICS = ("mrr", "accuracy", "hits@10")
+
+
+def train(
+    kb: Annotated[str, typer.Argument(metavar="KB", help="Id or name of a KB.")],
+    model: Annotated[str | None, typer.Option("--name", help="Name of the model; else the KB's.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Settings that need no tuning: fast, best, …")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the preset.")
+    ] = None,
+    seeds: Annotated[list[int] | None, typer.Option("--seed", help="Seed; several train several.")] = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Train a model on a KB and show how far it is; Ctrl-C stops watching, not the training."""
+    config = dict(_setting(text) for text in settings or [])
+    with connected(url, key) as client:
+        training = client.train(kb, model, preset, config, seeds or (0,))
+        if detach:
+            print_json(training) if as_json else out.print(name(training.job.id))
+            return
+        reference = f"{training.model.name}@{training.model.version}"
+        job = watch(client, training.job.id, reference, quiet=as_json)
+        trained = client.models.get(training.model.id)
+    if as_json:
+        print_json(trained)
+    elif job.status == "succeeded":
+        scores = "".join(f", {key} {value:.3f}" for key, value in trained.metrics.items() if isinstance(value, float))
+        out.print(name(f"{reference} is ready{scores}"))
+    if job.status != "succeeded":
+        report_failure(job)
+        raise typer.Exit(1)
+
+
+def watch(client: Client, job_id: str, title: str, quiet: bool = False) -> Job:
+    """Shows progress on stderr until the job has ended; Ctrl-C leaves it running."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[now]}"))
+    try:
+        with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
+            task = bar.add_task(name(title).plain, total=None, now="queued")
+            for event in client.jobs.events(job_id):
+                if event.event == "progress":
+                    done, total = event.data["epoch"], event.data["epochs"]
+                    bar.update(task, completed=done, total=total, now=_now(event.data))
+                elif event.event == "status":
+                    bar.update(task, now=str(event.data["status"]))
+    except KeyboardInterrupt:
+        err.print(name(f"still training: `ctp jobs watch {job_id}` shows it, `ctp jobs cancel {job_id}` stops it"))
+        raise typer.Exit(130) from None
+    return client.jobs.get(job_id)
+
+
+def report_failure(job: Job) -> None:
+    detail = (job.error or {}).get("detail", "")
+    err.print(name(f"ctp: job {job.id} {job.status}{': ' if detail else ''}{detail}", "red"))
+
+
+def _now(progress: dict[str, Any]) -> str:
+    parts = [f"loss {progress['loss']:.4g}"] if progress.get("loss") is not None else []
+    metrics = progress.get("metrics") or {}
+    parts += [f"{metric} {metrics[metric]:.3f}" for metric in METRICS if metric in metrics]
+    if progress.get("eta_seconds"):
+        parts.append(f"{progress['eta_seconds']:.0f} s left")
+    return "  ".join(parts)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    """`epochs=20` as JSON where it is JSON, else as text."""
+    key, sign, value = text.partition("=")
+    if not sign:
+        raise typer.BadParameter(f"--set {text!r} is not KEY=VALUE")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value

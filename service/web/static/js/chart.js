@@ -1,0 +1,82 @@
+// Curves over epochs: loss on the left, validation on the right.
+import uPlot from "../vendor/uplot/uPlot.esm.js";
+import { h, show } from "./dom.js";
+import { significant } from "./format.js";
+
+const PALETTE = {
+  light: ["#2b4fc4", "#b8470b", "#0b7265", "#8331a8", "#8a6a00", "#ab2463"],
+  dark: ["#8fabff", "#ff9a5c", "#4bd0b8", "#d09bf0", "#e3c341", "#ff8fc0"],
+};
+export const colour = (at) => { const all = PALETTE[document.documentElement.dataset.theme] ?? PALETTE.light; return all[at % all.length]; };
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/**
+ * A chart that takes new data at any time. A series is {label, scale: "loss" | "metric", points: [[epoch, value], …]}.
+ * The place it takes is fixed from the start, so that nothing jumps when the first points come.
+ */
+export function chart(root, label, signal, blank = "The curve begins with the first epoch") {
+  let plot = null, series = [], drawn = "";
+  root.classList.add("chart");
+  root.setAttribute("role", "img");
+  root.setAttribute("aria-label", label);
+  show(root, h("div", { class: "blank" }, blank));
+
+  const build = () => {
+    plot?.destroy();
+    plot = null;
+    const shown = series.filter((one) => one.points.length);
+    drawn = shown.map((one) => one.label + one.scale).join("\n");
+    if (!shown.length || !root.isConnected) return;
+    show(root);
+    plot = new uPlot(options(shown, root), columns(shown), root);
+  };
+  const size = () => plot?.setSize({ width: root.clientWidth, height: heightOf(root) });
+  const observer = new ResizeObserver(size);
+  observer.observe(root);
+  document.addEventListener("themechange", build, { signal });
+  signal.addEventListener("abort", () => { observer.disconnect(); plot?.destroy(); });
+
+  return {
+    set(next) {
+      series = next;
+      const shown = series.filter((one) => one.points.length);
+      if (plot && shown.map((one) => one.label + one.scale).join("\n") === drawn) plot.setData(columns(shown));
+      else build();
+    },
+  };
+}
+
+const heightOf = (root) => root.clientHeight - 34;
+
+function columns(series) {
+  const epochs = [...new Set(series.flatMap((one) => one.points.map(([epoch]) => epoch)))].sort((a, b) => a - b);
+  const row = new Map(epochs.map((epoch, at) => [epoch, at]));
+  return [epochs, ...series.map((one) => {
+    const column = new Array(epochs.length).fill(null);
+    for (const [epoch, value] of one.points) column[row.get(epoch)] = value;
+    return column;
+  })];
+}
+
+function options(series, root) {
+  const stroke = css("--muted"), line = css("--line"), font = `12px ${css("--sans")}`;
+  const axis = (scale, side, label) => ({ scale, side, stroke, font, labelFont: font, label, labelSize: 18, size: 54, gap: 4, grid: { stroke: line, width: 1, show: side !== 1 }, ticks: { show: false } });
+  const scales = new Set(series.map((one) => one.scale));
+  return {
+    width: root.clientWidth, height: heightOf(root), cursor: { points: { size: 7 } },
+    scales: { x: { time: false }, metric: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1)] } },
+    axes: [
+      { stroke, font, grid: { show: false }, ticks: { stroke: line, size: 4 }, size: 30, gap: 4 },
+      ...(scales.has("loss") ? [axis("loss", 3, "loss")] : []),
+      ...(scales.has("metric") ? [axis("metric", 1, "validation")] : []),
+    ],
+    series: [
+      { label: "epoch", value: (_, x) => (x == null ? "–" : String(x)) },
+      ...series.map((one, at) => ({
+        label: one.label, scale: one.scale, stroke: one.stroke ?? colour(at), width: 2, spanGaps: true, points: { show: one.points.length < 40, size: 5 },
+        dash: one.dash, value: (_, y) => significant(y),
+      })),
+    ],
+  };
+}

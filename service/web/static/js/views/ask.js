@@ -1,0 +1,154 @@
+// Ask: a model, a goal with one place left open, the answers, and the proof of the one that was chosen.
+import { all, get, path, post } from "../api.js";
+import { combobox } from "../combobox.js";
+import { copy, h, name, problem, show } from "../dom.js";
+import { meter, plural, score } from "../format.js";
+import { drawProof } from "../proof.js";
+import { go, note, to } from "../route.js";
+import { plain, steps } from "../tree.js";
+import { graphQuestion } from "./ask_graph.js";
+import { entitiesOf, predicatesOf } from "./kb.js";
+
+const PLACES = [["s", "subject", "Subject"], ["p", "predicate", "Predicate"], ["o", "object", "Object"]];
+const TOP = 10, PROOFS = 5;
+
+export async function ask(root, { params, signal }) {
+  const ready = (await all("/models", {}, 1000, signal)).filter((model) => model.status === "ready");
+  if (!ready.length) {
+    show(root, h("div", { class: "card empty" }, h("h1", {}, "No model to ask yet"), h("p", {}, "Train one first: the family example takes a few seconds."), h("a", { class: "button primary", href: "#/" }, "Begin")));
+    return;
+  }
+  const wanted = params.get("model");
+  const model = wanted ? await get(path("models", wanted), {}, signal) : ready[0];
+  const reference = wanted ?? `${model.name}@${model.version}`;
+  const question = { model: reference, goal: {}, facts: [], params };
+  for (const [short, long] of PLACES) question.goal[long] = params.get(short);
+  try { question.facts = JSON.parse(params.get("facts") ?? "[]"); } catch { question.facts = []; }
+  const results = h("div", { "aria-live": "polite" });
+  const chooser = h("select", { "aria-label": "Model", onchange: () => go(to("ask", { model: chooser.value })) },
+    options(ready, reference, model).map(([value, label]) => h("option", { value, selected: value === reference }, label)));
+  const form = (model.kind === "graphs" ? graphQuestion : factsQuestion)(model, question, signal);
+  show(root,
+    h("header", { class: "head" }, h("div", {}, h("h1", {}, "Ask"), h("p", {}, model.kind === "graphs" ? "Draw or paste a small graph and ask how two of its nodes are related." : "Leave one place empty: that is what you ask for. Fill all three to ask how certain a fact is.")),
+      h("div", { class: "model" }, chooser, h("a", { class: "button", href: to(["models", reference]) }, "Its rules"))),
+    h("section", { class: "card question" }, form),
+    results);
+  const given = PLACES.filter(([, long]) => question.goal[long]).length;
+  if (given >= 2) await answer(results, question, signal);
+  else if (model.kind !== "graphs") show(results, await hints(model, reference, signal));
+}
+
+function options(ready, reference, model) {
+  const known = ready.map((one) => [`${one.name}@${one.version}`, `${one.name}, version ${one.version}${one.aliases.length ? ` (${one.aliases.join(", ")})` : ""}`]);
+  return known.some(([value]) => value === reference) ? known : [[reference, `${reference} (${model.name}, version ${model.version})`], ...known];
+}
+
+function factsQuestion(model, question, signal) {
+  const kb = model.lineage.kb_id;
+  const suggest = { subject: entitiesOf(kb), predicate: predicatesOf(kb), object: entitiesOf(kb) };
+  const message = h("p", { class: "note", role: "status" });
+  const boxes = PLACES.map(([short, long, label]) => ({ short, ...combobox({ label, value: question.goal[long] ?? "", placeholder: "?", suggest: suggest[long], oninput: () => mark() }) }));
+  const mark = () => {
+    const empty = boxes.filter((box) => !box.input.value);
+    for (const box of boxes) box.input.classList.toggle("asked", empty.length === 1 && empty[0] === box);
+  };
+  const form = h("form", { class: "sentence" }, boxes.map((box) => box.element), h("button", { type: "submit", class: "primary" }, "Ask"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (boxes.filter((box) => !box.input.value).length > 1) { message.textContent = "Fill at least two of the three places."; return; }
+    const address = to("ask", { model: question.model, ...Object.fromEntries(boxes.map((box) => [box.short, box.input.value])) });
+    if (location.hash === address) dispatchEvent(new HashChangeEvent("hashchange"));
+    else go(address);
+  });
+  mark();
+  return h("div", { class: "stack" }, form, message);
+}
+
+/** A few questions to begin with: of the predicates that the model has rules for. */
+async function hints(model, reference, signal) {
+  const kb = model.lineage.kb_id;
+  const rules = await get(path("models", model.id, "rules"), { limit: 40 }, signal).catch(() => ({ items: [] }));
+  const heads = [...new Set(rules.items.map((rule) => rule.head.predicate))].slice(0, 3);
+  const facts = await Promise.all(heads.map((predicate) => get(path("kbs", kb, "facts"), { predicate, limit: 1 }, signal).then((page) => page.items[0]).catch(() => null)));
+  const asked = facts.filter(Boolean);
+  return asked.length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "For example")), h("div", { class: "actions" }, asked.map((f) =>
+    h("a", { class: "button", href: to("ask", { model: reference, p: f.predicate, o: f.object }) }, "? ", name(f.predicate), " ", name(f.object))))) : "";
+}
+
+async function answer(place, question, signal) {
+  show(place, h("p", { class: "note" }, "Looking for proofs…"));
+  let found;
+  try {
+    const goal = Object.fromEntries(Object.entries(question.goal).map(([key, value]) => [key, value || null]));
+    found = await post("/query", { model: question.model, goal, facts: question.facts, top_k: TOP, proofs: PROOFS }, signal);
+  } catch (error) {
+    if (!signal.aborted) show(place, problem(error));
+    return;
+  }
+  if (!found.answers.length) {
+    show(place, h("div", { class: "card empty" }, "No proof leads to an answer."));
+    return;
+  }
+  const panel = h("section", { class: "card flush", "aria-label": "Proof" });
+  const buttons = found.answers.map((one, at) => entry(one, question.goal, () => {
+    choose(at);
+    // On a phone the proof is under the answers, out of sight.
+    if (panel.getBoundingClientRect().top > innerHeight * 0.6) panel.scrollIntoView({ block: "start", behavior: "smooth" });
+  }));
+  let drawn = new AbortController();
+  const choose = (at, which = 0) => {
+    buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(place === at)));
+    drawn.abort();
+    drawn = new AbortController();
+    signal.addEventListener("abort", () => drawn.abort(), { once: true });
+    drawAnswer(panel, found, found.answers[at], which, drawn.signal, (next) => choose(at, next));
+    const address = new URLSearchParams(question.params);
+    at ? address.set("answer", at + 1) : address.delete("answer");
+    which ? address.set("proof", which + 1) : address.delete("proof");
+    if (!address.has("model")) address.set("model", question.model);
+    note(`#/ask?${address}`);
+  };
+  show(place, h("div", { class: "results" },
+    h("section", { class: "card flush", "aria-label": "Answers" },
+      h("div", { class: "card-head" }, h("h2", {}, plural(found.answers.length, "answer")), h("span", { class: "note" }, `${Math.round(found.elapsed_ms)} ms${found.truncated ? ", time ran out" : ""}`)),
+      h("ol", { class: "answers" }, buttons.map((button) => h("li", {}, button)))),
+    panel));
+  const at = Math.min(Math.max(1, Number(question.params.get("answer")) || 1), found.answers.length) - 1;
+  choose(at, Math.max(0, (Number(question.params.get("proof")) || 1) - 1));
+}
+
+function entry(one, goal, onclick) {
+  const open = PLACES.map(([, long]) => long).filter((long) => !goal[long]);
+  const what = open.length === 1 ? name(one[open[0]]) : [name(one.subject), " ", name(one.predicate), " ", name(one.object)];
+  return h("button", { type: "button", "aria-pressed": "false", onclick },
+    h("span", { class: "rank" }, String(one.rank)), h("span", { class: "what" }, what, one.known ? h("span", { class: "badge" }, "known") : null),
+    h("span", { class: "strength value", "--s": one.score }, score(one.score)), meter(one.score, `score ${score(one.score)}`));
+}
+
+function drawAnswer(panel, found, one, which, signal, turn) {
+  const proof = one.proofs[Math.min(which, one.proofs.length - 1)];
+  const head = h("div", { class: "proof-tools" }, h("h2", {}, name(one.subject), " ", name(one.predicate, { class: "pred" }), " ", name(one.object)),
+    one.proofs.length > 1 ? h("div", { class: "segmented", role: "group", "aria-label": "Proofs" }, one.proofs.map((each, at) => h("a", { href: location.hash, role: "button", "aria-current": each === proof ? "true" : null, onclick: (event) => { event.preventDefault(); turn(at); } }, `Proof ${at + 1}`))) : null);
+  if (!proof) {
+    show(panel, head, h("div", { class: "empty" }, found.explainable ? "No proof was found for this answer within the limits." : "This model answers by embeddings alone: there is no proof to show."));
+    return;
+  }
+  const frame = h("div", { class: "proof" });
+  const written = plain(steps(proof.tree));
+  show(panel, head, frame,
+    h("div", { class: "proof-text" },
+      h("div", { class: "key" }, h("span", {}, "weak"), h("span", { class: "ramp" }), h("span", {}, "strong: how well two names unify"), evidence(one, proof)),
+      h("pre", { tabindex: "0", "aria-label": "The proof as text" }, name(written)),
+      h("div", { class: "actions" },
+        h("button", { type: "button", class: "small", onclick: () => copy(written, "The proof") }, "Copy as text"),
+        h("button", { type: "button", class: "small", onclick: () => copy(location.href, "The link") }, "Copy link"))));
+  drawProof(frame, proof, signal);
+}
+
+/** Models that add evidence: how the score comes together, on the logit scale. */
+function evidence(one, proof) {
+  if (!one.score_parts) return null;
+  const sign = (x) => (x >= 0 ? "+" : "−") + Math.abs(x).toFixed(2);
+  const parts = Object.entries(one.score_parts).filter(([key, value]) => typeof value === "number" && key !== "num_proofs").map(([key, value]) => `${key} ${sign(value)}`);
+  return h("span", { title: "On the logit scale: their sum, through a sigmoid, is the score" }, `evidence: ${parts.join(", ")}${proof.share == null ? "" : `; this proof ${sign(proof.share)}`}`);
+}

@@ -1,0 +1,164 @@
+// One version of a model: metrics, lineage, aliases, curves, and the rules it learnt with the facts behind them.
+import { all, download, get, path, put, remove, text } from "../api.js";
+import { chart } from "../chart.js";
+import { copy, field, h, name, notify, problem, show } from "../dom.js";
+import { count, mainMetric, plural, score, significant, status, time } from "../format.js";
+import { go, note, to } from "../route.js";
+import { table } from "../table.js";
+
+const TABS = { rules: "Rules", curves: "Curves", about: "About" };
+const MOST_RULES = 5000, SHOWN_GROUNDINGS = 20;
+
+export async function model(root, { segments, params, signal }) {
+  const found = await get(path("models", segments[1]), {}, signal);
+  const reference = `${found.name}@${found.version}`;
+  const tab = params.get("tab") in TABS ? params.get("tab") : "rules";
+  const body = h("div");
+  const ready = found.status === "ready";
+  show(root,
+    h("header", { class: "head" },
+      h("div", {}, h("a", { class: "crumb", href: "#/models" }, "Models"),
+        h("h1", {}, found.name, h("span", { class: "muted" }, ` version ${found.version}`)),
+        h("p", {}, status(found.status), " ", found.aliases.map((alias) => [h("span", { class: "badge alias" }, alias), " "]), `${found.method}, preset ${found.preset ?? "–"}, made `, time(found.created_at))),
+      h("div", { class: "actions" },
+        ready ? h("a", { class: "button primary", href: to("ask", { model: reference }) }, "Ask it") : null,
+        ready ? h("button", { type: "button", onclick: () => rename(found) }, "Set alias") : null,
+        ready ? h("button", { type: "button", onclick: () => download(path("models", found.id, "export"), `${reference}.ctp`).catch((error) => notify(error.message, true)) }, "Export") : null,
+        h("button", { type: "button", class: "danger", onclick: () => drop(found, reference) }, "Delete"))),
+    figures(found),
+    h("nav", { class: "segmented", "aria-label": "Parts of this model" }, Object.entries(TABS).map(([key, title]) =>
+      h("a", { href: to(["models", reference], { tab: key === "rules" ? null : key }), "aria-current": key === tab ? "page" : null }, title))),
+    body);
+  await { rules, curves, about }[tab](body, found, params, signal, reference);
+}
+
+function figures(found) {
+  const numbers = Object.entries(found.metrics).filter(([, value]) => typeof value === "number").slice(0, 6);
+  if (!numbers.length) return null;
+  const [best] = mainMetric(found.metrics);
+  return h("dl", { class: "stats" }, numbers.sort(([a], [b]) => (b === best) - (a === best)).map(([key, value]) => h("div", {}, h("dt", {}, key.replaceAll("_", " ")), h("dd", {}, significant(value)))));
+}
+
+function rename(found) {
+  const input = h("input", { value: "champion", required: true, pattern: "[A-Za-z][A-Za-z0-9._\\-]{0,63}", spellcheck: "false" });
+  const result = h("div");
+  const dialog = h("dialog", { "aria-labelledby": "alias-title" }, h("form", {},
+    h("h2", { id: "alias-title" }, `Let an alias mean version ${found.version}`), field("Alias", input, `It can then be asked as ${found.name}@alias.`), result,
+    h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Set"), h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"))));
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.querySelector("form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      await put(path("models", found.name, "aliases", input.value), { version: found.version });
+      dialog.close();
+      dispatchEvent(new HashChangeEvent("hashchange"));
+    } catch (error) { show(result, problem(error)); }
+  });
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+async function drop(found, reference) {
+  if (!confirm(`Delete ${reference}? Its rules and files go with it.`)) return;
+  try {
+    await remove(path("models", found.id));
+    notify(`${reference} is deleted`);
+    go("#/models");
+  } catch (error) { notify(error.message, true); }
+}
+
+async function rules(body, found, params, signal, reference) {
+  if (found.status !== "ready") {
+    const job = found.lineage.job_id;
+    show(body, h("div", { class: "card empty" }, `This version is ${found.status}.`, job ? h("a", { class: "button", href: to(["jobs", job]) }, "See its training") : null));
+    return;
+  }
+  const items = await all(path("models", found.id, "rules"), {}, MOST_RULES, signal);
+  const search = h("input", { type: "search", value: params.get("q") ?? "", placeholder: "predicate or text", spellcheck: "false" });
+  const least = h("input", { type: "number", min: 0, max: 1, step: 0.05, value: params.get("min") ?? "0" });
+  const tally = h("span", { class: "note", role: "status" });
+  const share = (value) => (value == null ? "–" : h("span", { class: "strength value", "--s": value }, score(value)));
+  const list = table("Rules", [
+    { title: "Rule", class: "rule", value: (r) => r.text, cell: (r) => h("button", { type: "button", class: "plain mono", "aria-expanded": "false", "data-rule": r.id }, name(r.text), r.approximate ? h("span", { class: "badge", title: "A predicate of the body is the nearest name to a generated vector" }, "≈") : null) },
+    { title: "Confidence", right: true, value: (r) => r.confidence, cell: (r) => share(r.confidence) },
+    { title: "Support", right: true, value: (r) => r.support, cell: (r) => count(r.support) },
+    { title: "Precision", right: true, value: (r) => r.precision, cell: (r) => share(r.precision) },
+  ], { sort: 1, descending: true });
+  const draw = () => {
+    const words = search.value.toLowerCase(), from = Number(least.value) || 0;
+    const shown = items.filter((rule) => rule.confidence >= from && rule.text.toLowerCase().includes(words));
+    list.set(shown);
+    tally.textContent = `${plural(shown.length, "rule")}${shown.length < items.length ? ` of ${count(items.length)}` : ""}`;
+    note(to(["models", reference], { q: search.value, min: from || null }));
+  };
+  search.addEventListener("input", draw);
+  least.addEventListener("input", draw);
+  list.element.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-rule]");
+    if (button) toggle(button, found, signal);
+  });
+  draw();
+  show(body, h("section", { class: "card flush rules" },
+    h("div", { class: "filters", role: "search" }, field("Search", search), field("Confidence of at least", least), h("div", { class: "actions" }, tally),
+      h("button", { type: "button", onclick: () => prolog(found) }, "Copy as Prolog")),
+    items.length ? list.element : h("div", { class: "empty" }, "This model has no rules to show.")));
+}
+
+async function prolog(found) {
+  try { await copy(await text(`${path("models", found.id, "rules")}?limit=1000`, "text/plain"), "The rules"); } catch (error) { notify(error.message, true); }
+}
+
+/** Opens the facts behind a rule in a row of their own, or closes it. */
+async function toggle(button, found, signal) {
+  const line = button.closest("tr");
+  if (button.getAttribute("aria-expanded") === "true") {
+    button.setAttribute("aria-expanded", "false");
+    line.nextElementSibling.remove();
+    return;
+  }
+  button.setAttribute("aria-expanded", "true");
+  const cell = h("td", { colspan: line.children.length }, h("span", { class: "note" }, "Looking for its facts…"));
+  line.after(h("tr", { class: "open" }, cell));
+  try {
+    const page = await get(path("models", found.id, "rules", button.dataset.rule, "groundings"), { limit: SHOWN_GROUNDINGS }, signal);
+    show(cell, page.items.length ? h("ul", { class: "groundings mono" }, page.items.map(grounding)) : "No facts of the KB fit the rule.",
+      page.next_cursor ? h("span", { class: "note" }, `The first ${SHOWN_GROUNDINGS}.`) : null);
+  } catch (error) { if (!signal.aborted) show(cell, problem(error)); }
+}
+
+const written = (f) => `${f.predicate}(${f.subject}, ${f.object})`;
+
+function grounding(item) {
+  return h("li", {}, name(written(item.head)), " ⇐ ", item.body.map((f, at) => [at ? ", " : "", name(written(f))]), " ",
+    item.holds === false ? h("span", { class: "badge warn" }, "head is not in the KB") : null);
+}
+
+/** Series of one model's epochs; `title` tells several models apart. */
+export function curveOf(epochs, title = "", style = {}) {
+  const series = [{ label: `${title}loss`, scale: "loss", points: epochs.map((one) => [one.epoch, one.loss]), ...style }];
+  const keys = new Set(epochs.flatMap((one) => Object.keys(one.metrics ?? {})));
+  for (const key of keys) {
+    const points = epochs.filter((one) => typeof one.metrics[key] === "number").map((one) => [one.epoch, one.metrics[key]]);
+    if (points.length) series.push({ label: `${title}${key}`, scale: "metric", points, ...style });
+  }
+  return series;
+}
+
+async function curves(body, found, params, signal, reference) {
+  const epochs = await all(path("models", found.id, "metrics"), {}, 10_000, signal);
+  const place = h("div");
+  show(body, h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Loss and validation")), place));
+  chart(place, `Curves of ${reference}`, signal, "No epoch was recorded").set(curveOf(epochs));
+}
+
+async function about(body, found) {
+  const { lineage } = found;
+  const pairs = (entries) => h("dl", { class: "pairs" }, entries.map(([key, value]) => [h("dt", {}, key.replaceAll("_", " ")), h("dd", { class: "mono" }, value)]));
+  show(body, h("div", { class: "stack" },
+    h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Lineage")), pairs([
+      ["id", found.id], ["KB", h("a", { href: to(["kbs", lineage.kb_id]) }, lineage.kb_id)], ["KB sha256", lineage.kb_sha256], ["code version", lineage.code_version],
+      ["seed", significant(lineage.seed)], ["training", lineage.job_id ? h("a", { href: to(["jobs", lineage.job_id]) }, lineage.job_id) : "–"],
+      ...(lineage.parent ? [["parent", lineage.parent]] : []), ["ready", time(found.ready_at)]])),
+    h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Settings")), pairs(Object.entries(found.config).map(([key, value]) => [key, significant(value)]))),
+    Object.keys(found.metrics).length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Metrics")), pairs(Object.entries(found.metrics).map(([key, value]) => [key, significant(value)]))) : null));
+}

@@ -1,0 +1,89 @@
+// Train: a KB, a preset, the settings that it means, and the jobs there are.
+import { all, get, post } from "../api.js";
+import { field, h, problem, show } from "../dom.js";
+import { significant, status, time } from "../format.js";
+import { go, note, to } from "../route.js";
+import { table } from "../table.js";
+
+const PRESETS = { fast: "Seconds to minutes; a good first look", best: "The best accuracy we know of", paper: "As published", "paper-long": "As published, on long chains" };
+const DEFAULT = "fast";
+
+export async function train(root, { params, signal }) {
+  const [kbs, jobs] = await Promise.all([all("/kbs", {}, 2000, signal), get("/jobs", { limit: 20 }, signal)]);
+  const chosen = kbs.find((kb) => kb.name === params.get("kb") || kb.id === params.get("kb")) ?? kbs.find((kb) => kb.name === "family") ?? kbs[0];
+  const select = h("select", {}, kbs.map((kb) => h("option", { value: kb.name, selected: kb === chosen }, `${kb.name} (${significant(kb.num_facts)} facts)`)));
+  const title = h("input", { value: params.get("name") ?? chosen?.name ?? "", required: true, maxlength: 64, spellcheck: "false", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}" });
+  const seeds = h("input", { value: "0", inputmode: "numeric", pattern: "\\s*\\d+(\\s*,\\s*\\d+)*\\s*" });
+  const presetPlace = h("div", { class: "stack" }), result = h("div");
+  const start = h("button", { type: "submit", class: "primary" }, "Start training");
+  let settings = null;
+  const load = async (preset) => {
+    try {
+      const presets = await get("/presets", { kb: select.value }, signal);
+      const current = presets.find((one) => one.name === preset) ?? presets.find((one) => one.name === DEFAULT) ?? presets[0];
+      settings = presetForm(presetPlace, presets, current, load);
+      note(to("train", { kb: select.value, preset: current.name === DEFAULT ? null : current.name }));
+    } catch (error) { if (!signal.aborted) show(presetPlace, problem(error)); }
+  };
+  select.addEventListener("change", () => { title.value = select.value; load(settings?.preset); });
+  const form = h("form", { class: "card stack" },
+    h("div", { class: "two" }, field("Knowledge base", select), field("Name of the model", title, "Each training under a name is its next version.")),
+    presetPlace,
+    field("Seeds", seeds, "Several, separated by commas: the best on validation becomes the model."),
+    result, h("div", { class: "actions" }, start));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    start.disabled = true;
+    try {
+      const body = { kb: select.value, name: title.value.trim(), preset: settings.preset, config: settings.changes(), seeds: seeds.value.split(",").map(Number) };
+      const { job } = await post("/train", body, signal);
+      go(to(["jobs", job.id]));
+    } catch (error) {
+      start.disabled = false;
+      show(result, problem(error));
+    }
+  });
+  show(root, h("header", { class: "head" }, h("div", {}, h("h1", {}, "Train"), h("p", {}, "Choose what to learn from. The preset's settings fit the size of the knowledge base; change any of them below."))),
+    form, jobList(jobs.items));
+  await load(params.get("preset"));
+}
+
+/** Radio cards for the presets, and a field for each setting; returns what was chosen and what was changed. */
+function presetForm(place, presets, current, load) {
+  const fields = Object.entries(current.config).filter(([key]) => key !== "seed").map(([key, value]) => setting(key, value));
+  const cards = h("fieldset", {}, h("legend", { class: "label" }, "Preset"), h("div", { class: "choices" }, presets.map((preset) =>
+    h("label", {}, h("input", { type: "radio", name: "preset", value: preset.name, checked: preset === current, onchange: () => load(preset.name).then(() => place.querySelector("input:checked")?.focus()) }),
+      h("strong", {}, preset.name), h("small", {}, `${PRESETS[preset.name] ?? ""} (${preset.config.method})`)))));
+  const details = h("details", { open: place.querySelector("details")?.open }, h("summary", {}, "Settings"), h("div", { class: "settings" }, fields.map((one) => one.element)));
+  show(place, cards, details);
+  return { preset: current.name, changes: () => Object.fromEntries(fields.filter((one) => one.changed()).map((one) => [one.key, one.value()])) };
+}
+
+function setting(key, given) {
+  const boolean = typeof given === "boolean";
+  const shown = given != null && typeof given === "object" ? JSON.stringify(given) : String(given ?? "");
+  const control = boolean
+    ? h("select", {}, ["true", "false"].map((word) => h("option", { value: word, selected: word === shown }, word)))
+    : h("input", { value: shown, spellcheck: "false", class: "mono", inputmode: typeof given === "number" ? "decimal" : null, readonly: key === "method" });
+  const element = field(key.replaceAll("_", " "), control);
+  const changed = () => control.value !== shown;
+  control.addEventListener("input", () => element.classList.toggle("changed", changed()));
+  const value = () => {
+    if (typeof given === "string" && given !== "") return control.value;
+    if (control.value.trim() === "") return null;
+    try { return JSON.parse(control.value); } catch { return control.value; }
+  };
+  return { key, element, changed, value };
+}
+
+function jobList(jobs) {
+  const list = table("Trainings", [
+    { title: "Training", cell: (job) => h("a", { class: "row-link mono", href: to(["jobs", job.id]) }, job.id.replace("job_", "")) },
+    { title: "Status", value: (job) => job.status, cell: (job) => status(job.status) },
+    { title: "Epoch", right: true, cell: (job) => (job.progress.epoch ? `${significant(job.progress.epoch)} / ${significant(job.progress.epochs)}` : "–") },
+    { title: "Started", value: (job) => job.created_at, cell: (job) => time(job.created_at) },
+  ]);
+  list.set(jobs);
+  return h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "Recent trainings")),
+    jobs.length ? list.element : h("div", { class: "empty" }, "Nothing was trained yet."));
+}

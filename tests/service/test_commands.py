@@ -1,0 +1,83 @@
+"""The client commands of `ctp`, run as a user runs them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from service.client import Client
+from service.commands.console import printable
+from service.commands.query import parse_goal
+from tests.running import RunningService
+
+
+def ctp(service: RunningService, *words: str, code: int = 0) -> str:
+    """What `ctp words…` prints; on failure what it says on stderr."""
+    command = [sys.executable, "-m", "service.cli", *words, "--url", service.url]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    return done.stderr if code else done.stdout
+
+
+@pytest.fixture(scope="module")
+def trained(service: RunningService) -> RunningService:
+    with Client(service.url) as client:
+        training = client.train("family", name="command-family")
+        assert client.jobs.wait(training.job.id, 120).status == "succeeded"
+    return service
+
+
+@pytest.mark.slow
+def test_a_kb_goes_in_and_can_be_looked_at(service: RunningService, tmp_path: Path) -> None:
+    file = tmp_path / "kb.tsv"
+    file.write_text("a\tp\tb\nb\tp\t\x1b[31mred\n")
+    assert "2 facts, 3 entities, 1 predicates" in ctp(service, "kb", "upload", "command-kb", str(file))
+    assert "command-kb" in ctp(service, "kb", "list")
+    shown = ctp(service, "kb", "facts", "command-kb", "--subject", "b")
+    assert "\\x1b[31mred" in shown, "an escape sequence of the KB must not reach the terminal"
+    facts = json.loads(ctp(service, "kb", "facts", "command-kb", "--json"))
+    assert facts[1]["object"] == "\x1b[31mred", "scripts get the name itself"
+    ctp(service, "kb", "delete", "command-kb")
+    assert "there is no KB" in ctp(service, "kb", "show", "command-kb", code=1)
+
+
+@pytest.mark.slow
+def test_a_bad_line_is_told_with_its_number(service: RunningService, tmp_path: Path) -> None:
+    file = tmp_path / "bad.tsv"
+    file.write_text("a\tp\tb\nhalf\n")
+    assert "bad.tsv, line 2" in ctp(service, "kb", "upload", "command-bad", str(file), code=1)
+
+
+@pytest.mark.slow
+def test_a_question_is_answered_with_a_tree_that_marks_the_weakest_link(trained: RunningService) -> None:
+    printed = ctp(trained, "query", "command-family", "grandparent(?, morty)", "--top", "3")
+    assert "by grandparent(X,Y) :- parent(X,Z), parent(Z,Y)" in printed
+    assert printed.count("← weakest link") == 1
+    answers = json.loads(ctp(trained, "query", "command-family", "grandparent(?, morty)", "--json"))["answers"]
+    assert answers[0]["object"] == "morty"
+
+
+@pytest.mark.slow
+def test_rules_models_and_jobs_are_listed(trained: RunningService) -> None:
+    assert "grandparent(X,Y) :- parent(X,Z), parent(Z,Y)" in ctp(trained, "rules", "command-family")
+    assert ctp(trained, "rules", "command-family", "--prolog", "--limit", "1").endswith(".\n")
+    assert "command-family@1" in ctp(trained, "models", "list", "command-family")
+    model = json.loads(ctp(trained, "models", "show", "command-family", "--json"))
+    job = json.loads(ctp(trained, "jobs", "show", model["lineage"]["job_id"], "--json"))
+    assert job["status"] == "succeeded"
+    assert job["id"] in ctp(trained, "jobs", "list")
+
+
+def test_a_goal_is_read_as_prolog_with_a_question_mark() -> None:
+    assert parse_goal("grandparent(?, morty)") == (None, "grandparent", "morty")
+    assert parse_goal(" has part ( left arm , _ ).") == ("left arm", "has part", None)
+    with pytest.raises(typer.BadParameter):
+        parse_goal("grandparent")
+
+
+def test_names_cannot_steer_the_terminal() -> None:
+    assert printable("a\x1b[2J\u202eb\r") == "a\\x1b[2J\\u202eb\\r"
+    assert printable("Zoë – 東京") == "Zoë – 東京"

@@ -18,6 +18,7 @@ from service.queries.router import router as queries
 from service.queries.service import Targets
 from service.queue import make_redis
 from service.settings import Settings, get_settings
+from service.storage import make_storage
 from service.training.router import router as training
 from service.web.router import add_page
 
@@ -41,6 +42,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.database = Database(settings.database)
+    app.state.storage = make_storage(settings)
     app.state.targets = Targets(app.state.database)
     app.state.redis = make_redis(settings)
     add_problem_handlers(app)

@@ -6,6 +6,7 @@ from fastapi import Depends, Request
 
 from service.db.engine import Database
 from service.settings import Settings
+from service.storage import Storage
 
 DEFAULT_TENANT = "default"
 
@@ -20,6 +21,11 @@ def get_app_settings(request: Request) -> Settings:
     return settings
 
 
+def get_storage(request: Request) -> Storage:
+    storage: Storage = request.app.state.storage
+    return storage
+
+
 def get_tenant(request: Request) -> str:
     tenant: str = request.scope.get("ctp.tenant", DEFAULT_TENANT)
     return tenant
@@ -27,4 +33,5 @@ def get_tenant(request: Request) -> str:
 
 DatabaseDep = Annotated[Database, Depends(get_database)]
 SettingsDep = Annotated[Settings, Depends(get_app_settings)]
+StorageDep = Annotated[Storage, Depends(get_storage)]
 TenantDep = Annotated[str, Depends(get_tenant)]

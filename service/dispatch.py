@@ -1,33 +1,39 @@
-"""The dispatcher: hands new jobs to the queue and takes back those whose worker is silent.
+"""The dispatcher: hands new jobs to the queue, takes back those whose worker is silent, removes what nobody needs.
 
-Any number may run; one leads, by a lease in the database.
+Any number may run; one leads, by a lease in the database. Two at once would do no harm: each of its steps is
+safe to repeat.
 """
 
 import os
 import socket
 import threading
 import time
+import uuid
 from typing import Any
 
 import structlog
 from celery import Celery
+from kombu.exceptions import OperationalError as QueueError
 from redis.exceptions import RedisError
 from sqlalchemy import or_, update
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from service import removals
 from service.db.clock import now
 from service.db.engine import Database
-from service.db.tables import Lease
+from service.db.tables import Job, Lease
+from service.idempotency import forget_old_keys
 from service.queue import make_celery, make_redis, publish_job, waiting_jobs
 from service.settings import Settings
-from service.training import repository
+from service.storage import Storage, make_storage
+from service.training import outcomes, repository
 from service.training.repository import LeaseLost
 
 log = structlog.get_logger()
 ROLE = "dispatcher"
-RELAY_BATCH = 100
+RELAY_BATCH, REMOVAL_BATCH = 100, 100
 
 
 class Dispatcher:
@@ -36,27 +42,33 @@ class Dispatcher:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.database = Database(settings.database)
+        self.storage: Storage = make_storage(settings)
         self.celery: Celery = make_celery(settings)
         self.redis: Any = make_redis(settings)
-        self.owner = f"{socket.gethostname()}:{os.getpid()}"
-        self._reconciled_at = float("-inf")
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._reconciled_at = self._led_at = float("-inf")
 
     def run(self, stop: threading.Event) -> None:
         """Until told to stop. A part that is away is waited for: nothing is lost meanwhile."""
         while not stop.wait(self.settings.relay_seconds):
             try:
                 self.turn()
-            except (SQLAlchemyError, RedisError, OSError) as error:
+            except (SQLAlchemyError, RedisError, QueueError, OSError) as error:
                 log.warning("dispatcher_waits", error=str(error))
         self._resign()
 
     def turn(self) -> None:
+        """Takes back before it relays: those jobs need only the database, and Redis may be away."""
         if not self._leads():
             return
-        self.relay()
-        if time.monotonic() - self._reconciled_at >= self.settings.reconcile_seconds:
+        due = time.monotonic() - self._reconciled_at >= self.settings.reconcile_seconds
+        if due:
             self._reconciled_at = time.monotonic()
-            self.reconcile()
+            self.take_back()
+        self.relay()
+        if due:
+            self.ring_again()
+            self.sweep()
 
     def relay(self) -> None:
         """Publishes first and forgets second: a kill in between rings twice, which the claim makes harmless."""
@@ -68,29 +80,57 @@ class Dispatcher:
                 repository.mark_published(session, entry)
             log.info("job_published", job_id=entry.job_id)
 
-    def reconcile(self) -> None:
+    def take_back(self) -> None:
+        """Jobs whose worker is silent, and parents that nobody has ended."""
         with self.database.read() as session:
-            expired = repository.expired(session)
-            forgotten = repository.forgotten(session, self.settings.reconcile_seconds)
+            expired, unsettled = repository.expired(session), outcomes.unsettled(session)
         for job in expired:
-            try:
-                with self.database.write() as session:
-                    repository.take_back(session, job, self.settings.max_attempts)
-                log.warning("job_taken_back", job_id=job.id, attempt=job.attempt)
-            except LeaseLost:
-                log.info("job_moved_on", job_id=job.id)
-        # Jobs wait, yet the queue is empty: it was flushed, or a worker died between taking and claiming.
-        if forgotten and waiting_jobs(self.redis) == 0:
+            self._take_back(job)
+        for parent in unsettled:
             with self.database.write() as session:
-                for job in forgotten:
+                outcomes.settle(session, parent)
+
+    def _take_back(self, job: Job) -> None:
+        try:
+            with self.database.write() as session:
+                outcomes.take_back(session, job, self.settings.max_attempts)
+            log.warning("job_taken_back", job_id=job.id, attempt=job.attempt)
+        except LeaseLost:
+            log.info("job_moved_on", job_id=job.id)
+
+    def ring_again(self) -> None:
+        """Jobs that wait, but not in the queue: it was flushed, or a worker died between taking and claiming."""
+        with self.database.read() as session:
+            forgotten = repository.forgotten(session, self.settings.reconcile_seconds)
+        waiting = waiting_jobs(self.redis) if forgotten else set()
+        missing = [job for job in forgotten if job.id not in waiting]
+        if missing:
+            with self.database.write() as session:
+                for job in missing:
                     repository.ring(session, job)
-            log.warning("jobs_rung_again", count=len(forgotten))
+            log.warning("jobs_rung_again", count=len(missing))
+
+    def sweep(self) -> None:
+        """Files that are due, and idempotency keys that are a day old."""
+        with self.database.read() as session:
+            due = removals.due(session, REMOVAL_BATCH)
+        for removal in due:
+            self.storage.delete(removal.owner)
+            with self.database.write() as session:
+                removals.done(session, removal)
+        with self.database.write() as session:
+            forget_old_keys(session)
 
     def _leads(self) -> bool:
         """Takes or renews the lease; it outlives a few missed turns, so that a hiccup does not move it."""
         seconds = max(self.settings.lease_seconds / 2, 3 * self.settings.relay_seconds)
+        if time.monotonic() - self._led_at < seconds / 3:
+            return True
+        asked = time.monotonic()
         with self.database.write() as session:
-            return self._take_lease(session, seconds)
+            leads = self._take_lease(session, seconds)
+        self._led_at = asked if leads else float("-inf")
+        return leads
 
     def _take_lease(self, session: Session, seconds: float) -> bool:
         mine = update(Lease).where(Lease.role == ROLE, or_(Lease.owner == self.owner, Lease.expires_at < now()))

@@ -1,5 +1,6 @@
 """The queue: Celery on Redis, which is only the doorbell. The database is the truth about every job."""
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -64,6 +65,8 @@ def publish_job(app: Celery, job_id: str, priority: int) -> None:
     app.send_task(
         TRAIN_TASK,
         args=[job_id],
+        # So that a look into the queue tells which jobs are in it.
+        task_id=job_id,
         queue=TRAIN_QUEUE,
         priority=PRIORITIES - 1 - priority,
         retry=False,
@@ -71,11 +74,11 @@ def publish_job(app: Celery, job_id: str, priority: int) -> None:
     )
 
 
-def waiting_jobs(redis: Any) -> int:
-    """Messages in the train queue; the transport keeps one list for each priority."""
+def waiting_jobs(redis: Any) -> set[str]:
+    """The jobs that are in the train queue; the transport keeps one list of messages for each priority."""
     separator = "\x06\x16"
     names = [TRAIN_QUEUE, *(f"{TRAIN_QUEUE}{separator}{step}" for step in range(1, PRIORITIES))]
-    return sum(int(redis.llen(name)) for name in names)
+    return {json.loads(message)["headers"]["id"] for name in names for message in redis.lrange(name, 0, -1)}
 
 
 def alive_key(role: str, owner: str) -> str:

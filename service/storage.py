@@ -1,28 +1,73 @@
-"""Model files and checkpoints, under keys that name their owner and their content."""
+"""Model files and checkpoints, under keys that name their owner and their content.
 
+A key is `owner/sha256-of-the-manifest`, the manifest names the checksum of the tensors: what is under a key is whole
+or refused. Every process that may write has an owner of its own, so that nobody removes what another has written.
+"""
+
+import errno
 import os
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from ctp_core.artifact import MANIFEST
 from ctp_core.errors import ArtifactError
+from ctp_core.manifest import MANIFEST, decode_manifest
 from service.settings import Settings
 
 Files = dict[str, bytes]
+PART = ".part"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class StorageFull(Exception):
+    """No room for the files; nothing of them was left behind."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something under a key, or the rest of a write that was killed."""
+
+    key: str
+    num_bytes: int
+    modified: float  # seconds since 1970
 
 
 class Storage(Protocol):
-    """Keys are `owner/sha256-of-the-manifest`; what is under a key never changes."""
+    """What is under a key never changes."""
 
-    def put(self, owner: str, files: Files) -> str: ...
+    def put(self, owner: str, files: Files) -> str:
+        """Stores the files whole and durably, or raises; returns their key."""
+        ...
 
-    def get(self, key: str) -> Files: ...
+    def get(self, key: str) -> Files:
+        """Raises ArtifactError where the files are gone or damaged."""
+        ...
 
-    def delete(self, owner: str) -> None: ...
+    def delete(self, owner: str) -> None:
+        """Everything under an owner or a key; nothing where there is nothing."""
+        ...
+
+    def entries(self) -> Iterator[Entry]:
+        """All that is stored, whole or not."""
+        ...
+
+
+def key_of(owner: str, files: Files) -> str:
+    return f"{owner}/{sha256(files[MANIFEST]).hexdigest()}"
+
+
+def checked(key: str, files: Files) -> Files:
+    """The files, if they are those that the key names; raises ArtifactError."""
+    if sha256(files.get(MANIFEST, b"")).hexdigest() != key.rsplit("/", 1)[1]:
+        raise ArtifactError(f"the files {key!r} are damaged or gone")
+    decode_manifest(files)
+    return files
 
 
 class FolderStorage:
@@ -32,37 +77,71 @@ class FolderStorage:
         self.root = root
 
     def put(self, owner: str, files: Files) -> str:
-        key = f"{owner}/{sha256(files[MANIFEST]).hexdigest()}"
+        key = key_of(owner, files)
         target = self.root / key
         if target.exists():
-            return key
-        parent = target.parent
-        parent.mkdir(parents=True, exist_ok=True)
-        temporary = parent / f".{uuid.uuid4().hex}.part"
+            if self._is_whole(key):
+                return key
+            shutil.rmtree(target)
+        temporary = target.parent / f".{uuid.uuid4().hex}{PART}"
         try:
-            temporary.mkdir()
+            temporary.mkdir(parents=True)
             for name, content in files.items():
                 _write_synced(temporary / name, content)
             _sync_folder(temporary)
             temporary.rename(target)
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
+            self._sync_ancestors(target)
+        except BaseException as error:
+            # Of a rename that could not be made durable, nothing is left either.
+            for rest in (temporary, target):
+                shutil.rmtree(rest, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise StorageFull(f"no space left for {_size(files)} bytes in {self.root}") from error
             raise
-        _sync_folder(parent)
         return key
 
     def get(self, key: str) -> Files:
-        """Raises ArtifactError where nothing is there, or where the manifest is not the one the key names."""
-        folder = self.root / key
-        if not folder.is_dir():
-            raise ArtifactError(f"the files {key!r} are gone")
-        files = {path.name: path.read_bytes() for path in folder.iterdir()}
-        if sha256(files.get(MANIFEST, b"")).hexdigest() != key.rsplit("/", 1)[1]:
-            raise ArtifactError(f"the manifest of {key!r} is damaged")
-        return files
+        try:
+            files = {path.name: path.read_bytes() for path in (self.root / key).iterdir()}
+        except FileNotFoundError:
+            raise ArtifactError(f"the files {key!r} are gone") from None
+        return checked(key, files)
 
     def delete(self, owner: str) -> None:
         shutil.rmtree(self.root / owner, ignore_errors=True)
+        # Folders that became empty; a writer that needs one at this moment makes it again.
+        for parent in (self.root / owner).parents:
+            if parent == self.root:
+                return
+            with suppress(OSError):
+                parent.rmdir()
+
+    def entries(self) -> Iterator[Entry]:
+        for folder, _, names in os.walk(self.root):
+            if names or folder.endswith(PART):
+                paths = [Path(folder, name) for name in names]
+                with suppress(FileNotFoundError):
+                    modified = max(path.stat().st_mtime for path in [Path(folder), *paths])
+                    size = sum(path.stat().st_size for path in paths)
+                    yield Entry(str(Path(folder).relative_to(self.root)), size, modified)
+
+    def _is_whole(self, key: str) -> bool:
+        try:
+            self.get(key)
+        except ArtifactError:
+            return False
+        return True
+
+    def _sync_ancestors(self, target: Path) -> None:
+        """The name of the artifact, and those of the folders that may have been made for it."""
+        for parent in target.parents:
+            _sync_folder(parent)
+            if parent == self.root:
+                return
+
+
+def _size(files: Files) -> int:
+    return sum(map(len, files.values()))
 
 
 def _write_synced(path: Path, content: bytes) -> None:
@@ -81,4 +160,10 @@ def _sync_folder(path: Path) -> None:
 
 
 def make_storage(settings: Settings) -> Storage:
-    return FolderStorage(Path(urlsplit(settings.artifacts).path))
+    """A folder for `file://`, and fsspec for everything else."""
+    url = urlsplit(settings.artifacts)
+    if url.scheme == "file":
+        return FolderStorage(Path(url.path))
+    from service.object_storage import ObjectStorage  # noqa: PLC0415  slow to import
+
+    return ObjectStorage(settings.artifacts)

@@ -11,9 +11,9 @@ from service.settings import Settings
 def register(app: Celery, settings: Settings) -> None:
     @app.task(name=TRAIN_TASK)  # type: ignore[untyped-decorator]
     def train(job_id: str) -> None:
-        from worker.training_job import TrainingJob  # noqa: PLC0415
+        from worker.nursery import nursery  # noqa: PLC0415
 
-        TrainingJob(settings).run(job_id)
+        nursery(settings).run(job_id)
 
     @app.task(name=QUERY_TASK)  # type: ignore[untyped-decorator]
     def answer(message: dict[str, Any]) -> None:

@@ -1,165 +1,110 @@
 """One training job, from the claim to the model: resumable, cancellable, and fenced against its own ghosts."""
 
-import os
-import socket
 import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
+from typing import TypeVar
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.orm import Session
 
-from ctp_core.artifact import Artifact, decode, encode
+from ctp_core.artifact import decode, encode
 from ctp_core.config import parse_config
-from ctp_core.errors import ArtifactError, CtpError, TrainingStopped
+from ctp_core.errors import ArtifactError, CtpError
 from ctp_core.models.base import Model
 from ctp_core.models.registry import create_trainer
-from ctp_core.training.trainer import Progress, Trainer
-from service.db.clock import now
+from ctp_core.training.trainer import Trainer
 from service.db.engine import Database
 from service.db.tables import Checkpoint, Job, Kb
 from service.kbs import repository as kbs
+from service.removals import remove_later
 from service.settings import Settings
-from service.storage import Storage, make_storage
-from service.training import repository
+from service.storage import Storage, StorageFull, make_storage
+from service.training import outcomes, repository
+from service.training.outcomes import Trained, checkpoint_owner, model_owner
 from service.training.repository import Claim, LeaseLost
+from service.training.retention import keep_checkpoints
 from worker.device import choose_device, limit_threads
+from worker.diary import Diary
+from worker.heart import Heart, Pace, Released
+from worker.names import worker_name
 
 log = structlog.get_logger()
+T = TypeVar("T")
 MAX_TRACE = 2000
-DIARY_SECONDS = 0.5
-
-
-class Heart:
-    """Renews the lease in a thread of its own and looks whether the job is wanted any more."""
-
-    def __init__(self, database: Database, claim: Claim, settings: Settings) -> None:
-        self.database, self.claim, self.settings = database, claim, settings
-        self.lost = self.cancelled = False
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heart", daemon=True)
-
-    def __enter__(self) -> "Heart":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def check(self, _: object = None) -> None:
-        """Called at every step; raises where the training must end."""
-        if self.lost:
-            raise LeaseLost(self.claim.job_id)
-        if self.cancelled:
-            raise TrainingStopped("the job was cancelled")
-
-    def _beat(self) -> None:
-        renewed = time.monotonic()
-        while not self._stop.wait(min(self.settings.cancel_seconds, self.settings.heartbeat_seconds)):
-            try:
-                with self.database.read() as session:
-                    self.cancelled = repository.cancel_requested(session, self.claim)
-                if time.monotonic() - renewed >= self.settings.heartbeat_seconds:
-                    with self.database.write() as session:
-                        repository.renew(session, self.claim, self.settings.lease_seconds)
-                    renewed = time.monotonic()
-            except LeaseLost:
-                self.lost = True
-                return
-            except SQLAlchemyError as error:
-                # The database may come back before the lease ends; if not, the lease is lost and we are told then.
-                log.warning("heartbeat_failed", error=str(error))
-
-
-class Diary:
-    """Writes epochs to the database, several at once where they are short: a commit costs more than a small epoch."""
-
-    def __init__(self, database: Database, claim: Claim, epoch: int) -> None:
-        self.database, self.claim = database, claim
-        self.started, self.first_epoch = time.monotonic(), epoch
-        self._unwritten: list[Progress] = []
-        self._written_at = float("-inf")
-
-    def note(self, progress: Progress, last: bool) -> None:
-        """Raises LeaseLost where the job is not ours any more."""
-        self._unwritten.append(progress)
-        if not last and time.monotonic() - self._written_at < DIARY_SECONDS:
-            return
-        pace = (time.monotonic() - self.started) / max(1, progress.epoch - self.first_epoch)
-        eta = round(pace * (progress.epochs - progress.epoch), 1)
-        with self.database.write() as session:
-            for epoch in self._unwritten:
-                repository.record_epoch(session, self.claim, asdict(epoch) | {"eta_seconds": eta})
-        self._unwritten, self._written_at = [], time.monotonic()
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 5.0
 
 
 class TrainingJob:
-    """Runs jobs in this process, one at a time."""
+    """Runs jobs in this process, one at a time; `stop` is set where the process is told to end."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, stop: threading.Event | None = None) -> None:
         self.settings = settings
         self.database = Database(settings.database)
         self.storage: Storage = make_storage(settings)
-        self.worker = f"{socket.gethostname()}:{os.getpid()}"
+        self.stop = stop or threading.Event()
+        self.worker = worker_name()
 
     def run(self, job_id: str) -> None:
         """Trains the job if it is still to be had. Never raises for what went wrong with the job itself."""
         structlog.contextvars.bind_contextvars(job_id=job_id)
-        with self.database.write() as session:
-            claim = repository.claim(session, job_id, self.worker, self.settings.lease_seconds)
+        lease = self.settings.lease_seconds
+        claim = self._write(lambda session: repository.claim(session, job_id, self.worker, lease))
         if claim is None:
             log.info("job_not_to_be_had")
             return
         log.info("job_started", attempt=claim.attempt)
-        with self.database.read() as session:
-            job = session.get_one(Job, job_id)
-        with Heart(self.database, claim, self.settings) as heart:
-            self._end(job, claim, lambda: self._train(job, claim, heart))
+        job = self._read(lambda session: session.get_one(Job, job_id))
+        with Heart(self.database, claim, self.settings, self.stop) as heart:
+            try:
+                self._end(claim, lambda: self._train(job, claim, heart))
+            except LeaseLost:
+                log.warning("lease_lost", attempt=claim.attempt)
+                self._clean_up(job, claim)
 
-    def _end(self, job: Job, claim: Claim, train: Callable[[], None]) -> None:
-        """Whatever happens, the job ends in a state that says so, unless it is not ours any more."""
+    def _end(self, claim: Claim, train: Callable[[], None]) -> None:
+        """Whatever happens, the job ends in a state that says so; raises LeaseLost where it is not ours any more."""
         try:
             train()
         except LeaseLost:
-            log.warning("lease_lost")
-        except TrainingStopped:
-            self._give_up(job, claim, "cancelled", None)
+            raise
+        except Released:
+            self._write(lambda session: repository.release(session, claim))
+            log.info("job_released")
         except CtpError as error:
-            self._give_up(job, claim, "failed", {"code": error.code, "detail": str(error)})
+            self._fail(claim, error.code, str(error))
+        except StorageFull as error:
+            self._fail(claim, "storage_full", f"{error}: make room and train again")
         except Exception as error:
             log.exception("training_crashed")
-            detail = f"{type(error).__name__}: {error}"
             trace = traceback.format_exc()[-MAX_TRACE:]
-            self._give_up(job, claim, "failed", {"code": "training_crashed", "detail": detail, "trace": trace})
+            self._fail(claim, "training_crashed", f"{type(error).__name__}: {error}", trace=trace)
 
     def _train(self, job: Job, claim: Claim, heart: Heart) -> None:
         limit_threads(self.settings.threads)
-        with self.database.read() as session:
-            kb = kbs.load(session, session.query(Kb).filter(Kb.id == job.kb_id).one())
+        kb = self._read(lambda s: kbs.load(s, s.scalars(select(Kb).where(Kb.id == job.kb_id)).one()))
         trainer = create_trainer(parse_config(job.config), kb, choose_device(self.settings.device))
-        diary = Diary(self.database, claim, self._restore(job, trainer))
+        heart.pace, diary = Pace(self._restore(job, trainer)), Diary(claim)
         saved_at = time.monotonic()
-        metrics: dict[str, float] = {}
         while not trainer.finished:
             heart.check()
             progress = trainer.train_epoch(heart.check)
-            metrics = progress.metrics or metrics
-            diary.note(progress, last=trainer.finished)
-            if time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
-                self._save_checkpoint(job, claim, trainer, metrics)
+            heart.check(progress)
+            diary.note(heart.pace.values(progress))
+            if trainer.finished or time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
+                self._save_checkpoint(claim, trainer, progress.metrics, diary)
                 saved_at = time.monotonic()
-        heart.check()
-        self._register(job, claim, trainer.model(), metrics)
+            elif diary.due:
+                self._write(diary.write)
+                diary.written()
+        self._register(job, claim, trainer.model())
 
     def _restore(self, job: Job, trainer: Trainer) -> int:
         """Goes on from the newest checkpoint that is whole; the epoch it stands at, 0 for a fresh start."""
-        with self.database.read() as session:
-            checkpoints = repository.checkpoints(session, job.id)
-        for checkpoint in checkpoints:
+        for checkpoint in self._read(lambda session: repository.checkpoints(session, job.id)):
             try:
                 trainer.restore(decode(self.storage.get(checkpoint.artifact)))
             except ArtifactError as error:
@@ -169,49 +114,87 @@ class TrainingJob:
             return checkpoint.epoch
         return 0
 
-    def _save_checkpoint(self, job: Job, claim: Claim, trainer: Trainer, metrics: dict[str, float]) -> None:
+    def _save_checkpoint(self, claim: Claim, trainer: Trainer, metrics: dict[str, float], diary: Diary) -> None:
+        """Files first, then the row. A full disk costs this checkpoint, not the training; the one before stays."""
         files = encode(trainer.checkpoint())
-        key = self.storage.put(f"jobs/{job.id}", files)
-        row = Checkpoint(
-            job_id=job.id,
-            epoch=trainer.epoch,
-            attempt=claim.attempt,
-            artifact=key,
-            num_bytes=sum(map(len, files.values())),
-            metrics=metrics,
-        )
-        with self.database.write() as session:
-            repository.record_checkpoint(session, claim, row)
-
-    def _register(self, job: Job, claim: Claim, model: Model, metrics: dict[str, float]) -> None:
-        """The model's files first; then model, rules and job end in one transaction."""
-        artifact: Artifact = model.to_artifact()
-        files = encode(artifact)
-        key = self.storage.put(f"models/{job.model_id}", files)
-        values: dict[str, Any] = {
-            "artifact": key,
-            "artifact_bytes": sum(map(len, files.values())),
-            "metrics": metrics,
-            "ready_at": now(),
-        }
-        rules = model.rules()
-        with self.database.write() as session:
-            repository.finish(session, claim, "succeeded")
-            repository.end_model(session, job.model_id, "ready", **values)
-            repository.store_rules(session, job.model_id, rules)
-            repository.forget_checkpoints(session, job.id)
-        self.storage.delete(f"jobs/{job.id}")
-        log.info("job_succeeded", rules=len(rules))
-
-    def _give_up(self, job: Job, claim: Claim, status: str, error: dict[str, Any] | None) -> None:
         try:
-            with self.database.write() as session:
-                repository.finish(session, claim, status, error)
-                repository.end_model(session, job.model_id, status)
-                repository.forget_checkpoints(session, job.id)
-        except LeaseLost:
-            log.warning("lease_lost")
+            key = self.storage.put(f"{checkpoint_owner(claim.job_id)}/{claim.attempt}", files)
+        except StorageFull as error:
+            log.warning("checkpoint_not_saved", epoch=trainer.epoch, error=str(error))
+            self._write(diary.write)
+            diary.written()
             return
-        self.storage.delete(f"jobs/{job.id}")
-        self.storage.delete(f"models/{job.model_id}")
-        log.info("job_ended", status=status)
+        size = sum(map(len, files.values()))
+
+        def record(session: Session) -> None:
+            row = Checkpoint(
+                job_id=claim.job_id,
+                epoch=trainer.epoch,
+                attempt=claim.attempt,
+                artifact=key,
+                num_bytes=size,
+                metrics=metrics,
+            )
+            diary.write(session)
+            replaced = repository.record_checkpoint(session, claim, row)
+            if replaced is not None and replaced.artifact != key:
+                remove_later(session, replaced.artifact)
+            keep_checkpoints(session, claim.job_id, running=True)
+
+        self._write(record)
+        diary.written()
+
+    def _register(self, job: Job, claim: Claim, model: Model) -> None:
+        """The model's files first; then model, rules and job end in one transaction."""
+        files = encode(model.to_artifact())
+        key = self.storage.put(self._model_owner(job, claim), files)
+        trained = Trained(key, sum(map(len, files.values())), model.rules())
+        self._write(lambda session: outcomes.succeed(session, claim, trained))
+        log.info("job_succeeded", rules=len(trained.rules))
+
+    def _fail(self, claim: Claim, code: str, detail: str, **extra: str) -> None:
+        error = {"code": code, "detail": detail, **extra}
+        self._write(lambda session: outcomes.fail(session, claim, error))
+        log.info("job_failed", code=code)
+
+    def _clean_up(self, job: Job, claim: Claim) -> None:
+        """Removes what only this attempt has written and nobody can need; the next attempt may need its checkpoints."""
+        newest = self._read(lambda session: session.get_one(Job, job.id))
+        if newest.status == "succeeded" and newest.attempt == claim.attempt:
+            return  # our own commit, of which we did not hear
+        self.storage.delete(self._model_owner(job, claim))
+        if newest.status in ("failed", "cancelled"):
+            self.storage.delete(checkpoint_owner(job.id))
+
+    @staticmethod
+    def _model_owner(job: Job, claim: Claim) -> str:
+        return f"{model_owner(job.model_id)}/{job.id}/{claim.attempt}"
+
+    # The database may be away for a while: what was trained waits for it.
+
+    def _write(self, write: Callable[[Session], T]) -> T:
+        def once() -> T:
+            with self.database.write() as session:
+                return write(session)
+
+        return self._patiently(once)
+
+    def _read(self, read: Callable[[Session], T]) -> T:
+        def once() -> T:
+            with self.database.read() as session:
+                return read(session)
+
+        return self._patiently(once)
+
+    def _patiently(self, once: Callable[[], T]) -> T:
+        """Every transaction here is fenced or only reads, so one whose commit was not heard of may be repeated."""
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            try:
+                return once()
+            except DBAPIError as error:
+                if not (isinstance(error, OperationalError) or error.connection_invalidated) or self.stop.is_set():
+                    raise
+                log.warning("database_away", error=str(error.orig))
+            time.sleep(wait)
+            wait = min(2 * wait, LONGEST_WAIT_SECONDS)

@@ -15,6 +15,7 @@ from ctp_core.datasets.benchmarks import countries_regions, read_benchmark
 from ctp_core.datasets.kb import FactsKB
 from ctp_core.errors import ConfigError
 from ctp_core.evaluation.links import countries_auc_pr, ranking
+from ctp_core.manifest import MANIFEST
 from ctp_core.models.facts_model import FactsModel
 from ctp_core.models.registry import create_trainer
 from ctp_core.training.trainer import OnStep, ignore
@@ -66,7 +67,7 @@ def _run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep) -> dict
 def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep) -> FactsModel:
     trainer = create_trainer(links.config(kb, seed), kb, torch.device("cpu"))
     folder = links.resume and links.resume / f"{links.dataset}-{links.model}-{links.preset}-{seed}"
-    if folder and (folder / artifact.MANIFEST).is_file():
+    if folder and (folder / MANIFEST).is_file():
         trainer.restore(artifact.load(folder))
     while not trainer.finished:
         on_epoch(trainer.train_epoch())

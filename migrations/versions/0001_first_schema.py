@@ -29,6 +29,9 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("tenant", "route", "key", name=op.f("pk_idempotency_keys")),
     )
+    with op.batch_alter_table("idempotency_keys", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_idempotency_keys_created_at"), ["created_at"], unique=False)
+
     op.create_table(
         "kbs",
         sa.Column("number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
@@ -68,7 +71,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(length=64), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
-        sa.Column("kb_id", sa.String(length=32), nullable=False),
+        sa.Column("kb_id", sa.String(length=32), nullable=True),
         sa.Column("kb_sha256", sa.String(length=64), nullable=False),
         sa.Column("kind", sa.String(length=16), nullable=False),
         sa.Column("method", sa.String(length=32), nullable=False),
@@ -79,6 +82,8 @@ def upgrade() -> None:
         sa.Column("code_version", sa.String(length=64), nullable=False),
         sa.Column("artifact", sa.Text(), nullable=True),
         sa.Column("artifact_bytes", sa.BigInteger(), nullable=True),
+        sa.Column("trained_by", sa.String(length=32), nullable=True),
+        sa.Column("origin", sa.JSON(), nullable=True),
         sa.Column(
             "created_at",
             sa.Double(),
@@ -91,6 +96,17 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("models", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_models_kb_id"), ["kb_id"], unique=False)
+        batch_op.create_index("ix_models_created", ["tenant", "created_at", "id"], unique=False)
+
+    op.create_table(
+        "removals",
+        sa.Column("number", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.Column("due_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_removals")),
+    )
+    with op.batch_alter_table("removals", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_removals_due_at"), ["due_at"], unique=False)
 
     op.create_table(
         "aliases",
@@ -141,16 +157,19 @@ def upgrade() -> None:
         sa.Column("tenant", sa.String(length=64), nullable=False),
         sa.Column("model_id", sa.String(length=32), nullable=False),
         sa.Column("parent_id", sa.String(length=32), nullable=True),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("has_children", sa.Boolean(), nullable=False),
         sa.Column("kb_id", sa.String(length=32), nullable=False),
         sa.Column("config", sa.JSON(), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
-        sa.Column("cancel_requested", sa.Boolean(), nullable=False),
+        sa.Column("crashes", sa.Integer(), nullable=False),
         sa.Column("worker", sa.Text(), nullable=True),
         sa.Column("lease_expires_at", sa.Double(), nullable=True),
         sa.Column("published_at", sa.Double(), nullable=True),
         sa.Column("progress", sa.JSON(), nullable=False),
+        sa.Column("result", sa.JSON(), nullable=True),
         sa.Column("error", sa.JSON(), nullable=True),
         sa.Column(
             "created_at",
@@ -168,6 +187,7 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_jobs_model_id"), ["model_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_jobs_parent_id"), ["parent_id"], unique=False)
         batch_op.create_index("ix_jobs_status", ["status", "lease_expires_at"], unique=False)
+        batch_op.create_index("ix_jobs_created", ["tenant", "created_at", "id"], unique=False)
 
     op.create_table(
         "rules",
@@ -264,6 +284,7 @@ def downgrade() -> None:
 
     op.drop_table("rules")
     with op.batch_alter_table("jobs", schema=None) as batch_op:
+        batch_op.drop_index("ix_jobs_created")
         batch_op.drop_index("ix_jobs_status")
         batch_op.drop_index(batch_op.f("ix_jobs_parent_id"))
         batch_op.drop_index(batch_op.f("ix_jobs_model_id"))
@@ -278,8 +299,10 @@ def downgrade() -> None:
     op.drop_table("facts")
     op.drop_table("aliases")
     with op.batch_alter_table("models", schema=None) as batch_op:
+        batch_op.drop_index("ix_models_created")
         batch_op.drop_index(batch_op.f("ix_models_kb_id"))
 
+    op.drop_table("removals")
     op.drop_table("models")
     op.drop_table("leases")
     op.drop_table("kbs")

@@ -50,7 +50,8 @@ def api() -> None:
 def worker(role: Annotated[Role, typer.Argument(help="What this worker does.")]) -> None:
     """Run a Celery worker that trains models or answers queries."""
     pool = {
-        Role.train: ["--pool", "prefork", "--concurrency", "1"],
+        # The thread only waits for a process of its own that trains: see worker.nursery.
+        Role.train: ["--pool", "threads", "--concurrency", "1"],
         Role.query: ["--pool", "threads", "--concurrency", str(QUERY_THREADS)],
     }
     os.environ["CTP_WORKER_ROLE"] = role.value

@@ -90,17 +90,23 @@ class GraphRow(Table):
 
 
 class ModelVersion(Table):
-    """One version of a named model. The row outlives its files: a number is never given twice."""
+    """One version of a named model. The row outlives its files: a number is never given twice.
+
+    `trained_by` is the job whose weights these are: of several seeds, the best one's. `origin` is of an import.
+    """
 
     __tablename__ = "models"
-    __table_args__ = (UniqueConstraint("tenant", "name", "version"),)
+    __table_args__ = (
+        UniqueConstraint("tenant", "name", "version"),
+        Index("ix_models_created", "tenant", "created_at", "id"),
+    )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     tenant: Mapped[str] = mapped_column(String(64))
     name: Mapped[str] = mapped_column(String(64))
     version: Mapped[int]
     status: Mapped[str] = mapped_column(String(16))
-    kb_id: Mapped[str] = mapped_column(String(32), index=True)
+    kb_id: Mapped[str | None] = mapped_column(String(32), index=True)
     kb_sha256: Mapped[str] = mapped_column(String(64))
     kind: Mapped[str] = mapped_column(String(16))
     method: Mapped[str] = mapped_column(String(32))
@@ -111,6 +117,8 @@ class ModelVersion(Table):
     code_version: Mapped[str] = mapped_column(String(64))
     artifact: Mapped[str | None]
     artifact_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    trained_by: Mapped[str | None] = mapped_column(String(32))
+    origin: Mapped[dict[str, Any] | None]
     created_at: Mapped[float] = mapped_column(server_default=now())
     ready_at: Mapped[float | None]
 
@@ -118,26 +126,33 @@ class ModelVersion(Table):
 class Job(Table):
     """A training job. `attempt` is the fencing token: only the worker that holds the newest one may write.
 
-    A job of several seeds has one child for each, and ends when the last of them does.
+    A job of several seeds has one child for each, and ends when the last of them does; no worker ever claims it.
+    `crashes` counts the attempts that ended in silence; `result` is what a child has trained, until the best is chosen.
     """
 
     __tablename__ = "jobs"
-    __table_args__ = (Index("ix_jobs_status", "status", "lease_expires_at"),)
+    __table_args__ = (
+        Index("ix_jobs_status", "status", "lease_expires_at"),
+        Index("ix_jobs_created", "tenant", "created_at", "id"),
+    )
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     tenant: Mapped[str] = mapped_column(String(64))
     model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), index=True)
     parent_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
+    position: Mapped[int] = mapped_column(default=0)
+    has_children: Mapped[bool] = mapped_column(default=False)
     kb_id: Mapped[str] = mapped_column(String(32))
     config: Mapped[dict[str, Any]]
     status: Mapped[str] = mapped_column(String(16))
     priority: Mapped[int] = mapped_column(default=0)
     attempt: Mapped[int] = mapped_column(default=0)
-    cancel_requested: Mapped[bool] = mapped_column(default=False)
+    crashes: Mapped[int] = mapped_column(default=0)
     worker: Mapped[str | None]
     lease_expires_at: Mapped[float | None]
     published_at: Mapped[float | None]
     progress: Mapped[dict[str, Any]]
+    result: Mapped[dict[str, Any] | None]
     error: Mapped[dict[str, Any] | None]
     created_at: Mapped[float] = mapped_column(server_default=now())
     started_at: Mapped[float | None]
@@ -153,6 +168,16 @@ class Outbox(Table):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
     priority: Mapped[int] = mapped_column(default=0)
     created_at: Mapped[float] = mapped_column(server_default=now())
+
+
+class Removal(Table):
+    """Files that nothing needs any more from `due_at` on; written in the transaction that stops needing them."""
+
+    __tablename__ = "removals"
+
+    number: Mapped[int] = mapped_column(RowNumber, primary_key=True, autoincrement=True)
+    owner: Mapped[str]
+    due_at: Mapped[float] = mapped_column(index=True)
 
 
 class Metric(Table):
@@ -236,4 +261,4 @@ class IdempotencyKey(Table):
     status: Mapped[int]
     headers: Mapped[dict[str, Any]]
     body: Mapped[dict[str, Any]]
-    created_at: Mapped[float] = mapped_column(server_default=now())
+    created_at: Mapped[float] = mapped_column(server_default=now(), index=True)

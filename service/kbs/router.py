@@ -3,9 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
+from sqlalchemy.orm import Session
 
 from service.db.tables import Kb
 from service.dependencies import DatabaseDep, SettingsDep, TenantDep
+from service.idempotency import OnceDep, Reply
 from service.kbs import repository, service
 from service.kbs.schemas import EXAMPLE_KB, FactOut, KbCreate, KbOut, SymbolOut
 from service.kbs.upload import Upload, read_upload
@@ -25,14 +27,20 @@ def create_kb(
     response: Response,
     database: DatabaseDep,
     settings: SettingsDep,
-    tenant: TenantDep,
+    once: OnceDep,
 ) -> KbOut:
     """Upload a knowledge base, as JSON facts or as files. The same content under the same name is answered with 200."""
     prepared = service.prepare(upload.splits(settings))
-    kb, created = service.create(database, tenant, upload.name, prepared)
-    response.status_code = 201 if created else 200
-    response.headers["Location"] = f"/kbs/{kb.id}"
-    return shown(kb)
+
+    def create(session: Session) -> Reply:
+        kb, created = service.create(session, once.tenant, upload.name, prepared)
+        body = shown(kb).model_dump(mode="json")
+        return Reply(201 if created else 200, body, {"Location": f"/kbs/{kb.id}"})
+
+    reply = once.create(database, f"{upload.name}\n{prepared.sha256}".encode(), create)
+    response.status_code = reply.status
+    response.headers.update(reply.headers)
+    return KbOut.model_validate(reply.body)
 
 
 @router.get("", responses=example(200, {"items": [EXAMPLE_KB], "next_cursor": None}))

@@ -67,17 +67,16 @@ def _warnings(splits: Mapping[str, list[Fact]], unique: Mapping[str, list[Fact]]
     return warnings
 
 
-def create(database: Database, tenant: str, name: str, prepared: Prepared) -> tuple[Kb, bool]:
-    """Stores a KB in one transaction; the same content under the same name is the KB that is there (False)."""
-    with database.write() as session:
-        existing = repository.owned(session, tenant, name)
-        if existing is not None:
-            if existing.sha256 == prepared.sha256:
-                return existing, False
-            raise Conflict(
-                "kb_exists", f"a KB named {name!r} with other facts exists: choose another name or delete it first"
-            )
-        return _store(session, tenant, name, prepared), True
+def create(session: Session, tenant: str, name: str, prepared: Prepared) -> tuple[Kb, bool]:
+    """Stores a KB; the same content under the same name is the KB that is there (False)."""
+    existing = repository.owned(session, tenant, name)
+    if existing is not None:
+        if existing.sha256 == prepared.sha256:
+            return existing, False
+        raise Conflict(
+            "kb_exists", f"a KB named {name!r} with other facts exists: choose another name or delete it first"
+        )
+    return _store(session, tenant, name, prepared), True
 
 
 def _store(session: Session, tenant: str, name: str, prepared: Prepared) -> Kb:

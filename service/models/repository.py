@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, delete, or_, select
+from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
-from service.db.tables import Alias, Job, Metric, ModelVersion, RuleRow
+from service.db.tables import Alias, Checkpoint, Job, Kb, ModelVersion, RuleRow
 
 
 def find(session: Session, tenant: str, reference: str) -> ModelVersion | None:
@@ -27,12 +28,19 @@ def find(session: Session, tenant: str, reference: str) -> ModelVersion | None:
     return session.scalars(statement.limit(1)).first()
 
 
+def lock(session: Session, model: ModelVersion) -> ModelVersion:
+    """The newest state of the row, which nobody changes until the transaction ends."""
+    statement = select(ModelVersion).where(ModelVersion.id == model.id).with_for_update()
+    return session.scalars(statement.execution_options(populate_existing=True)).one()
+
+
 def listing(
-    session: Session, tenant: str, name: str | None, before: tuple[float, str] | None, limit: int
+    session: Session, tenant: str, name: str | None, status: str | None, before: tuple[float, str] | None, limit: int
 ) -> Sequence[ModelVersion]:
-    """Newest first; deleted versions keep their row but are not listed."""
+    """Newest first; deleted versions keep their row but are listed only when asked for."""
     created = ModelVersion.created_at
-    statement = select(ModelVersion).where(ModelVersion.tenant == tenant, ModelVersion.status != "deleted")
+    wanted = ModelVersion.status != "deleted" if status is None else ModelVersion.status == status
+    statement = select(ModelVersion).where(ModelVersion.tenant == tenant, wanted)
     if name is not None:
         statement = statement.where(ModelVersion.name == name)
     if before is not None:
@@ -48,15 +56,39 @@ def aliases(session: Session, models: Sequence[ModelVersion]) -> dict[str, list[
     return found
 
 
+def drop_alias(session: Session, tenant: str, name: str, alias: str) -> bool:
+    """False where there was none."""
+    result = session.execute(delete(Alias).where(Alias.tenant == tenant, Alias.name == name, Alias.alias == alias))
+    assert isinstance(result, CursorResult)
+    return result.rowcount == 1
+
+
 def jobs(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]:
-    """Model id -> the job that trained it."""
+    """Model id -> the job that was asked for."""
     ids = [model.id for model in models]
     statement = select(Job.model_id, Job.id).where(Job.model_id.in_(ids), Job.parent_id.is_(None))
     return {row.model_id: row.id for row in session.execute(statement)}
 
 
+def trainings(session: Session, model: ModelVersion) -> Sequence[Job]:
+    """One job for each seed, the one whose weights the model has first."""
+    statement = select(Job).where(Job.model_id == model.id, Job.has_children.is_(False))
+    return session.scalars(statement.order_by(Job.id != (model.trained_by or ""), Job.position)).all()
+
+
+def checkpoints(session: Session, model: ModelVersion) -> Sequence[tuple[Checkpoint, Job]]:
+    """Of all seeds, newest first."""
+    statement = (
+        select(Checkpoint, Job)
+        .join(Job, Job.id == Checkpoint.job_id)
+        .where(Job.model_id == model.id)
+        .order_by(Job.position, Checkpoint.epoch.desc())
+    )
+    return [(row[0], row[1]) for row in session.execute(statement)]
+
+
 def rules(
-    session: Session, model: ModelVersion, predicate: str | None, min_confidence: float, after: int, limit: int
+    session: Session, model: ModelVersion, predicate: str | None, min_confidence: float, after: int, limit: int | None
 ) -> Sequence[RuleRow]:
     statement = select(RuleRow).where(
         RuleRow.model_id == model.id, RuleRow.confidence >= min_confidence, RuleRow.position > after
@@ -66,6 +98,24 @@ def rules(
     return session.scalars(statement.order_by(RuleRow.position).limit(limit)).all()
 
 
-def metrics(session: Session, job_id: str, after: int, limit: int) -> Sequence[Metric]:
-    statement = select(Metric).where(Metric.job_id == job_id, Metric.epoch > after).order_by(Metric.epoch)
-    return session.scalars(statement.limit(limit)).all()
+def rule(session: Session, model: ModelVersion, rule_id: str) -> RuleRow | None:
+    statement = select(RuleRow).where(RuleRow.model_id == model.id, RuleRow.rule_id == rule_id)
+    return session.scalars(statement.limit(1)).first()
+
+
+def forget_rules(session: Session, model: ModelVersion) -> None:
+    session.execute(delete(RuleRow).where(RuleRow.model_id == model.id))
+
+
+def forget_checkpoints(session: Session, job_ids: Sequence[str]) -> None:
+    session.execute(delete(Checkpoint).where(Checkpoint.job_id.in_(job_ids)))
+
+
+def kb_of(session: Session, model: ModelVersion) -> Kb | None:
+    return session.scalars(select(Kb).where(Kb.id == model.kb_id, Kb.status == "ready")).one_or_none()
+
+
+def kb_like(session: Session, tenants: Sequence[str], sha256: str) -> Kb | None:
+    """A KB with the same content."""
+    statement = select(Kb).where(Kb.tenant.in_(tenants), Kb.sha256 == sha256, Kb.status == "ready")
+    return session.scalars(statement.order_by(Kb.number).limit(1)).first()

@@ -1,20 +1,40 @@
 """`/models`."""
 
+import asyncio
 import csv
 import io
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from sqlalchemy.orm import Session
 
-from service.db.tables import RuleRow
-from service.dependencies import DatabaseDep, TenantDep
-from service.models import repository, service
-from service.models.schemas import EXAMPLE_MODEL, EXAMPLE_RULE, EpochOut, ModelOut, RuleOut
-from service.openapi import example
+from service.bodies import json_body
+from service.db.tables import Checkpoint, Job, RuleRow
+from service.dependencies import DatabaseDep, SettingsDep, StorageDep, TenantDep
+from service.idempotency import OnceDep, Reply
+from service.models import comparison, probe, repository, service, transfer
+from service.models.schemas import (
+    EXAMPLE_MODEL,
+    EXAMPLE_RULE,
+    AliasIn,
+    CheckpointOut,
+    Comparison,
+    EpochOut,
+    GroundingOut,
+    ModelOut,
+    RuleOut,
+    TagsIn,
+)
+from service.models.upload import MEDIA_TYPES, OPENAPI, Archive, read_archive
+from service.openapi import example, json_request
 from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
+from service.training.repository import metrics
 
 router = APIRouter(prefix="/models", tags=["models"])
+ARCHIVE = MEDIA_TYPES[0]
+# A query that began before a version was deleted may still need its files; names are remembered for two seconds.
+REMEMBERED_SECONDS = 2.0
 CSV_COLUMNS = ("id", "text", "template", "confidence", "support", "precision")
 
 
@@ -23,15 +43,60 @@ def list_models(
     database: DatabaseDep,
     tenant: TenantDep,
     name: Annotated[str | None, Query(max_length=64)] = None,
+    status: Annotated[str | None, Query(max_length=16)] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[ModelOut]:
-    """Model versions, newest first."""
+    """Model versions, newest first; deleted ones with `status=deleted` only."""
     before = decode_cursor(cursor, float, str)
+    position = (before[0], before[1]) if before else None
     with database.read() as session:
-        rows = repository.listing(session, tenant, name, (before[0], before[1]) if before else None, limit + 1)
+        rows = repository.listing(session, tenant, name, status, position, limit + 1)
         items = {item.id: item for item in service.shown(session, rows)}
     return page(rows, limit, lambda row: items[row.id], lambda row: [row.created_at, row.id])
+
+
+@router.get("/compare")
+def compare_models(
+    database: DatabaseDep,
+    tenant: TenantDep,
+    ids: Annotated[str, Query(max_length=1500, description="Models, separated by commas.")],
+) -> Comparison:
+    """Versions side by side: settings that differ, metrics, and the confidence that each has in the others' rules."""
+    with database.read() as session:
+        return comparison.compare(session, tenant, [reference for reference in ids.split(",") if reference])
+
+
+@router.post("/import", status_code=201, responses=example(201, EXAMPLE_MODEL), openapi_extra=OPENAPI)
+async def import_model(
+    request: Request,
+    archive: Annotated[Archive, Depends(read_archive)],
+    response: Response,
+    database: DatabaseDep,
+    settings: SettingsDep,
+    storage: StorageDep,
+    once: OnceDep,
+    name: Annotated[str | None, Query(max_length=64, description="Another name than the archive's.")] = None,
+) -> ModelOut:
+    """Take in an archive that `export` made, here or elsewhere, as a new version. It answers at once."""
+    found = await asyncio.to_thread(transfer.Import, archive.file, name or archive.name, settings)
+    await asyncio.to_thread(found.store, database, storage)
+
+    def create(session: Session) -> Reply:
+        model = found.register(session, once.tenant)
+        shown = service.shown(session, [model])[0]
+        return Reply(201, shown.model_dump(mode="json"), {"Location": f"/models/{model.id}"})
+
+    registered = False
+    try:
+        await probe.check_loads(request.app.state.batcher, found.model_id, found.artifact)
+        reply = await asyncio.to_thread(once.create, database, found.content, create)
+        registered = not reply.replayed
+    finally:
+        if not registered:
+            await asyncio.to_thread(found.drop, database)
+    response.headers.update(reply.headers)
+    return ModelOut.model_validate(reply.body)
 
 
 @router.get("/{model}", responses=example(200, EXAMPLE_MODEL))
@@ -43,15 +108,75 @@ def get_model(model: str, database: DatabaseDep, tenant: TenantDep) -> ModelOut:
 
 @router.get("/{model}/metrics")
 def list_metrics(
-    model: str, database: DatabaseDep, tenant: TenantDep, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+    model: str,
+    database: DatabaseDep,
+    tenant: TenantDep,
+    seed: Annotated[int | None, Query(ge=0, description="Of several seeds, another than the best.")] = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
 ) -> Page[EpochOut]:
-    """Loss and validation metrics by epoch."""
+    """Loss and validation metrics by epoch, of the training whose weights the model has."""
     after = decode_cursor(cursor, int) or [0]
     with database.read() as session:
-        row = service.get(session, tenant, model)
-        job_id = repository.jobs(session, [row]).get(row.id, "")
-        rows = repository.metrics(session, job_id, after[0], limit + 1)
+        job = service.training_of(session, service.get(session, tenant, model), seed)
+        rows = metrics(session, job.id, after[0], limit + 1) if job else []
     return page(rows, limit, lambda m: EpochOut.model_validate({**vars(m), "metrics": m.values}), lambda m: [m.epoch])
+
+
+@router.get("/{model}/checkpoints")
+def list_checkpoints(model: str, database: DatabaseDep, tenant: TenantDep) -> Page[CheckpointOut]:
+    """Saved states, newest first: the best and the last of each training."""
+
+    def shown(row: Checkpoint, job: Job) -> CheckpointOut:
+        return CheckpointOut.model_validate({**vars(row), "seed": job.config.get("seed")})
+
+    with database.read() as session:
+        rows = repository.checkpoints(session, service.get(session, tenant, model))
+    return Page(items=[shown(row, job) for row, job in rows])
+
+
+@router.put("/{name}/aliases/{alias}", responses=example(200, EXAMPLE_MODEL), openapi_extra=json_request(AliasIn))
+def set_alias(
+    name: str,
+    alias: str,
+    body: Annotated[AliasIn, Depends(json_body(AliasIn))],
+    database: DatabaseDep,
+    tenant: TenantDep,
+) -> ModelOut:
+    """Let `name@alias` mean a version from now on."""
+    with database.write() as session:
+        return service.shown(session, [service.set_alias(session, tenant, name, alias, body.version)])[0]
+
+
+@router.delete("/{name}/aliases/{alias}", status_code=204)
+def delete_alias(name: str, alias: str, database: DatabaseDep, tenant: TenantDep) -> None:
+    """Let `name@alias` mean nothing."""
+    with database.write() as session:
+        service.drop_alias(session, tenant, name, alias)
+
+
+@router.put("/{model}/tags", responses=example(200, EXAMPLE_MODEL), openapi_extra=json_request(TagsIn))
+def set_tags(
+    model: str, body: Annotated[TagsIn, Depends(json_body(TagsIn))], database: DatabaseDep, tenant: TenantDep
+) -> ModelOut:
+    """Replace the tags of a version."""
+    with database.write() as session:
+        return service.shown(session, [service.set_tags(session, tenant, model, body.tags)])[0]
+
+
+@router.delete("/{model}", status_code=204)
+def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenant: TenantDep) -> None:
+    """Delete a version that no alias points to. Its number stays taken; its files go when no query needs them."""
+    seconds = settings.reply_seconds + settings.query_seconds + REMEMBERED_SECONDS
+    with database.write() as session:
+        service.delete(session, tenant, model, seconds)
+
+
+@router.get("/{model}/export", response_class=Response, responses={200: {"content": {ARCHIVE: {}}}})
+def export_model(model: str, database: DatabaseDep, storage: StorageDep, tenant: TenantDep) -> Response:
+    """The version as one archive that carries its symbols and facts, and so answers anywhere."""
+    file_name, archive = transfer.export(database, storage, tenant, model)
+    return Response(archive, media_type=ARCHIVE, headers={"Content-Disposition": f'attachment; filename="{file_name}"'})
 
 
 @router.get(
@@ -91,3 +216,12 @@ def _csv(rules: Sequence[RuleRow]) -> str:
     writer.writerow(CSV_COLUMNS)
     writer.writerows([r.rule_id, r.text, r.template, r.confidence, r.support, r.precision] for r in rules)
     return text.getvalue()
+
+
+@router.get("/{model}/rules/{rule_id}/groundings")
+def list_groundings(
+    model: str, rule_id: str, database: DatabaseDep, tenant: TenantDep, limit: Limit = DEFAULT_LIMIT
+) -> Page[GroundingOut]:
+    """The facts behind a rule; those whose head the KB states come first."""
+    with database.read() as session:
+        return Page(items=service.grounded(session, tenant, model, rule_id, limit))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from service.timestamps import Timestamp
 
@@ -10,11 +10,13 @@ from service.timestamps import Timestamp
 class Lineage(BaseModel):
     """What a version was made from."""
 
-    kb_id: str
+    kb_id: str | None
     kb_sha256: str
     code_version: str
     seed: int | None
     job_id: str | None
+    trained_by: str | None
+    imported_from: dict[str, Any] | None
 
 
 class ModelOut(BaseModel):
@@ -67,6 +69,75 @@ class EpochOut(BaseModel):
     created_at: Timestamp
 
 
+class CheckpointOut(BaseModel):
+    """A saved state of a training."""
+
+    job_id: str
+    seed: int | None
+    epoch: int
+    attempt: int
+    num_bytes: int
+    metrics: dict[str, Any]
+    created_at: Timestamp
+
+
+class AliasIn(BaseModel):
+    """The version that an alias is to mean."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"version": 3}})
+
+    version: int = Field(ge=1, le=2**31 - 1)
+
+
+class TagsIn(BaseModel):
+    """All tags of a version."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"tags": {"stage": "tried"}}})
+
+    tags: dict[str, str] = Field(max_length=32)
+
+
+class FactRef(BaseModel):
+    """A fact of the KB."""
+
+    subject: str
+    predicate: str
+    object: str
+
+
+class GroundingOut(BaseModel):
+    """Facts that make the body of a rule true; `known` says whether its head is a fact too."""
+
+    known: bool
+    facts: list[FactRef]
+
+
+class Difference(BaseModel):
+    """A value that the compared versions do not share, in their order."""
+
+    name: str
+    values: list[Any]
+
+
+class SharedRule(BaseModel):
+    """A rule with the confidence that each version has in it; null where it is not there."""
+
+    id: str
+    text: str
+    confidences: list[float | None]
+
+
+class Comparison(BaseModel):
+    """Versions side by side; every list of values is in the order of `models`."""
+
+    models: list["ModelOut"]
+    config: list[Difference]
+    metrics: list[Difference]
+    num_rules: list[int]
+    num_shared_rules: int
+    rules: list[SharedRule]
+
+
 EXAMPLE_MODEL: dict[str, Any] = {
     "id": "model_7be844215d1f0c9a",
     "name": "family",
@@ -85,6 +156,8 @@ EXAMPLE_MODEL: dict[str, Any] = {
         "code_version": "0.1.0",
         "seed": 0,
         "job_id": "job_0c9a7be844215d1f",
+        "trained_by": "job_0c9a7be844215d1f",
+        "imported_from": None,
     },
     "created_at": "2026-01-01T12:00:00Z",
     "ready_at": "2026-01-01T12:00:07Z",

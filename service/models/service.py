@@ -4,10 +4,14 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from service.db.tables import ModelVersion
-from service.errors import Conflict, NotFound
-from service.models import repository
-from service.models.schemas import Lineage, ModelOut
+from service.db.clock import now
+from service.db.tables import Alias, Job, ModelVersion
+from service.errors import Conflict, Invalid, NotFound
+from service.models import groundings, repository
+from service.models.schemas import FactRef, GroundingOut, Lineage, ModelOut
+from service.names import check_name
+from service.removals import remove_later
+from service.training.outcomes import checkpoint_owner, model_owner
 
 
 def get(session: Session, tenant: str, reference: str) -> ModelVersion:
@@ -40,8 +44,83 @@ def shown(session: Session, models: Sequence[ModelVersion]) -> list[ModelOut]:
                     code_version=model.code_version,
                     seed=model.config.get("seed"),
                     job_id=jobs.get(model.id),
+                    trained_by=model.trained_by,
+                    imported_from=model.origin,
                 ),
             }
         )
         for model in models
     ]
+
+
+def training_of(session: Session, model: ModelVersion, seed: int | None) -> Job | None:
+    """The job whose weights the model has, or that of a seed; None of an import. Raises NotFound on another seed."""
+    jobs = repository.trainings(session, model)
+    if seed is None:
+        return jobs[0] if jobs else None
+    for job in jobs:
+        if job.config.get("seed") == seed:
+            return job
+    raise NotFound("seed_not_found", f"model {model.id!r} was not trained with seed {seed}")
+
+
+def set_alias(session: Session, tenant: str, name: str, alias: str, version: int) -> ModelVersion:
+    """Moves the alias to a ready version of this name."""
+    check_name(alias)
+    if alias.isdigit():
+        raise Invalid("bad_alias", f"alias {alias!r} would read as a version number: use a name with a letter")
+    model = repository.lock(session, ready(session, tenant, f"{name}@{version}"))
+    if model.status != "ready":
+        raise Conflict("model_not_ready", f"model {name}@{version} is {model.status}")
+    session.merge(Alias(tenant=tenant, name=name, alias=alias, model_id=model.id, updated_at=now()))
+    session.flush()
+    return model
+
+
+def drop_alias(session: Session, tenant: str, name: str, alias: str) -> None:
+    if not repository.drop_alias(session, tenant, name, alias):
+        raise NotFound("alias_not_found", f"model {name[:80]!r} has no alias {alias[:80]!r}")
+
+
+def set_tags(session: Session, tenant: str, reference: str, tags: dict[str, str]) -> ModelVersion:
+    model = get(session, tenant, reference)
+    model.tags = tags
+    return model
+
+
+def delete(session: Session, tenant: str, reference: str, seconds: float) -> None:
+    """Marks the version; its files go after `seconds`, when no query can be under way any more."""
+    model = repository.lock(session, get(session, tenant, reference))
+    if model.status == "deleted":
+        return
+    aliases = repository.aliases(session, [model])[model.id]
+    if aliases:
+        names = ", ".join(repr(alias) for alias in aliases)
+        raise Conflict("model_has_alias", f"{model.name}@{model.version} is {names}: move or remove the alias first")
+    if model.status == "pending":
+        raise Conflict("model_pending", f"{model.name}@{model.version} is being trained: cancel its job first")
+    model.status, model.artifact, model.artifact_bytes = "deleted", None, None
+    jobs = [job.id for job in repository.trainings(session, model)]
+    repository.forget_rules(session, model)
+    repository.forget_checkpoints(session, jobs)
+    for owner in (model_owner(model.id), *map(checkpoint_owner, jobs)):
+        remove_later(session, owner, seconds)
+
+
+def grounded(session: Session, tenant: str, reference: str, rule_id: str, limit: int) -> list[GroundingOut]:
+    """The facts behind a rule, those whose head is known first."""
+    model = ready(session, tenant, reference)
+    rule = repository.rule(session, model, rule_id)
+    if rule is None:
+        raise NotFound("rule_not_found", f"model {reference!r} has no rule {rule_id[:80]!r}")
+    kb = repository.kb_of(session, model)
+    if kb is None:
+        raise Conflict("kb_not_here", f"the KB of model {reference!r} is not on this service: upload it first")
+    found: list[GroundingOut] = []
+    for known in (True, False):
+        rows = groundings.groundings(session, kb, rule, known, limit - len(found)) if len(found) < limit else []
+        found += [
+            GroundingOut(known=known, facts=[FactRef.model_validate(fact._asdict()) for fact in facts])
+            for facts in rows
+        ]
+    return found

@@ -33,5 +33,7 @@ def load_samples(database: Database) -> int:
         with database.read() as session:
             present = repository.owned(session, repository.SAMPLE_TENANT, name)
         if present is None:
-            kbs.create(database, repository.SAMPLE_TENANT, name, kbs.prepare(read_sample(name)))
+            prepared = kbs.prepare(read_sample(name))
+            with database.write() as session:
+                kbs.create(session, repository.SAMPLE_TENANT, name, prepared)
     return len(SAMPLES)

@@ -8,9 +8,8 @@ from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
-from ctp_core.rules import Rule
 from service.db.clock import now
-from service.db.tables import Checkpoint, Job, Metric, ModelVersion, Outbox, RuleRow
+from service.db.tables import Checkpoint, Job, Metric, ModelVersion, Outbox
 
 TERMINAL = ("succeeded", "failed", "cancelled")
 
@@ -27,17 +26,51 @@ class Claim:
     attempt: int
 
 
+# Looking
+
+
 def find(session: Session, tenant: str, job_id: str) -> Job | None:
     return session.scalars(select(Job).where(Job.tenant == tenant, Job.id == job_id)).one_or_none()
 
 
-def listing(session: Session, tenant: str, before: tuple[float, str] | None, limit: int) -> Sequence[Job]:
-    """Newest first."""
-    statement = select(Job).where(Job.tenant == tenant)
+def listing(
+    session: Session, tenant: str, status: str | None, before: tuple[float, str] | None, limit: int
+) -> Sequence[Job]:
+    """Newest first; the children of a job of several seeds are seen through it."""
+    statement = select(Job).where(Job.tenant == tenant, Job.parent_id.is_(None))
+    if status is not None:
+        statement = statement.where(Job.status == status)
     if before is not None:
         created, job_id = before
         statement = statement.where(or_(Job.created_at < created, and_(Job.created_at == created, Job.id < job_id)))
     return session.scalars(statement.order_by(Job.created_at.desc(), Job.id.desc()).limit(limit)).all()
+
+
+def children(session: Session, parents: Sequence[Job]) -> dict[str, list[Job]]:
+    """Job id -> its children, in the order of the seeds that were asked for."""
+    found: dict[str, list[Job]] = {job.id: [] for job in parents}
+    statement = select(Job).where(Job.parent_id.in_(found)).order_by(Job.created_at, Job.position)
+    for child in session.scalars(statement):
+        found[child.parent_id or ""].append(child)
+    return found
+
+
+def num_queued(session: Session, tenant: str) -> int:
+    """Jobs that wait for a worker."""
+    statement = select(func.count()).where(Job.tenant == tenant, Job.status == "queued", Job.has_children.is_(False))
+    return session.scalar(statement) or 0
+
+
+def metrics(session: Session, job_id: str, after: int, limit: int | None = None) -> Sequence[Metric]:
+    """By epoch."""
+    statement = select(Metric).where(Metric.job_id == job_id, Metric.epoch > after).order_by(Metric.epoch)
+    return session.scalars(statement.limit(limit)).all()
+
+
+def checkpoints(session: Session, job_id: str) -> Sequence[Checkpoint]:
+    """Newest first."""
+    statement = select(Checkpoint).where(Checkpoint.job_id == job_id).order_by(Checkpoint.epoch.desc())
+    return session.scalars(statement).all()
 
 
 def next_version(session: Session, tenant: str, name: str) -> int:
@@ -45,46 +78,43 @@ def next_version(session: Session, tenant: str, name: str) -> int:
     return (session.scalar(statement) or 0) + 1
 
 
+# What a worker does, each fenced by its claim
+
+
 def claim(session: Session, job_id: str, worker: str, lease_seconds: float) -> Claim | None:
     """Compare-and-swap from queued to running; None where somebody else was first."""
-    statement = (
-        update(Job)
-        .where(Job.id == job_id, Job.status == "queued")
-        .values(
-            status="running",
-            attempt=Job.attempt + 1,
-            worker=worker,
-            lease_expires_at=now() + lease_seconds,
-            started_at=func.coalesce(Job.started_at, now()),
-        )
-        .returning(Job.attempt)
-    )
-    attempt = session.scalar(statement)
-    return None if attempt is None else Claim(job_id, attempt)
+    values = {
+        "status": "running",
+        "attempt": Job.attempt + 1,
+        "worker": worker,
+        "lease_expires_at": now() + lease_seconds,
+        "started_at": func.coalesce(Job.started_at, now()),
+    }
+    statement = update(Job).where(Job.id == job_id, Job.status == "queued", Job.has_children.is_(False)).values(values)
+    row = session.execute(statement.returning(Job.attempt, Job.parent_id)).one_or_none()
+    if row is None:
+        return None
+    started = {"status": "running", "started_at": now()}
+    session.execute(update(Job).where(Job.id == row.parent_id, Job.status == "queued").values(started))
+    return Claim(job_id, row.attempt)
 
 
 def held(claim: Claim) -> ColumnElement[bool]:
     return and_(Job.id == claim.job_id, Job.attempt == claim.attempt, Job.status == "running")
 
 
-def write_held(session: Session, claim: Claim, **values: Any) -> None:
+def write_held(session: Session, claim: Claim, *also: ColumnElement[bool], **values: Any) -> None:
     """Updates the job only where the claim still holds; raises LeaseLost elsewhere."""
-    result = session.execute(update(Job).where(held(claim)).values(**values))
+    result = session.execute(update(Job).where(held(claim), *also).values(**values))
     assert isinstance(result, CursorResult)
     if result.rowcount != 1:
         raise LeaseLost(claim.job_id)
 
 
-def renew(session: Session, claim: Claim, lease_seconds: float) -> None:
-    write_held(session, claim, lease_expires_at=now() + lease_seconds)
-
-
-def cancel_requested(session: Session, claim: Claim) -> bool:
+def check_held(session: Session, claim: Claim) -> None:
     """Raises LeaseLost where the claim does not hold any more."""
-    requested = session.scalar(select(Job.cancel_requested).where(held(claim)))
-    if requested is None:
+    if session.scalar(select(Job.id).where(held(claim))) is None:
         raise LeaseLost(claim.job_id)
-    return requested
 
 
 def record_epoch(session: Session, claim: Claim, progress: dict[str, Any]) -> None:
@@ -100,48 +130,32 @@ def record_epoch(session: Session, claim: Claim, progress: dict[str, Any]) -> No
     session.merge(row)
 
 
-def record_checkpoint(session: Session, claim: Claim, checkpoint: Checkpoint) -> None:
+def record_checkpoint(session: Session, claim: Claim, checkpoint: Checkpoint) -> Checkpoint | None:
+    """The row of files that are already there; returns the row that it replaces, if any."""
     write_held(session, claim, worker=Job.worker)
-    session.merge(checkpoint)
+    replaced = session.get(Checkpoint, (checkpoint.job_id, checkpoint.epoch))
+    if replaced is not None:
+        session.delete(replaced)
+        session.flush()
+    session.add(checkpoint)
+    session.flush()
+    return replaced
 
 
-def checkpoints(session: Session, job_id: str) -> Sequence[Checkpoint]:
-    """Newest first."""
-    return session.scalars(
-        select(Checkpoint).where(Checkpoint.job_id == job_id).order_by(Checkpoint.epoch.desc())
-    ).all()
-
-
-def forget_checkpoints(session: Session, job_id: str) -> None:
-    session.execute(delete(Checkpoint).where(Checkpoint.job_id == job_id))
-
-
-def finish(session: Session, claim: Claim, status: str, error: dict[str, Any] | None = None) -> None:
-    write_held(session, claim, status=status, error=error, finished_at=now(), lease_expires_at=None)
-
-
-def end_model(session: Session, model_id: str, status: str, **values: Any) -> None:
-    session.execute(update(ModelVersion).where(ModelVersion.id == model_id).values(status=status, **values))
-
-
-def store_rules(session: Session, model_id: str, rules: Sequence[Rule]) -> None:
-    session.add_all(
-        RuleRow(
-            model_id=model_id,
-            position=position,
-            rule_id=rule.id,
-            predicate=rule.head.predicate,
-            head=vars(rule.head),
-            body=[vars(atom) for atom in rule.body],
-            text=rule.text,
-            template=rule.template,
-            confidence=rule.confidence,
-            support=rule.support,
-            precision=rule.precision,
-            approximate=rule.approximate,
-        )
-        for position, rule in enumerate(rules)
+def forget_checkpoint(session: Session, checkpoint: Checkpoint) -> None:
+    session.execute(
+        delete(Checkpoint).where(Checkpoint.job_id == checkpoint.job_id, Checkpoint.epoch == checkpoint.epoch)
     )
+
+
+def release(session: Session, claim: Claim) -> None:
+    """Gives a job back without having failed: its worker is told to stop."""
+    job = session.get_one(Job, claim.job_id)
+    write_held(session, claim, status="queued", lease_expires_at=None, worker=None)
+    ring(session, job)
+
+
+# What the dispatcher does
 
 
 def unpublished(session: Session, limit: int) -> Sequence[Outbox]:
@@ -167,15 +181,3 @@ def forgotten(session: Session, seconds: float) -> Sequence[Job]:
     in_outbox = select(Outbox.job_id)
     statement = select(Job).where(Job.status == "queued", Job.published_at < now() - seconds, Job.id.not_in(in_outbox))
     return session.scalars(statement).all()
-
-
-def take_back(session: Session, job: Job, max_attempts: int) -> None:
-    """A job whose worker is silent goes back to the queue, or fails after its last attempt."""
-    claim = Claim(job.id, job.attempt)
-    if job.attempt < max_attempts:
-        write_held(session, claim, status="queued", lease_expires_at=None, worker=None)
-        ring(session, job)
-        return
-    detail = f"the worker was lost {job.attempt} times while it trained this model"
-    finish(session, claim, "failed", {"code": "worker_lost", "detail": detail})
-    end_model(session, job.model_id, "failed")

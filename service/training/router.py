@@ -4,18 +4,20 @@ import asyncio
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi.sse import EventSourceResponse
+from sqlalchemy.orm import Session
 
 from ctp_core.config import presets
 from service.bodies import json_body
 from service.db.engine import Database
-from service.db.tables import Job, ModelVersion
-from service.dependencies import DatabaseDep, TenantDep
+from service.db.tables import Job
+from service.dependencies import DatabaseDep, SettingsDep, TenantDep
+from service.idempotency import OnceDep, Reply
 from service.kbs import service as kbs
-from service.models import service as models
 from service.openapi import example, json_request
 from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
-from service.training import repository, service
+from service.training import events, repository, service
 from service.training.schemas import (
     EXAMPLE_JOB,
     EXAMPLE_TRAIN,
@@ -30,13 +32,18 @@ router = APIRouter(tags=["training"])
 MAX_WAIT_SECONDS = 300
 WAIT_STEP_SECONDS = 0.2
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job to end.")]
+LastEventId = Annotated[str | None, Header(max_length=1200, description="The id of the last event that you have seen.")]
+# What a version is while its job is, and after.
+MODEL_STATUS = {
+    "queued": "pending",
+    "running": "pending",
+    "succeeded": "ready",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
 
 
-def shown(job: Job) -> JobOut:
-    return JobOut.model_validate(vars(job))
-
-
-async def finished(database: Database, tenant: str, job_id: str, seconds: float) -> Job:
+async def finished(database: Database, tenant: str, job_id: str, seconds: float) -> JobOut:
     """The job when it has ended, or as it is when the time is up."""
     deadline = time.monotonic() + seconds
     while True:
@@ -46,14 +53,9 @@ async def finished(database: Database, tenant: str, job_id: str, seconds: float)
         await asyncio.sleep(WAIT_STEP_SECONDS)
 
 
-def _look_up(database: Database, tenant: str, job_id: str) -> Job:
+def _look_up(database: Database, tenant: str, job_id: str) -> JobOut:
     with database.read() as session:
-        return service.get(session, tenant, job_id)
-
-
-def _look_up_model(database: Database, tenant: str, model_id: str) -> ModelVersion:
-    with database.read() as session:
-        return models.get(session, tenant, model_id)
+        return service.shown(session, [service.get(session, tenant, job_id)])[0]
 
 
 @router.post("/train", status_code=202, responses=example(202, EXAMPLE_TRAIN), openapi_extra=json_request(TrainRequest))
@@ -61,39 +63,80 @@ async def train(
     request: Annotated[TrainRequest, Depends(json_body(TrainRequest))],
     response: Response,
     database: DatabaseDep,
-    tenant: TenantDep,
+    settings: SettingsDep,
+    once: OnceDep,
     wait: Wait = 0,
 ) -> TrainResponse:
     """Train a model on a KB. The answer names the job to follow and the model version that it will fill."""
-    job, model = await asyncio.to_thread(service.submit, database, tenant, request)
-    response.headers["Location"] = f"/jobs/{job.id}"
+
+    def create(session: Session) -> Reply:
+        job, model = service.submit(session, once.tenant, request, settings)
+        body = TrainResponse(job=service.shown(session, [job])[0], model=ModelRef.model_validate(vars(model)))
+        return Reply(202, body.model_dump(mode="json"), {"Location": f"/jobs/{job.id}"})
+
+    content = request.model_dump_json().encode()
+    reply = await asyncio.to_thread(once.create, database, content, create)
+    response.headers.update(reply.headers)
+    answer = TrainResponse.model_validate(reply.body)
     if wait:
-        job = await finished(database, tenant, job.id, wait)
-        model = await asyncio.to_thread(_look_up_model, database, tenant, model.id)
-    return TrainResponse(job=shown(job), model=ModelRef.model_validate(vars(model)))
+        answer.job = await finished(database, once.tenant, answer.job.id, wait)
+        answer.model.status = MODEL_STATUS[answer.job.status]
+    return answer
 
 
 @router.get("/jobs", responses=example(200, {"items": [EXAMPLE_JOB], "next_cursor": None}))
 def list_jobs(
-    database: DatabaseDep, tenant: TenantDep, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
+    database: DatabaseDep,
+    tenant: TenantDep,
+    status: Annotated[str | None, Query(max_length=16, description="Only jobs of this status.")] = None,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
 ) -> Page[JobOut]:
     """Your jobs, newest first."""
     before = decode_cursor(cursor, float, str)
     with database.read() as session:
-        rows = repository.listing(session, tenant, (before[0], before[1]) if before else None, limit + 1)
-    return page(rows, limit, shown, lambda job: [job.created_at, job.id])
+        rows = repository.listing(session, tenant, status, (before[0], before[1]) if before else None, limit + 1)
+        items = {item.id: item for item in service.shown(session, rows)}
+    return page(rows, limit, lambda row: items[row.id], lambda row: [row.created_at, row.id])
 
 
 @router.get("/jobs/{job_id}", responses=example(200, EXAMPLE_JOB))
 async def get_job(job_id: str, database: DatabaseDep, tenant: TenantDep, wait: Wait = 0) -> JobOut:
     """How far a job is."""
-    return shown(await finished(database, tenant, job_id, wait))
+    return await finished(database, tenant, job_id, wait)
+
+
+@router.get(
+    "/jobs/{job_id}/events",
+    # Not EventSourceResponse, which would turn the route into a generator that cannot answer 204.
+    response_class=Response,
+    responses={
+        200: {"content": {EventSourceResponse.media_type: {}}},
+        204: {"description": "The job has ended, and its last event was seen."},
+    },
+)
+async def follow_job(
+    job_id: str, database: DatabaseDep, tenant: TenantDep, last_event_id: LastEventId = None
+) -> Response:
+    """Epochs, progress and status as Server-Sent Events; `Last-Event-ID` goes on where another connection ended."""
+    seen = events.Position.parse(last_event_id)
+    job = await asyncio.to_thread(_row, database, tenant, job_id)
+    if seen.ended:
+        # What makes a browser stop asking again.
+        return Response(status_code=204)
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return EventSourceResponse(events.stream(database, job, seen), headers=headers)
+
+
+def _row(database: Database, tenant: str, job_id: str) -> Job:
+    with database.read() as session:
+        return service.get(session, tenant, job_id)
 
 
 @router.post("/jobs/{job_id}/cancel", responses=example(200, EXAMPLE_JOB | {"status": "cancelled"}))
-def cancel_job(job_id: str, database: DatabaseDep, tenant: TenantDep) -> JobOut:
-    """Stop a job: at once where it is queued, within seconds where it runs."""
-    return shown(service.cancel(database, tenant, job_id))
+def cancel_job(job_id: str, database: DatabaseDep, settings: SettingsDep, tenant: TenantDep) -> JobOut:
+    """Stop a job, queued or running; the version keeps its number, without files."""
+    return service.cancel(database, tenant, job_id, settings.lease_seconds)
 
 
 @router.get("/presets", responses=example(200, [{"name": "fast", "config": {"method": "proofs", "seed": 0}}]))

@@ -1,11 +1,23 @@
 """What goes over the wire about training."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from ctp_core.config.base import MAX_SEED
 from service.queue import PRIORITIES
 from service.timestamps import Timestamp
+
+MAX_SEEDS = 32
+
+
+def _distinct(seeds: list[int] | None) -> list[int] | None:
+    if seeds is not None and len(set(seeds)) < len(seeds):
+        raise ValueError("a seed is given twice")
+    return seeds
+
+
+Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 
 class TrainRequest(BaseModel):
@@ -20,20 +32,39 @@ class TrainRequest(BaseModel):
     name: str = Field(min_length=1, max_length=64, description="Name of the model; each training is a new version.")
     preset: str | None = Field(None, max_length=32, description="Settings that need no tuning.")
     config: dict[str, Any] = Field(default_factory=dict, description="Settings that override the preset's.")
-    seeds: list[int] = Field(default=[0], min_length=1, max_length=1)
+    seeds: Annotated[list[Seed] | None, AfterValidator(_distinct)] = Field(
+        None,
+        min_length=1,
+        max_length=MAX_SEEDS,
+        description="Several are trained apart, and the best on validation becomes the model.",
+    )
     priority: int = Field(0, ge=0, lt=PRIORITIES, description="Larger is sooner.")
     tags: dict[str, str] = Field(default_factory=dict, max_length=32)
 
 
+class ChildOut(BaseModel):
+    """The training of one of several seeds."""
+
+    id: str
+    seed: int | None
+    status: str
+    attempt: int
+    progress: dict[str, Any]
+    error: dict[str, Any] | None
+
+
 class JobOut(BaseModel):
-    """A training job and how far it is."""
+    """A training job and how far it is; one of several seeds has a child for each."""
 
     id: str
     status: str
     model_id: str
     kb_id: str
+    seed: int | None
     attempt: int
     priority: int
+    parent_id: str | None
+    children: list[ChildOut] = Field(default_factory=list)
     progress: dict[str, Any]
     error: dict[str, Any] | None
     created_at: Timestamp
@@ -69,8 +100,11 @@ EXAMPLE_JOB: dict[str, Any] = {
     "status": "running",
     "model_id": "model_7be844215d1f0c9a",
     "kb_id": "kb_5d1f0c9a7be84421",
+    "seed": 0,
     "attempt": 1,
     "priority": 0,
+    "parent_id": None,
+    "children": [],
     "progress": {"epoch": 12, "epochs": 60, "step": 1, "steps": 1, "loss": 0.2, "metrics": {}, "eta_seconds": 1.5},
     "error": None,
     "created_at": "2026-01-01T12:00:00Z",

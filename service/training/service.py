@@ -1,25 +1,22 @@
 """What can be done with training jobs."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from ctp_core import __version__
 from ctp_core.config import DEFAULT_PRESET, BaseConfig, Profile, parse_config, presets
 from service.bodies import invalid
-from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
-from service.errors import Conflict, Invalid, NotFound
+from service.errors import Conflict, Invalid, NotFound, TooMany
 from service.kbs import service as kbs
 from service.names import check_name, new_id
-from service.training import repository
-from service.training.schemas import TrainRequest
-
-VERSION_RETRIES = 5
+from service.settings import Settings
+from service.training import outcomes, repository
+from service.training.schemas import ChildOut, JobOut, TrainRequest
 
 
 def profile_of(kb: Kb) -> Profile:
@@ -46,23 +43,42 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
         raise invalid(error) from None
 
 
-def submit(database: Database, tenant: str, request: TrainRequest) -> tuple[Job, ModelVersion]:
-    """Writes model, job and outbox row in one transaction: what is accepted is never lost."""
+def submit(session: Session, tenant: str, request: TrainRequest, settings: Settings) -> tuple[Job, ModelVersion]:
+    """Writes model, jobs and outbox rows: what is accepted is never lost. Several seeds are one child each.
+
+    An IntegrityError means that another call took the same version number at the same moment: try again.
+    """
     check_name(request.name)
-    for _ in range(VERSION_RETRIES):
-        try:
-            with database.write() as session:
-                return _submit(session, tenant, request)
-        except IntegrityError:
-            # Another call took the same version number at the same moment.
-            continue
-    raise Conflict("busy_name", f"too many trainings of {request.name!r} are being created at once: try again")
-
-
-def _submit(session: Session, tenant: str, request: TrainRequest) -> tuple[Job, ModelVersion]:
+    seeds = request.seeds if request.seeds is not None else [None]
+    queued = repository.num_queued(session, tenant)
+    if queued + len(seeds) > settings.max_queued_jobs:
+        detail = f"{queued} jobs wait already and {settings.max_queued_jobs} may: wait for one to start, or cancel one"
+        raise TooMany("too_many_queued_jobs", detail)
     kb = kbs.get(session, tenant, request.kb)
-    config = resolve_config(kb, request.preset, {"seed": request.seeds[0], **request.config})
-    values = config.model_dump(mode="json")
+    configs = [resolve_config(kb, request.preset, _with_seed(request.config, seed)) for seed in seeds]
+    values = [config.model_dump(mode="json") for config in configs]
+    model = _add_model(session, tenant, request, kb, configs[0])
+    job = _add_job(session, model, values[0], request.priority, has_children=len(seeds) > 1)
+    jobs = [job]
+    if job.has_children:
+        jobs = [
+            _add_job(session, model, config, request.priority, parent_id=job.id, position=position)
+            for position, config in enumerate(values)
+        ]
+    session.add_all(Outbox(job_id=row.id, priority=row.priority) for row in jobs)
+    session.flush()
+    return job, model
+
+
+def _with_seed(config: dict[str, Any], seed: int | None) -> dict[str, Any]:
+    if seed is None:
+        return config
+    if config.get("seed", seed) != seed:
+        raise Invalid("two_seeds", "send `seeds`, or `seed` in `config`, not both")
+    return {**config, "seed": seed}
+
+
+def _add_model(session: Session, tenant: str, request: TrainRequest, kb: Kb, config: BaseConfig) -> ModelVersion:
     model = ModelVersion(
         id=new_id("model"),
         tenant=tenant,
@@ -74,29 +90,32 @@ def _submit(session: Session, tenant: str, request: TrainRequest) -> tuple[Job, 
         kind=kb.kind,
         method=config.method,
         preset=request.preset or DEFAULT_PRESET,
-        config=values,
+        config=config.model_dump(mode="json"),
         metrics={},
         tags=dict(request.tags),
         code_version=__version__,
     )
     session.add(model)
     session.flush()
+    return model
+
+
+def _add_job(session: Session, model: ModelVersion, config: dict[str, Any], priority: int, **values: Any) -> Job:
     job = Job(
         id=new_id("job"),
-        tenant=tenant,
+        tenant=model.tenant,
         model_id=model.id,
-        kb_id=kb.id,
-        config=values,
+        kb_id=model.kb_id,
+        config=config,
         status="queued",
-        priority=request.priority,
+        priority=priority,
         progress={},
+        **values,
     )
     session.add(job)
     session.flush()
-    session.add(Outbox(job_id=job.id, priority=job.priority))
-    session.flush()
     session.refresh(job)
-    return job, model
+    return job
 
 
 def get(session: Session, tenant: str, job_id: str) -> Job:
@@ -106,15 +125,42 @@ def get(session: Session, tenant: str, job_id: str) -> Job:
     return job
 
 
-def cancel(database: Database, tenant: str, job_id: str) -> Job:
-    """A queued job ends at once, a running one when its worker looks; a finished one stays as it is."""
+def cancel(database: Database, tenant: str, job_id: str, lease_seconds: float) -> JobOut:
+    """Ends a job at once, queued or running; its worker stops within seconds. A finished one stays as it is."""
     with database.write() as session:
         job = get(session, tenant, job_id)
-        if job.status in repository.TERMINAL:
+        if not outcomes.cancel(session, job, lease_seconds):
+            session.refresh(job)
             raise Conflict("job_finished", f"job {job_id!r} is {job.status} already")
-        job.cancel_requested = True
-        if job.status == "queued":
-            job.status = "cancelled"
-            job.finished_at = session.scalar(select(now()))
-            repository.end_model(session, job.model_id, "cancelled")
-        return job
+        session.refresh(job)
+        return shown(session, [job])[0]
+
+
+def shown(session: Session, jobs: Sequence[Job]) -> list[JobOut]:
+    children = repository.children(session, [job for job in jobs if job.has_children])
+    return [_shown(job, children.get(job.id, [])) for job in jobs]
+
+
+def _shown(job: Job, children: Sequence[Job]) -> JobOut:
+    values = {**vars(job), "seed": None if children else job.config.get("seed")}
+    if children:
+        values |= {
+            "progress": _summed([child.progress for child in children]),
+            "children": [ChildOut.model_validate({**vars(c), "seed": c.config.get("seed")}) for c in children],
+        }
+    return JobOut.model_validate(values)
+
+
+def _summed(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Epochs of all seeds together; the time left is that of the slowest."""
+    known = [part for part in parts if part]
+    if not known:
+        return {}
+    epochs = known[0]["epochs"] * len(parts)
+    return {
+        "epoch": sum(part["epoch"] for part in known),
+        "epochs": epochs,
+        "loss": known[-1]["loss"],
+        "metrics": known[-1]["metrics"],
+        "eta_seconds": max(part["eta_seconds"] or 0.0 for part in known),
+    }

@@ -1,0 +1,34 @@
+"""The names and the manifest of a model's files, and whether they are whole. Imports no torch."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from ctp_core.errors import ArtifactError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+TENSORS = "tensors.safetensors"
+
+
+def encode_manifest(manifest: Mapping[str, Any], tensors: bytes) -> bytes:
+    """The manifest names the checksum of the tensors, so the two cannot be mixed up."""
+    whole = {**manifest, "format": FORMAT, "tensors_sha256": sha256(tensors).hexdigest()}
+    return json.dumps(whole, ensure_ascii=False, allow_nan=False).encode()
+
+
+def decode_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
+    """The manifest of files that are whole; raises ArtifactError on anything missing, damaged or of another format."""
+    try:
+        manifest = json.loads(files[MANIFEST])
+        tensors = files[TENSORS]
+    except KeyError as error:
+        raise ArtifactError(f"the artifact has no {error.args[0]}") from None
+    except (ValueError, RecursionError):
+        raise ArtifactError(f"{MANIFEST} is not JSON") from None
+    if not isinstance(manifest, dict) or manifest.pop("format", None) != FORMAT:
+        raise ArtifactError(f"{MANIFEST} is not of format {FORMAT}")
+    if manifest.pop("tensors_sha256", None) != sha256(tensors).hexdigest():
+        raise ArtifactError(f"{TENSORS} does not match the checksum in {MANIFEST}")
+    return manifest

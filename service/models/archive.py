@@ -1,0 +1,140 @@
+"""A model as one file: a zip of its two files and a card that says what it is.
+
+Nothing of an archive is trusted: names are compared with those we know and never used as paths, sizes are checked
+against the limit before anything is unpacked and again while it is, checksums and the tensors' header are verified.
+"""
+
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import safetensors
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ctp_core.config import parse_config
+from ctp_core.errors import ArtifactError
+from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
+from ctp_core.rules import MAX_BODY
+from service.errors import Invalid, PayloadTooLarge
+from service.storage import Files
+
+CARD = "model.json"
+MEMBERS = (CARD, MANIFEST, TENSORS)
+# The same model is the same file: no date of its packing is in it.
+NO_DATE = (1980, 1, 1, 0, 0, 0)
+MAX_RULES = 100_000
+ENCRYPTED = 0x1
+UNREADABLE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, ValueError, OSError)
+
+
+class CardAtom(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    predicate: str = Field(min_length=1, max_length=512)
+    subject: str = Field(min_length=1, max_length=16)
+    object: str = Field(min_length=1, max_length=16)
+
+
+class CardRule(BaseModel):
+    """A rule without its text and id, which follow from its atoms."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    head: CardAtom
+    body: list[CardAtom] = Field(min_length=1, max_length=MAX_BODY)
+    template: str = Field(max_length=16)
+    confidence: float = Field(ge=0, le=1)
+    support: int | None = Field(None, ge=0, le=2**31 - 1)
+    precision: float | None = Field(None, ge=0, le=1)
+    approximate: bool = False
+
+
+class Card(BaseModel):
+    """What the registry knows of a version."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    id: str = Field(max_length=32)
+    name: str = Field(max_length=64)
+    version: int = Field(ge=1, le=2**31 - 1)
+    kind: str = Field(max_length=16)
+    preset: str | None = Field(None, max_length=32)
+    metrics: dict[str, float] = Field(max_length=100)
+    tags: dict[str, str] = Field(max_length=32)
+    kb_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    code_version: str = Field(max_length=64)
+    rules: list[CardRule] = Field(max_length=MAX_RULES)
+
+
+def pack(card: Card, files: Files) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in {CARD: card.model_dump_json().encode(), **files}.items():
+            archive.writestr(zipfile.ZipInfo(name, NO_DATE), content, zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def unpack(file: BinaryIO, max_bytes: int) -> tuple[Card, Files, dict[str, Any]]:
+    """Card, files and config of an archive that is whole; raises Invalid or PayloadTooLarge."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = _members(archive, max_bytes)
+            contents = {name: _read(archive, member) for name, member in members.items()}
+    except UNREADABLE as error:
+        raise _bad(f"it is not a zip archive that can be read ({type(error).__name__})") from None
+    card = _card(contents.pop(CARD))
+    return card, contents, _config(card, contents)
+
+
+def _members(archive: zipfile.ZipFile, max_bytes: int) -> dict[str, zipfile.ZipInfo]:
+    """Exactly those that we write, none of them twice, and no larger than the limit by their own account."""
+    found = {member.filename: member for member in archive.infolist()}
+    if len(archive.infolist()) != len(MEMBERS) or set(found) != set(MEMBERS):
+        raise _bad(f"it must hold exactly {', '.join(MEMBERS)}")
+    if any(member.flag_bits & ENCRYPTED for member in found.values()):
+        raise _bad("a member is encrypted")
+    if sum(member.file_size for member in found.values()) > max_bytes:
+        raise PayloadTooLarge("model_too_large", f"the model is larger than {max_bytes} bytes (CTP_MAX_MODEL_BYTES)")
+    return found
+
+
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """The content, if it is as long as declared: what goes on after that is never unpacked."""
+    with archive.open(member) as stream:
+        content = stream.read(member.file_size)
+        if len(content) != member.file_size or stream.read(1):
+            raise _bad(f"{member.filename} is not as long as the archive says")
+    return content
+
+
+def _card(content: bytes) -> Card:
+    try:
+        return Card.model_validate_json(content)
+    except ValidationError as error:
+        fault = error.errors(include_input=False, include_context=False, include_url=False)[0]
+        raise _bad(f"{CARD}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+
+
+def _config(card: Card, files: Files) -> dict[str, Any]:
+    try:
+        manifest = decode_manifest(files)
+        safetensors.deserialize(files[TENSORS])  # type: ignore[no-untyped-call]
+    except (ArtifactError, safetensors.SafetensorError) as error:
+        raise _bad(str(error)) from None
+    if manifest.get("kind") != card.kind:
+        raise _bad(f"{CARD} and {MANIFEST} do not agree on the kind of the model")
+    return _checked_config(manifest)
+
+
+def _checked_config(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return parse_config(manifest["config"]).model_dump(mode="json")
+    except (KeyError, TypeError, ValidationError):
+        raise _bad(f"{MANIFEST} holds no config that this version knows") from None
+
+
+def _bad(reason: str) -> Invalid:
+    return Invalid("bad_archive", f"the archive cannot be imported: {reason}; GET /models/{{id}}/export makes one")

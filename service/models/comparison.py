@@ -1,0 +1,53 @@
+"""Versions side by side: what they were trained with, how well they do, which rules they share."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from service.db.tables import ModelVersion, RuleRow
+from service.errors import Invalid
+from service.models import repository, service
+from service.models.schemas import Comparison, Difference, SharedRule
+
+MAX_COMPARED = 10
+MAX_RULES_SHOWN = 200
+
+
+def compare(session: Session, tenant: str, references: Sequence[str]) -> Comparison:
+    if not 2 <= len(references) <= MAX_COMPARED:
+        raise Invalid("bad_comparison", f"name 2 to {MAX_COMPARED} models in `ids`, separated by commas")
+    models = [service.ready(session, tenant, reference) for reference in references]
+    rules = [{rule.rule_id: rule for rule in _rules(session, model)} for model in models]
+    shared = set(rules[0]).intersection(*rules[1:])
+    return Comparison(
+        models=service.shown(session, models),
+        config=differences([model.config for model in models]),
+        metrics=differences([model.metrics for model in models], only_unequal=False),
+        num_rules=[len(known) for known in rules],
+        num_shared_rules=len(shared),
+        rules=_side_by_side(rules),
+    )
+
+
+def _rules(session: Session, model: ModelVersion) -> Sequence[RuleRow]:
+    return repository.rules(session, model, None, 0.0, -1, None)
+
+
+def differences(values: Sequence[Mapping[str, Any]], only_unequal: bool = True) -> list[Difference]:
+    """By name, in the order in which they first occur; null where a version has no such value."""
+    names = dict.fromkeys(name for part in values for name in part)
+    rows = [Difference(name=name, values=[part.get(name) for part in values]) for name in names]
+    return [row for row in rows if not only_unequal or any(value != row.values[0] for value in row.values)]
+
+
+def _side_by_side(rules: Sequence[Mapping[str, RuleRow]]) -> list[SharedRule]:
+    """The rules that any version is surest of."""
+    texts = {rule_id: row.text for known in rules for rule_id, row in known.items()}
+
+    def confidences(rule_id: str) -> list[float | None]:
+        return [known[rule_id].confidence if rule_id in known else None for known in rules]
+
+    rows = [SharedRule(id=rule_id, text=text, confidences=confidences(rule_id)) for rule_id, text in texts.items()]
+    rows.sort(key=lambda row: (-max(c or 0.0 for c in row.confidences), row.text))
+    return rows[:MAX_RULES_SHOWN]

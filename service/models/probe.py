@@ -1,0 +1,22 @@
+"""Whether an imported model really loads: asked of a query worker, since the API has no torch."""
+
+from service.errors import Invalid
+from service.queries.batcher import Batcher, Target
+
+# Any answer will do, also that the name is unknown: the model was loaded to find out.
+QUESTION = {
+    "goal": ["ctp:probe", "ctp:probe", "ctp:probe"],
+    "facts": [],
+    "top_k": 1,
+    "proofs": 0,
+    "depth": None,
+    "exclude_known": False,
+}
+
+
+async def check_loads(batcher: Batcher, model_id: str, artifact: str) -> None:
+    """Raises Invalid where the files are no model, Unavailable where no worker can tell."""
+    reply = await batcher.ask(Target(model_id, artifact), QUESTION)
+    problem = reply.get("problem", {})
+    if problem.get("status", 0) >= 500 or problem.get("code") == "bad_artifact":
+        raise Invalid("bad_archive", f"the archive cannot be imported: {problem.get('detail', 'it does not load')}")

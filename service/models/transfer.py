@@ -1,0 +1,94 @@
+"""Models on their way out of one registry and into another."""
+
+from hashlib import sha256
+from typing import BinaryIO
+
+from sqlalchemy.orm import Session
+
+from ctp_core.rules import Atom, Rule
+from service.db.clock import now
+from service.db.engine import Database
+from service.db.tables import ModelVersion
+from service.kbs.repository import SAMPLE_TENANT
+from service.models import repository, service
+from service.models.archive import Card, CardRule, pack, unpack
+from service.names import check_name, new_id
+from service.removals import keep, remove_later
+from service.settings import Settings
+from service.storage import Storage
+from service.training.outcomes import add_rules, model_owner
+from service.training.repository import next_version
+
+# Time for the row of an import to appear before its files count as left behind.
+UNCLAIMED_SECONDS = 3600.0
+
+
+def export(database: Database, storage: Storage, tenant: str, reference: str) -> tuple[str, bytes]:
+    """File name and archive. The archive answers anywhere: symbols and facts are in the model's own files."""
+    with database.read() as session:
+        model = service.ready(session, tenant, reference)
+        rules = repository.rules(session, model, None, 0.0, -1, None)
+    values = {key: getattr(model, key) for key in Card.model_fields if key != "rules"}
+    values["rules"] = [{key: getattr(rule, key) for key in CardRule.model_fields} for rule in rules]
+    card = Card.model_validate(values)
+    return f"{model.name}-{model.version}.ctp.zip", pack(card, storage.get(model.artifact or ""))
+
+
+def _rule(rule: CardRule) -> Rule:
+    """Text and id are made anew from the atoms: those of the archive could say anything."""
+    values = rule.model_dump(exclude={"head", "body"})
+    body = tuple(Atom(**atom.model_dump()) for atom in rule.body)
+    return Rule(head=Atom(**rule.head.model_dump()), body=body, **values)
+
+
+class Import:
+    """An archive that was unpacked and checked, but is not yet in the registry."""
+
+    def __init__(self, file: BinaryIO, name: str | None, settings: Settings) -> None:
+        self.card, self.files, self.config = unpack(file, settings.max_model_bytes)
+        self.name = check_name(name or self.card.name)
+        self.model_id = new_id("model")
+        self.owner = f"{model_owner(self.model_id)}/import"
+        self.artifact = ""
+
+    @property
+    def content(self) -> bytes:
+        """What makes two imports the same."""
+        parts = (self.name.encode(), self.card.model_dump_json().encode(), *(self.files[n] for n in sorted(self.files)))
+        return b"".join(sha256(part).digest() for part in parts)
+
+    def store(self, database: Database, storage: Storage) -> None:
+        """The note that removes the files comes first: a kill leaves nothing behind that nobody knows of."""
+        with database.write() as session:
+            remove_later(session, self.owner, UNCLAIMED_SECONDS)
+        self.artifact = storage.put(self.owner, self.files)
+
+    def drop(self, database: Database) -> None:
+        with database.write() as session:
+            remove_later(session, self.owner)
+
+    def register(self, session: Session, tenant: str) -> ModelVersion:
+        card = self.card
+        kb = repository.kb_like(session, [tenant, SAMPLE_TENANT], card.kb_sha256)
+        model = ModelVersion(
+            id=self.model_id,
+            tenant=tenant,
+            name=self.name,
+            version=next_version(session, tenant, self.name),
+            status="ready",
+            kb_id=kb.id if kb else None,
+            method=self.config["method"],
+            config=self.config,
+            artifact=self.artifact,
+            artifact_bytes=sum(map(len, self.files.values())),
+            origin={"model_id": card.id, "name": card.name, "version": card.version},
+            ready_at=now(),
+            **card.model_dump(include={"kb_sha256", "kind", "preset", "metrics", "tags", "code_version"}),
+        )
+        session.add(model)
+        session.flush()
+        add_rules(session, model.id, [_rule(rule) for rule in card.rules])
+        keep(session, self.owner)
+        session.flush()
+        session.refresh(model)
+        return model

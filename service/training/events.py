@@ -1,0 +1,122 @@
+"""The life of a job as Server-Sent Events, made from rows alone: any API process can go on where another ended.
+
+`epoch`     epoch, loss, metrics, seed: one for each finished epoch, never twice
+`progress`  epoch, epochs, step, steps, loss, metrics, eta_seconds: as it is now, when it has changed
+`status`    the job, when its status or attempt has changed; after a terminal one the stream ends
+The id of an event is `status.attempt.epoch`, one epoch for each seed, joined by `-`: all that was sent so far.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from sqlalchemy.exc import OperationalError
+
+from service.db.engine import Database
+from service.db.tables import Job, Metric
+from service.errors import Invalid
+from service.training import repository, service
+from service.training.schemas import JobOut
+
+POLL_SECONDS = 0.5
+KEEPALIVE_SECONDS = 15.0
+RETRY_MILLISECONDS = 1000
+MAX_EPOCHS_AT_ONCE = 1000
+_POSITION = re.compile(r"([a-z]{1,16})\.(\d{1,9})\.(\d{1,9}(?:-\d{1,9}){0,99})")
+
+
+@dataclass
+class Position:
+    """What a listener has seen."""
+
+    status: str = ""
+    attempt: int = -1
+    epochs: list[int] = field(default_factory=list)
+
+    @classmethod
+    def parse(cls, text: str | None) -> "Position":
+        """From `Last-Event-ID`; raises Invalid on one that we did not make."""
+        if not text:
+            return cls()
+        match = _POSITION.fullmatch(text)
+        if match is None:
+            raise Invalid("bad_event_id", "the Last-Event-ID is not one of ours: start again without it")
+        return cls(match[1], int(match[2]), [int(epoch) for epoch in match[3].split("-")])
+
+    @property
+    def ended(self) -> bool:
+        return self.status in repository.TERMINAL
+
+    def __str__(self) -> str:
+        return f"{self.status or 'none'}.{max(self.attempt, 0)}.{'-'.join(map(str, self.epochs or [0]))}"
+
+
+@dataclass(frozen=True)
+class Look:
+    """The rows of a job at one moment."""
+
+    job: JobOut
+    epochs: list[list[tuple[int | None, Metric]]]  # [seed, new epoch]
+
+
+def look(database: Database, job: Job, seen: Position) -> Look:
+    with database.read() as session:
+        row = service.get(session, job.tenant, job.id)
+        shown = service.shown(session, [row])[0]
+        members = [(child.seed, child.id) for child in shown.children] or [(shown.seed, shown.id)]
+        after = seen.epochs + [0] * (len(members) - len(seen.epochs))
+        rows = [
+            [(seed, metric) for metric in repository.metrics(session, job_id, epoch, MAX_EPOCHS_AT_ONCE)]
+            for (seed, job_id), epoch in zip(members, after, strict=False)
+        ]
+    return Look(shown, rows)
+
+
+async def stream(database: Database, job: Job, seen: Position) -> AsyncIterator[bytes]:
+    """Until the job has ended, or the database is away: the listener comes back with what it saw last."""
+    progress: dict[str, Any] = {}
+    idle = 0.0
+    yield format_sse_event(retry=RETRY_MILLISECONDS, comment="events of a training job")
+    while not seen.ended:
+        try:
+            found = await asyncio.to_thread(look, database, job, seen)
+        except OperationalError:
+            return
+        events = list(news(found, seen, progress))
+        progress = found.job.progress
+        for event in events:
+            yield event
+        idle = 0.0 if events else idle + POLL_SECONDS
+        if idle >= KEEPALIVE_SECONDS:
+            idle = 0.0
+            yield KEEPALIVE_COMMENT
+        if not seen.ended:
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def news(found: Look, seen: Position, progress: dict[str, Any]) -> list[bytes]:
+    """The events since `seen`, which is moved on. Epochs come before the status that may end the stream."""
+    events = []
+    seen.epochs = seen.epochs + [0] * (len(found.epochs) - len(seen.epochs))
+    more = False
+    for index, rows in enumerate(found.epochs):
+        more = more or len(rows) == MAX_EPOCHS_AT_ONCE
+        for seed, row in rows:
+            seen.epochs[index] = row.epoch
+            data = {"epoch": row.epoch, "loss": row.loss, "metrics": row.values, "seed": seed}
+            events.append(_event("epoch", data, seen))
+    job = found.job
+    if job.progress and job.progress != progress:
+        events.append(_event("progress", job.progress, seen))
+    if (job.status, job.attempt) != (seen.status, seen.attempt) and not more:
+        seen.status, seen.attempt = job.status, job.attempt
+        events.append(_event("status", job.model_dump(mode="json"), seen))
+    return events
+
+
+def _event(name: str, data: dict[str, Any], seen: Position) -> bytes:
+    return format_sse_event(event=name, data_str=json.dumps(data, ensure_ascii=False), id=str(seen))

@@ -1,0 +1,235 @@
+"""How jobs end: each ending is one transaction, and the last child of a job of several seeds ends its parent.
+
+Locks are taken from the parent down, so that two children that end at once do not overlook each other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.engine import CursorResult
+from sqlalchemy.orm import Session
+
+from ctp_core.rules import Rule
+from service.db.clock import now
+from service.db.tables import Checkpoint, Job, Metric, ModelVersion, RuleRow
+from service.removals import remove_later
+from service.training import repository
+from service.training.repository import TERMINAL, Claim
+from service.training.retention import DECIDING_METRICS, keep_checkpoints
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training has made: its files are in place, checked, under `artifact`."""
+
+    artifact: str
+    num_bytes: int
+    rules: Sequence[Rule]
+
+
+def checkpoint_owner(job_id: str) -> str:
+    return f"jobs/{job_id}"
+
+
+def model_owner(model_id: str) -> str:
+    return f"models/{model_id}"
+
+
+# Endings
+
+
+def succeed(session: Session, claim: Claim, trained: Trained) -> None:
+    job = _lock(session, claim.job_id)
+    metrics, loss = best_epoch(repository.metrics(session, job.id, 0))
+    result = {
+        "artifact": trained.artifact,
+        "artifact_bytes": trained.num_bytes,
+        "metrics": metrics,
+        "loss": loss,
+        "rules": [_rule_values(rule) for rule in trained.rules],
+    }
+    ended = {"status": "succeeded", "finished_at": now(), "lease_expires_at": None, "result": result}
+    repository.write_held(session, claim, **ended)
+    keep_checkpoints(session, job.id)
+    _settle(session, job)
+
+
+def fail(session: Session, claim: Claim, error: Mapping[str, Any]) -> None:
+    job = _lock(session, claim.job_id)
+    ended = {"status": "failed", "finished_at": now(), "lease_expires_at": None, "error": dict(error)}
+    repository.write_held(session, claim, **ended)
+    _drop_files(session, job, 0.0)
+    _settle(session, job)
+
+
+def cancel(session: Session, job: Job, lease_seconds: float) -> bool:
+    """Ends a job and its children in whatever state they are; False where it had ended before.
+
+    A worker that still runs it finds its claim gone within seconds; what it may write until then goes with the files.
+    """
+    _lock(session, job.id)
+    for child in repository.children(session, [job])[job.id]:
+        _end(session, child, "cancelled")
+        _drop_files(session, child, lease_seconds)
+    if not _end(session, job, "cancelled"):
+        return False
+    _drop_files(session, job, lease_seconds)
+    _settle(session, job)
+    return True
+
+
+def take_back(session: Session, job: Job, max_attempts: int) -> None:
+    """A job whose worker is silent goes back to the queue, or fails after its last attempt.
+
+    Raises LeaseLost where the worker has spoken since `job` was read.
+    """
+    silent = Job.lease_expires_at < now()
+    lost(session, Claim(job.id, job.attempt), max_attempts, silent)
+
+
+def lost(session: Session, claim: Claim, max_attempts: int, *also: Any) -> None:
+    """The process that held this claim is gone."""
+    job = _lock(session, claim.job_id)
+    crashes = job.crashes + 1
+    if crashes < max_attempts:
+        waits = {"status": "queued", "lease_expires_at": None, "worker": None, "crashes": crashes}
+        repository.write_held(session, claim, *also, **waits)
+        repository.ring(session, job)
+        return
+    repository.write_held(session, claim, *also, crashes=crashes)
+    detail = f"the worker was lost {crashes} times while it trained this model: see its log for the reason"
+    fail(session, claim, {"code": "worker_lost", "detail": detail})
+
+
+def unsettled(session: Session) -> Sequence[Job]:
+    """Parents whose children have all ended: only a version that forgot to settle them leaves such."""
+    waiting = select(Job.parent_id).where(Job.parent_id.is_not(None), Job.status.not_in(TERMINAL))
+    statement = select(Job).where(Job.has_children, Job.status.not_in(TERMINAL), Job.id.not_in(waiting))
+    return session.scalars(statement).all()
+
+
+def settle(session: Session, parent: Job) -> None:
+    _settle_parent(session, _lock(session, parent.id))
+
+
+# Parts of them
+
+
+def _lock(session: Session, job_id: str) -> Job:
+    """The job, locked after its parent; on SQLite the whole transaction is the lock."""
+    parent_id = session.scalar(select(Job.parent_id).where(Job.id == job_id))
+    if parent_id is not None:
+        session.execute(select(Job.id).where(Job.id == parent_id).with_for_update())
+    statement = select(Job).where(Job.id == job_id).with_for_update()
+    return session.scalars(statement.execution_options(populate_existing=True)).one()
+
+
+def _end(session: Session, job: Job, status: str) -> bool:
+    statement = update(Job).where(Job.id == job.id, Job.status.not_in(TERMINAL))
+    result = session.execute(statement.values(status=status, finished_at=now(), lease_expires_at=None))
+    assert isinstance(result, CursorResult)
+    return result.rowcount == 1
+
+
+def _drop_files(session: Session, job: Job, seconds: float) -> None:
+    """Checkpoints and whatever model files this job may have written; of a single job, all of its version's."""
+    session.execute(delete(Checkpoint).where(Checkpoint.job_id == job.id))
+    remove_later(session, checkpoint_owner(job.id), seconds)
+    remove_later(session, f"{model_owner(job.model_id)}/{job.id}", seconds)
+
+
+def _settle(session: Session, job: Job) -> None:
+    """What the end of this job means for its model version, and for its parent."""
+    if job.parent_id is not None:
+        _settle_parent(session, session.get_one(Job, job.parent_id))
+        return
+    session.refresh(job)
+    if job.status == "succeeded":
+        _register(session, job)
+    else:
+        _end_model(session, job.model_id, job.status)
+
+
+def _settle_parent(session: Session, parent: Job) -> None:
+    statement = select(Job).where(Job.parent_id == parent.id).order_by(Job.position)
+    children = session.scalars(statement.execution_options(populate_existing=True)).all()
+    session.refresh(parent)
+    if parent.status in TERMINAL or any(child.status not in TERMINAL for child in children):
+        return
+    succeeded = [child for child in children if child.status == "succeeded"]
+    if succeeded:
+        best = min(succeeded, key=lambda child: _rank(child, succeeded))
+        for child in succeeded:
+            if child is not best:
+                _drop_files(session, child, 0.0)
+        _end(session, parent, "succeeded")
+        _register(session, best)
+        for child in succeeded:
+            child.result = None
+        return
+    failed = [child for child in children if child.status == "failed"]
+    status = "failed" if failed else "cancelled"
+    parent.error = failed[0].error if failed else None
+    session.flush()
+    _end(session, parent, status)
+    _end_model(session, parent.model_id, status)
+
+
+def _rank(child: Job, others: Sequence[Job]) -> tuple[float, float, int]:
+    """Smaller is better: the deciding validation metric, then the training loss, then the order asked for."""
+    results = [other.result or {} for other in others]
+    shared = [name for name in DECIDING_METRICS if all(name in result["metrics"] for result in results)]
+    result = child.result or {}
+    metric = result["metrics"][shared[0]] if shared else 0.0
+    return (-metric, result["loss"] if result["loss"] is not None else float("inf"), child.position)
+
+
+def best_epoch(rows: Sequence[Metric]) -> tuple[dict[str, float], float | None]:
+    """Validation metrics of the best epoch, whose weights a trainer keeps, and the loss of the last."""
+    evaluated = [row for row in rows if row.values]
+    name = next((name for name in DECIDING_METRICS if evaluated and name in evaluated[-1].values), None)
+    loss = rows[-1].loss if rows else None
+    if name is None:
+        return (dict(evaluated[-1].values) if evaluated else {}), loss
+    best = max(evaluated, key=lambda row: (row.values.get(name, float("-inf")), -row.epoch))
+    return dict(best.values), loss
+
+
+def _register(session: Session, job: Job) -> None:
+    result = job.result or {}
+    values = {key: result[key] for key in ("artifact", "artifact_bytes", "metrics")}
+    _end_model(session, job.model_id, "ready", **values, config=job.config, trained_by=job.id, ready_at=now())
+    _add_rules(session, job.model_id, result["rules"])
+    job.result = None
+
+
+def add_rules(session: Session, model_id: str, rules: Sequence[Rule]) -> None:
+    _add_rules(session, model_id, [_rule_values(rule) for rule in rules])
+
+
+def _add_rules(session: Session, model_id: str, rules: Sequence[dict[str, Any]]) -> None:
+    rows = [{"model_id": model_id, "position": position, **rule} for position, rule in enumerate(rules)]
+    if rows:
+        session.execute(insert(RuleRow), rows)
+
+
+def _end_model(session: Session, model_id: str, status: str, **values: Any) -> None:
+    statement = update(ModelVersion).where(ModelVersion.id == model_id, ModelVersion.status == "pending")
+    session.execute(statement.values(status=status, **values))
+
+
+def _rule_values(rule: Rule) -> dict[str, Any]:
+    return {
+        "rule_id": rule.id,
+        "predicate": rule.head.predicate,
+        "head": vars(rule.head),
+        "body": [vars(atom) for atom in rule.body],
+        "text": rule.text,
+        "template": rule.template,
+        "confidence": rule.confidence,
+        "support": rule.support,
+        "precision": rule.precision,
+        "approximate": rule.approximate,
+    }

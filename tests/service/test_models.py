@@ -1,0 +1,199 @@
+"""The registry over HTTP, against the started service."""
+
+import io
+import json
+import uuid
+import zipfile
+from typing import Any
+
+import httpx
+import pytest
+
+from service.models.archive import CARD
+from tests.service.test_jobs import train
+
+pytestmark = pytest.mark.slow
+GOAL = {"subject": "rick", "predicate": "grandparent", "object": None}
+
+
+@pytest.fixture(scope="module")
+def model(client: httpx.Client) -> dict[str, Any]:
+    """A model that no test changes."""
+    trained: dict[str, Any] = client.get(f"/models/{train(client, config={'epochs': 30})['model']['id']}").json()
+    return trained
+
+
+@pytest.fixture(scope="module")
+def archive(client: httpx.Client, model: dict[str, Any]) -> bytes:
+    return client.get(f"/models/{model['id']}/export").content
+
+
+def send(client: httpx.Client, archive: bytes, **headers: str) -> httpx.Response:
+    name = f"m-{uuid.uuid4().hex[:8]}"
+    return client.post(
+        "/models/import", params={"name": name}, content=archive, headers={"content-type": "application/zip"} | headers
+    )
+
+
+def test_an_alias_moves_between_versions(client: httpx.Client) -> None:
+    first = train(client)["model"]
+    second = train(client, name=first["name"])["model"]
+    for version, model in ((1, first), (2, second)):
+        answer = client.put(f"/models/{first['name']}/aliases/champion", json={"version": version})
+        assert answer.json()["aliases"] == ["champion"]
+        assert client.get(f"/models/{first['name']}@champion").json()["id"] == model["id"]
+    assert client.get(f"/models/{first['id']}").json()["aliases"] == []
+
+
+def test_an_alias_needs_a_version_that_is_ready_and_a_name(client: httpx.Client, model: dict[str, Any]) -> None:
+    path = f"/models/{model['name']}/aliases"
+    assert client.put(f"{path}/champion", json={"version": 99}).status_code == 404
+    assert client.put(f"{path}/7", json={"version": 1}).json()["code"] == "bad_alias"
+    assert client.put(f"{path}/a b", json={"version": 1}).json()["code"] == "bad_name"
+    assert client.delete(f"{path}/nobody").json()["code"] == "alias_not_found"
+
+
+def test_what_an_alias_points_to_is_not_deleted(client: httpx.Client) -> None:
+    model = train(client)["model"]
+    alias = f"/models/{model['name']}/aliases/champion"
+    client.put(alias, json={"version": 1})
+    refused = client.delete(f"/models/{model['id']}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "model_has_alias")
+    assert client.delete(alias).status_code == 204
+    assert client.delete(f"/models/{model['id']}").status_code == 204
+    assert client.get(f"/models/{model['id']}").json()["status"] == "deleted"
+    assert client.get("/models", params={"name": model["name"]}).json()["items"] == []
+
+
+def test_what_is_being_trained_is_not_deleted(client: httpx.Client) -> None:
+    trained = train(client, wait=0, config={"epochs": 10_000})
+    refused = client.delete(f"/models/{trained['model']['id']}")
+    assert (refused.status_code, refused.json()["code"]) == (409, "model_pending")
+    client.post(f"/jobs/{trained['job']['id']}/cancel")
+    assert client.delete(f"/models/{trained['model']['id']}").status_code == 204
+
+
+def test_tags_can_be_replaced(client: httpx.Client) -> None:
+    model = train(client, tags={"a": "1"})["model"]
+    assert client.put(f"/models/{model['id']}/tags", json={"tags": {"b": "2"}}).json()["tags"] == {"b": "2"}
+
+
+def test_the_best_and_the_last_checkpoint_are_listed(client: httpx.Client, model: dict[str, Any]) -> None:
+    rows = client.get(f"/models/{model['id']}/checkpoints").json()["items"]
+    assert 1 <= len(rows) <= 2
+    assert rows[0]["epoch"] == 30
+
+
+def test_versions_are_compared_by_settings_metrics_and_rules(client: httpx.Client, model: dict[str, Any]) -> None:
+    other = train(client, config={"epochs": 20})["model"]
+    compared = client.get("/models/compare", params={"ids": f"{model['id']},{other['id']}"}).json()
+    assert compared["config"] == [{"name": "epochs", "values": [30, 20]}]
+    assert compared["num_rules"][0] == len(client.get(f"/models/{model['id']}/rules?limit=1000").json()["items"])
+    assert all(len(rule["confidences"]) == 2 for rule in compared["rules"])
+    assert client.get("/models/compare", params={"ids": model["id"]}).json()["code"] == "bad_comparison"
+
+
+def test_the_facts_behind_a_rule_make_its_body_true(client: httpx.Client, model: dict[str, Any]) -> None:
+    facts = {
+        (f["subject"], f["predicate"], f["object"])
+        for f in client.get("/kbs/family/facts", params={"limit": 1000}).json()["items"]
+    }
+    rules = client.get(f"/models/{model['id']}/rules").json()["items"]
+    assert rules
+    for rule in rules[:20]:
+        found = client.get(f"/models/{model['id']}/rules/{rule['id']}/groundings", params={"limit": 1000}).json()
+        heads = set()
+        for grounding in found["items"]:
+            bound: dict[str, str] = {}
+            for atom, fact in zip(rule["body"], grounding["facts"], strict=True):
+                assert (fact["subject"], fact["predicate"], fact["object"]) in facts
+                assert fact["predicate"] == atom["predicate"]
+                for place in ("subject", "object"):
+                    assert bound.setdefault(atom[place], fact[place]) == fact[place]
+            head = (bound["X"], rule["head"]["predicate"], bound["Y"])
+            assert grounding["known"] == (head in facts)
+            heads.add(head)
+        assert len(heads & facts) == rule["support"]
+
+
+def test_an_export_answers_the_same_after_import(client: httpx.Client, model: dict[str, Any], archive: bytes) -> None:
+    imported = send(client, archive)
+    assert imported.status_code == 201, imported.text
+    other = imported.json()
+    assert other["lineage"]["imported_from"] == {"model_id": model["id"], "name": model["name"], "version": 1}
+    assert other["lineage"]["kb_id"] == model["lineage"]["kb_id"]
+    answers = [
+        client.post("/query", json={"model": m, "goal": GOAL}).json()["answers"] for m in (model["id"], other["id"])
+    ]
+    assert answers[0] == answers[1]
+    rules = [client.get(f"/models/{m}/rules").json()["items"] for m in (model["id"], other["id"])]
+    assert rules[0] == rules[1]
+    assert client.get(f"/models/{other['id']}/metrics").json()["items"] == []
+
+
+def test_the_same_model_exports_the_same_bytes(client: httpx.Client, model: dict[str, Any], archive: bytes) -> None:
+    assert client.get(f"/models/{model['id']}/export").content == archive
+
+
+def test_the_same_idempotency_key_imports_once(client: httpx.Client, archive: bytes) -> None:
+    params, headers = {"name": f"m-{uuid.uuid4().hex[:8]}"}, {"Idempotency-Key": uuid.uuid4().hex}
+    headers["content-type"] = "application/zip"
+    first, second = (client.post("/models/import", params=params, content=archive, headers=headers) for _ in range(2))
+    assert first.json() == second.json()
+
+
+def rewritten(archive: bytes, **changes: bytes | None) -> bytes:
+    """The archive with members changed, added, or left out (None)."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as old:
+        members: dict[str, bytes | None] = {name: old.read(name) for name in old.namelist()}
+    members |= {name.replace("__", "."): content for name, content in changes.items()}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as new:
+        for name, content in members.items():
+            if content is not None:
+                new.writestr(name, content)
+    return buffer.getvalue()
+
+
+def test_hostile_archives_are_refused(client: httpx.Client, archive: bytes) -> None:
+    with zipfile.ZipFile(io.BytesIO(archive)) as members:
+        tensors, manifest = members.read("tensors.safetensors"), json.loads(members.read("manifest.json"))
+        card = json.loads(members.read(CARD))
+    flipped = bytes([*tensors[:-1], tensors[-1] ^ 1])
+    twice = io.BytesIO(archive)
+    with zipfile.ZipFile(twice, "a") as appended, pytest.warns(UserWarning, match="Duplicate"):
+        appended.writestr("manifest.json", b"{}")
+    hostile = {
+        "no zip": b"PK nonsense",
+        "empty": b"",
+        "truncated": archive[: len(archive) // 2],
+        "path": rewritten(archive, **{"../../etc/passwd": b"x"}),
+        "missing member": rewritten(archive, manifest__json=None),
+        "member twice": twice.getvalue(),
+        "flipped byte": rewritten(archive, tensors__safetensors=flipped),
+        "deep JSON": rewritten(archive, manifest__json=b"[" * 100_000),
+        "card with infinity": rewritten(archive, model__json=json.dumps(card | {"metrics": {"mrr": 1e999}}).encode()),
+        "unknown method": rewritten(
+            archive, manifest__json=json.dumps(manifest | {"config": {"method": "shell"}}).encode()
+        ),
+        "another kind": rewritten(archive, manifest__json=json.dumps(manifest | {"kind": "graphs"}).encode()),
+        "no symbols": rewritten(archive, manifest__json=json.dumps(manifest | {"entities": 3}).encode()),
+        "too few symbols": rewritten(archive, manifest__json=json.dumps(manifest | {"predicates": []}).encode()),
+    }
+    for what, content in hostile.items():
+        answer = send(client, content)
+        assert (answer.status_code, answer.json()["code"]) == (422, "bad_archive"), (what, answer.text)
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused_unread(client: httpx.Client, archive: bytes) -> None:
+    """A gigabyte and a half of zeros in a megabyte and a half."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as bomb:
+        for name in ("manifest.json", CARD):
+            bomb.writestr(name, b"{}")
+        with bomb.open("tensors.safetensors", "w") as member:
+            zeros = bytes(1 << 24)
+            for _ in range(96):
+                member.write(zeros)
+    answer = send(client, buffer.getvalue())
+    assert (answer.status_code, answer.json()["code"]) == (413, "model_too_large")

@@ -1,0 +1,121 @@
+"""The child that trains, seen from its worker: warm before it is needed, and missed at once when it is gone.
+
+Celery's own pool would fork (which hangs after any threaded torch operation) or spawn a process for each task, give
+it four seconds to load torch, and kill it where the machine is busy. Here the parent never loads torch, the child
+does so once and trains one job after another, and a new one is started as soon as the old one has ended.
+"""
+
+import subprocess
+import sys
+import threading
+from functools import cache
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.db.engine import Database
+from service.db.tables import Job
+from service.settings import Settings
+from service.training import outcomes
+from service.training.repository import Claim, LeaseLost
+from worker.names import DONE, STOP, worker_name
+
+log = structlog.get_logger()
+# A fresh process now and then, so that no leak of any library grows for ever.
+JOBS_PER_CHILD = 50
+
+
+class Child:
+    """A process with torch loaded that trains what it is told."""
+
+    def __init__(self) -> None:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen([sys.executable, "-m", "worker.child"], stdin=pipe, stdout=pipe, text=True)
+        self.jobs = 0
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def tell(self, order: str) -> None:
+        """A child that is gone hears nothing; that it is gone is seen elsewhere."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(f"{order}\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            log.warning("child_is_gone", process=self.process.pid)
+
+    def train(self, job_id: str) -> bool:
+        """Waits for the end of the job; False where the child ended first."""
+        assert self.process.stdout is not None
+        self.jobs += 1
+        self.tell(job_id)
+        return self.process.stdout.readline().strip() == DONE
+
+    def close(self) -> int:
+        """The code it ended with, once it has."""
+        self.tell(STOP)
+        code = self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+        return code
+
+
+class Nursery:
+    """One child at a time; Celery hands over one job at a time."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.database = Database(settings.database)
+        self._lock = threading.Lock()
+        self._child: Child | None = None
+        self._closed = False
+
+    def prepare(self) -> Child | None:
+        """The child, started where there is none; None once this is closed."""
+        with self._lock:
+            if self._closed:
+                return None
+            if self._child is None or not self._child.alive:
+                self._child = Child()
+            return self._child
+
+    def run(self, job_id: str) -> None:
+        """Until the job has ended, or the child has."""
+        child = self.prepare()
+        if child is None:
+            return  # the job is still queued, and will be rung again
+        done = child.train(job_id)
+        if not done or child.jobs >= JOBS_PER_CHILD:
+            code = child.close()
+            self.prepare()
+            if not done and code != 0:
+                self._report_loss(job_id, child, code)
+
+    def close(self) -> None:
+        """The child gives its job back, if it has one, and ends."""
+        with self._lock:
+            self._closed = True
+            if self._child is not None:
+                self._child.tell(STOP)
+
+    def _report_loss(self, job_id: str, child: Child, code: int) -> None:
+        """Sooner than the lease would; where the database is away, the lease does it."""
+        log.warning("child_lost", job_id=job_id, code=code)
+        try:
+            with self.database.write() as session:
+                job = session.get(Job, job_id)
+                if job is not None and job.worker == worker_name(child.process.pid):
+                    outcomes.lost(session, Claim(job_id, job.attempt), self.settings.max_attempts)
+        except LeaseLost:
+            log.info("job_moved_on", job_id=job_id)
+        except SQLAlchemyError as error:
+            log.warning("loss_not_reported", job_id=job_id, error=str(error))
+
+
+@cache
+def nursery(settings: Settings) -> Nursery:
+    """One for each process."""
+    return Nursery(settings)

@@ -68,7 +68,7 @@ class Explanation:
 
 
 class FactsModel(Model):
-    """Answers by one logit for every fact, whichever place was asked for; score = sigmoid(logit)."""
+    """Answers by one logit for every fact, whichever place was asked for; score = sigmoid(logit) unless said."""
 
     kind: ClassVar[Kind] = "facts"
     kb: FactsKB
@@ -94,6 +94,9 @@ class FactsModel(Model):
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
         """Proofs (at most `num_proofs`) and parts of the score of each fact."""
+
+    def score(self, logit: float) -> float:
+        return sigmoid(logit)
 
     @cached_property
     def _kb_view(self) -> FactsView:
@@ -121,10 +124,10 @@ class FactsModel(Model):
         best = _best(logits, question.top_k)
         candidates, logits = candidates[best], logits[best]
         explanations = self.explain(view, candidates, logits, question.proofs)
-        rows = zip(candidates.tolist(), logits, view.known(candidates).tolist(), explanations, strict=True)
+        rows = zip(candidates.tolist(), logits.tolist(), view.known(candidates).tolist(), explanations, strict=True)
         return Answers(
             tuple(
-                Answer(view.fact(*fact), sigmoid(logit), known, why.proofs, why.score_parts)
+                Answer(view.fact(*fact), self.score(logit), known, why.proofs, why.score_parts)
                 for fact, logit, known, why in rows
             )
         )
@@ -132,9 +135,8 @@ class FactsModel(Model):
     def _base_artifact(self, tensors: dict[str, torch.Tensor], **manifest: Any) -> Artifact:
         facts = {f"facts.{name}": torch.from_numpy(ids) for name, ids in self.kb.splits.items()}
         symbols = {"entities": list(self.kb.entities), "predicates": list(self.kb.predicates)}
-        return Artifact(
-            {"kind": "facts", "config": self.config.model_dump(), **symbols, **manifest}, {**facts, **tensors}
-        )
+        config = self.config.model_dump(mode="json")
+        return Artifact({"kind": "facts", "config": config, **symbols, **manifest}, {**facts, **tensors})
 
 
 def sigmoid(logit: float) -> float:

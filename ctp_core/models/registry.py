@@ -9,9 +9,11 @@ from ctp_core.config import BaseConfig
 from ctp_core.datasets.kb import KnowledgeBase
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.models.base import Model
+from ctp_core.models.ctp_facts import CtpFactsModel
 from ctp_core.models.embeddings import ComplexModel, DistMultModel
 from ctp_core.models.hybrid import HybridModel
 from ctp_core.models.proofs import ProofsModel
+from ctp_core.training.ctp_facts import CtpFactsTrainer
 from ctp_core.training.embeddings import EmbeddingTrainer
 from ctp_core.training.hybrid import HybridTrainer
 from ctp_core.training.proofs import ProofsTrainer
@@ -29,6 +31,7 @@ class Entry:
 MODELS: dict[tuple[str, str], Entry] = {
     ("facts", "proofs"): Entry(ProofsModel, ProofsTrainer),
     ("facts", "hybrid"): Entry(HybridModel, HybridTrainer),
+    ("facts", "ctp"): Entry(CtpFactsModel, CtpFactsTrainer),
     ("facts", "complex"): Entry(ComplexModel, EmbeddingTrainer),
     ("facts", "distmult"): Entry(DistMultModel, EmbeddingTrainer),
 }

@@ -26,6 +26,7 @@ class EdgeList:
     def __init__(self, facts: FactIds, num_entities: int, num_predicates: int) -> None:
         self.num_entities, self.num_predicates = num_entities, num_predicates
         facts = np.unique(facts, axis=0) if len(facts) else facts
+        self.facts = facts
         subject, predicate, object_ = facts.T
         tail, head = np.concatenate([subject, object_]), np.concatenate([object_, subject])
         atom = np.concatenate([predicate, predicate + num_predicates])

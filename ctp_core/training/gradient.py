@@ -102,11 +102,11 @@ class GradientTrainer(Trainer):
         for index, slots in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{index}.{slot}": value for slot, value in slots.items()}
         tensors["generator"] = self.generator.get_state()
-        manifest = {"config": self.config.model_dump(), "epoch": self.epoch, "best_mrr": self.best_mrr}
+        manifest = {"config": self.config.model_dump(mode="json"), "epoch": self.epoch, "best_mrr": self.best_mrr}
         return Artifact(manifest, {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()})
 
     def restore(self, checkpoint: Artifact) -> None:
-        if checkpoint.manifest.get("config") != self.config.model_dump():
+        if checkpoint.manifest.get("config") != self.config.model_dump(mode="json"):
             raise ArtifactError("the checkpoint was written by a run with another config")
         try:
             self.module.load_state_dict(under("module.", checkpoint))

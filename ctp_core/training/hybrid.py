@@ -69,13 +69,14 @@ class HybridTrainer(Trainer):
 
     def checkpoint(self) -> Artifact:
         parts = {"proofs": self.proofs.checkpoint(), "embedding": self.embedding.checkpoint()}
-        manifest = {"config": self.config.model_dump(), "parts": {part: a.manifest for part, a in parts.items()}}
+        manifests = {part: artifact.manifest for part, artifact in parts.items()}
+        manifest = {"config": self.config.model_dump(mode="json"), "parts": manifests}
         return Artifact(
             manifest, {f"{part}.{name}": tensor for part, a in parts.items() for name, tensor in a.tensors.items()}
         )
 
     def restore(self, checkpoint: Artifact) -> None:
-        if checkpoint.manifest.get("config") != self.config.model_dump():
+        if checkpoint.manifest.get("config") != self.config.model_dump(mode="json"):
             raise ArtifactError("the checkpoint was written by a run with another config")
         try:
             parts = [Artifact(checkpoint.manifest["parts"][part], under(f"{part}.", checkpoint)) for part in PARTS]

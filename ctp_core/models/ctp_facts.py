@@ -1,0 +1,99 @@
+"""The paper's CTP on one KB of facts: soft unification in all three places, the best proof decides."""
+
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+
+from ctp_core.artifact import Artifact
+from ctp_core.config.ctp import CtpConfig
+from ctp_core.datasets.kb import FactIds, FactsKB
+from ctp_core.errors import ArtifactError
+from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb
+from ctp_core.models.soft_proofs import SoftProver
+from ctp_core.models.soft_theory import SoftTheory
+from ctp_core.proofs import Proof
+from ctp_core.provers.soft_entities import SoftFacts
+from ctp_core.rules import Rule
+
+
+class CtpFactsModel(FactsModel):
+    """Its `logits` are scores already: exp(-slope · distance) of the best proof."""
+
+    method: ClassVar[str] = "ctp"
+
+    def __init__(self, config: CtpConfig, kb: FactsKB, theory: SoftTheory, facts: FactIds | None = None) -> None:
+        self.config: CtpConfig = config
+        self.kb = kb
+        self.theory = theory
+        stated = kb.splits["train"] if facts is None else facts
+        self._facts = SoftFacts(np.unique(stated, axis=0), len(kb.predicates))
+
+    @property
+    def semiring(self) -> str:
+        return self.config.semiring
+
+    def score(self, logit: float) -> float:
+        return logit
+
+    @cached_property
+    def _prover(self) -> SoftProver:
+        return SoftProver(self.theory, self._facts, len(self.kb.entities))
+
+    def _prover_of(self, view: FactsView) -> SoftProver:
+        if not view.extended:
+            return self._prover
+        return SoftProver(self.theory, SoftFacts(view.edges.facts, len(view.predicates)), len(view.entities))
+
+    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        prover = self._prover_of(view)
+        values = [prover.table(predicate)[subject, object_] for subject, predicate, object_ in facts.tolist()]
+        return np.array(values, dtype=np.float64)
+
+    def object_logits(
+        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        rows = zip(subjects.tolist(), predicates.tolist(), strict=True)
+        return np.stack([self._prover.table(predicate)[subject] for subject, predicate in rows])
+
+    def subject_logits(
+        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        rows = zip(objects.tolist(), predicates.tolist(), strict=True)
+        return np.stack([self._prover.table(predicate)[:, object_] for object_, predicate in rows])
+
+    def explain(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
+    ) -> list[Explanation]:
+        del logits
+        prover = self._prover_of(view)
+        return [Explanation(self._proofs(prover, view, fact, num_proofs)) for fact in facts]
+
+    def _proofs(
+        self, prover: SoftProver, view: FactsView, fact: NDArray[np.int64], num_proofs: int
+    ) -> tuple[Proof, ...]:
+        if num_proofs <= 0:
+            return ()
+        return prover.proofs(view, fact.tolist(), num_proofs)
+
+    def rules(self) -> list[Rule]:
+        return self._prover.rules(self.kb)
+
+    def to_artifact(self) -> Artifact:
+        return self._base_artifact({f"theory.{name}": tensor for name, tensor in self.theory.state_dict().items()})
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "CtpFactsModel":
+        config, kb = read_config(artifact), read_kb(artifact)
+        if not isinstance(config, CtpConfig):
+            raise ArtifactError(f"a model of method {config.method!r} is no prover")
+        theory = SoftTheory(config, len(kb.entities), len(kb.predicates), torch.Generator(), device)
+        state = {name.removeprefix("theory."): t for name, t in artifact.tensors.items() if name.startswith("theory.")}
+        try:
+            theory.load_state_dict(state)
+        except RuntimeError as error:
+            raise ArtifactError(f"the tensors do not fit the config: {error}") from None
+        return cls(config, kb, theory.requires_grad_(False))

@@ -1,0 +1,126 @@
+"""Exact search with soft entities: the best fact for an atom, over all facts and all places of an open variable.
+
+Everything is a distance, because K = exp(-slope · distance) only falls: ⊕ (max) is the smaller distance, ⊗ the
+larger of two for max-min and their sum for max-product. For an atom (v, a, b) and a fact r(s, o) the squared
+distances of the three places join by + (`concat`) or max (`per_symbol`). Either way the search over facts splits,
+
+    min over facts of |v-r| ∘ |a-s| ∘ |b-o|  =  min over o of (min over facts with object o of |v-r| ∘ |a-s|) ∘ |b-o|
+
+so that all b at once cost facts + entities², not facts × entities.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from ctp_core.datasets.kb import FactIds
+
+Floats = NDArray[np.floating[Any]]  # float32 while learning, for speed
+Ids = NDArray[np.int64]
+Join = Callable[[Floats, Floats], Floats]
+JOINS: dict[str, Join] = {"concat": np.add, "per_symbol": np.maximum}
+TIMES: dict[str, Join] = {"max-min": np.maximum, "max-product": np.add}
+NO_FACT = -1
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Facts in the order of one of their symbols, so that a minimum per symbol is a slice."""
+
+    order: Ids
+    starts: Ids
+    symbols: Ids
+
+    @classmethod
+    def of(cls, column: Ids) -> "_Side":
+        order = np.argsort(column, kind="stable")
+        symbols, starts = np.unique(column[order], return_index=True)
+        return cls(order, starts, symbols)
+
+
+class SoftFacts:
+    """The facts a search runs over; build once, search with any vectors."""
+
+    def __init__(self, facts: FactIds, num_predicates: int) -> None:
+        self.facts, self.num_predicates = facts, num_predicates
+        self.subject, self.predicate, self.object = (np.ascontiguousarray(column) for column in facts.T)
+        self.by_subject, self.by_predicate, self.by_object = (_Side.of(column) for column in facts.T)
+
+
+def _masked(distances: Floats, own: Ids) -> Floats:
+    """∞ for the fact that a query may not use."""
+    masked = np.flatnonzero(own != NO_FACT)
+    distances[masked, own[masked]] = np.inf
+    return distances
+
+
+class SoftSearch:
+    """Over one set of vectors. `costs` are squared distances of goal vectors to all predicates: [query, predicate]."""
+
+    def __init__(self, facts: SoftFacts, squared: Float[np.ndarray, "entity entity"], unification: str) -> None:
+        self.facts, self.squared, self.join = facts, squared, JOINS[unification]
+
+    def nearest(self, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "query predicate"]:
+        """Squared distance of each pair of entities to the nearest fact of every predicate: what all vectors share."""
+        facts = self.facts
+        joined = self._entities(subjects, objects, own)[:, facts.by_predicate.order]
+        best = np.full((len(subjects), facts.num_predicates), np.inf, dtype=joined.dtype)
+        best[:, facts.by_predicate.symbols] = np.minimum.reduceat(joined, facts.by_predicate.starts, axis=1)
+        return best
+
+    def _entities(self, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "query fact"]:
+        near_subject = np.take(self.squared[subjects], self.facts.subject, axis=1)
+        near_object = np.take(self.squared[objects], self.facts.object, axis=1)
+        return _masked(self.join(near_subject, near_object), own)
+
+    def pair(self, costs: Floats, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "query fact"]:
+        """Squared distance of each atom (v, a, b) to every fact."""
+        predicates = np.take(costs, self.facts.predicate, axis=1)
+        return np.asarray(self.join(predicates, self._entities(subjects, objects, own)))
+
+    def row(
+        self, costs: Floats, entities: Ids, own: Ids, *, open_subject: bool = False
+    ) -> Float[np.ndarray, "query entity"]:
+        """Distance to the best fact for every entity in the open place."""
+        side = self.facts.by_subject if open_subject else self.facts.by_object
+        fixed = self.facts.object if open_subject else self.facts.subject
+        near_fixed = np.take(self.squared[entities], fixed, axis=1)
+        joined = _masked(self.join(np.take(costs, self.facts.predicate, axis=1), near_fixed), own)
+        nearest = np.minimum.reduceat(joined[:, side.order], side.starts, axis=1)  # [query, open entity]
+        to_open = self.squared[side.symbols]  # [open entity, entity]
+        return np.asarray(np.sqrt([self.join(one[:, None], to_open).min(0) for one in nearest]))
+
+    def table(self, costs: Float[np.ndarray, " predicate"], own: int = NO_FACT) -> Float[np.ndarray, "entity entity"]:
+        """`row` for every subject."""
+        everyone = np.arange(len(self.squared))
+        return self.row(
+            np.broadcast_to(costs, (len(everyone), len(costs))), everyone, np.full(len(everyone), own, dtype=np.int64)
+        )
+
+
+def predicate_tables(search: SoftSearch, num_predicates: int) -> Float[np.ndarray, "predicate entity entity"]:
+    """M_r[i, j]: the squared distance of (i, j) to the nearest fact of r; ∞ where r has none."""
+    facts, join = search.facts, search.join
+    tables = np.full((num_predicates, *search.squared.shape), np.inf)
+    for predicate in np.unique(facts.predicate):
+        chosen = facts.predicate == predicate
+        side = _Side.of(facts.object[chosen])
+        to_subjects = search.squared[:, facts.subject[chosen][side.order]]
+        nearest = np.minimum.reduceat(to_subjects, side.starts, axis=1)  # [entity, object of r]
+        best = tables[predicate]
+        for column, object_ in zip(nearest.T, side.symbols, strict=True):
+            np.minimum(best, join(column[:, None], search.squared[object_][None, :]), out=best)
+    return tables
+
+
+def contract(left: Floats, right: Floats, semiring: str) -> Float[np.ndarray, "row column"]:
+    """The matrix product of distances: min over the middle entity of left ⊗ right."""
+    times = TIMES[semiring]
+    best = np.full((left.shape[0], right.shape[1]), np.inf)
+    for column, row in zip(left.T, right, strict=True):
+        np.minimum(best, times(column[:, None], row[None, :]), out=best)
+    return best

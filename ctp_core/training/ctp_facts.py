@@ -1,0 +1,81 @@
+"""Trains the paper's prover on one KB: each fact against corrupted ones, its own fact hidden from its proofs."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from ctp_core.config.base import BaseConfig
+from ctp_core.config.ctp import CtpConfig
+from ctp_core.datasets.kb import FactIds, FactsKB, KnowledgeBase
+from ctp_core.errors import ConfigError
+from ctp_core.evaluation.ranking import known_filters, rank_facts
+from ctp_core.models.ctp_facts import CtpFactsModel
+from ctp_core.models.soft_theory import Goals, SoftTheory
+from ctp_core.provers.soft_entities import NO_FACT, SoftFacts
+from ctp_core.training.gradient import GradientTrainer
+
+MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
+
+
+class CtpFactsTrainer(GradientTrainer):
+    """Adagrad on binary cross-entropy, as published."""
+
+    config: CtpConfig
+    module: SoftTheory
+
+    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
+        if not isinstance(config, CtpConfig) or not isinstance(kb, FactsKB):
+            raise ConfigError("the soft prover learns from a KB of kind 'facts' and a config of method 'ctp'")
+        if config.depth > 1:
+            raise ConfigError("on a KB of facts the prover works at depth 1; longer proofs take a template such as 3")
+        super().__init__(config, kb, device, config.eval_every)
+        sizes = (len(kb.entities), len(kb.predicates))
+        self.module = SoftTheory(config, *sizes, self.generator, device)
+        self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate)
+        self._facts = SoftFacts(self.split.train, len(kb.predicates))
+
+    def batches(self) -> Sequence[Tensor]:
+        order = torch.randperm(len(self.split.train), generator=self.generator)
+        return torch.split(order, self.config.batch_size)
+
+    def learning_rate(self, step: int, steps: int) -> float:
+        del step, steps
+        return self.config.learning_rate
+
+    def loss(self, batch: Tensor) -> Float[Tensor, ""]:
+        rows = batch.numpy()
+        goals = np.concatenate([self.split.train[rows], *self._corrupted(self.split.train[rows])])
+        own = np.full(len(goals), NO_FACT, dtype=np.int64)
+        own[: len(rows)] = rows
+        scores = self.module.scores(Goals(goals[:, 1], goals[:, 0], goals[:, 2], own), self._facts)
+        true = torch.zeros_like(scores)
+        true[: len(rows)] = 1
+        return functional.binary_cross_entropy(scores.clamp(max=MAX_SCORE), true)
+
+    def _corrupted(self, facts: FactIds) -> list[FactIds]:
+        """Subject, object, and both replaced by random entities, `negatives` times."""
+        corrupted = []
+        for places in [(0,), (2,), (0, 2)] * self.config.negatives:
+            changed = facts.copy()
+            for place in places:
+                changed[:, place] = self._entities(len(facts))
+            corrupted.append(changed)
+        return corrupted
+
+    def _entities(self, count: int) -> NDArray[np.int64]:
+        drawn: NDArray[np.int64] = torch.randint(len(self.kb.entities), (count,), generator=self.generator).numpy()
+        return drawn
+
+    def ranks(self) -> Float[np.ndarray, " question"]:
+        model = CtpFactsModel(self.config, self.kb, self.module, self.split.train)
+        return rank_facts(self.split.valid, model.object_logits, model.subject_logits, known_filters(self.kb))
+
+    def model(self) -> CtpFactsModel:
+        theory = self.best_module()
+        assert isinstance(theory, SoftTheory)
+        return CtpFactsModel(self.config, self.kb, theory)

@@ -11,6 +11,7 @@ import torch
 
 from ctp_core import artifact
 from ctp_core.config import BaseConfig, Profile, parse_config, presets
+from ctp_core.config.facts import facts_config
 from ctp_core.datasets.benchmarks import countries_regions, read_benchmark
 from ctp_core.datasets.kb import FactsKB
 from ctp_core.errors import ConfigError
@@ -35,11 +36,11 @@ class LinksRun:
     resume: Path | None = None
 
     def config(self, kb: FactsKB, seed: int) -> BaseConfig:
-        """The preset of this method (else the method's defaults), overridden by `settings`."""
-        preset = presets(Profile.of(kb)).get(self.preset)
-        if preset is None:
-            raise ConfigError(f"preset {self.preset!r} is unknown")
-        values = preset.model_dump() if preset.method == self.model else {"method": self.model}
+        """What the preset means for this method, overridden by `settings`."""
+        profile = Profile.of(kb)
+        if self.preset not in presets(profile):
+            raise ConfigError(f"preset {self.preset!r} is unknown; choose from {', '.join(presets(profile))}")
+        values = facts_config(profile, self.model, self.preset).model_dump()
         return parse_config({**values, **(self.settings or {}), "seed": seed})
 
 

@@ -70,6 +70,17 @@ class _Max(Semiring):
     def plus(self, left: Tensor, right: Tensor) -> Tensor:
         return torch.maximum(left, right)
 
+    def contract(
+        self, scores: Float[Tensor, "row inner"], weights: Float[Tensor, "inner column"]
+    ) -> Float[Tensor, "row column"]:
+        if torch.is_grad_enabled():
+            return super().contract(scores, weights)
+        # One pass per inner index needs no cube in memory: several times faster, but a long chain for autograd.
+        best = scores.new_full((scores.shape[0], weights.shape[1]), self.zero)
+        for column, row in zip(scores.T, weights, strict=True):
+            torch.maximum(best, self.times(column[:, None], row[None]), out=best)
+        return best
+
     def scatter(
         self, scores: Float[Tensor, "row ..."], index: Int[Tensor, " row"], size: int
     ) -> Float[Tensor, "size ..."]:

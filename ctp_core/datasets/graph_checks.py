@@ -1,0 +1,56 @@
+"""What makes a graph usable, whatever format it came in; and the KB that usable graphs make."""
+
+from collections.abc import Iterable, Mapping
+
+from ctp_core.datasets.kb import SPLITS, Graph, GraphsKB
+from ctp_core.errors import DataError, ParseError
+from ctp_core.symbols import Vocabulary
+
+
+def fault(graph: Graph) -> str | None:
+    """Why nothing can be learnt from this graph, or None."""
+    if not graph.facts:
+        return "the graph has no facts"
+    entities = {name for fact in graph.facts for name in (fact.subject, fact.object)}
+    for name in (graph.subject, graph.object):
+        if name not in entities:
+            return f"the query pair names {name!r}, which is in no fact of the graph"
+    return None
+
+
+def checked(graph: Graph, file: str, line: int) -> Graph:
+    """The graph itself; raises ParseError."""
+    reason = fault(graph)
+    if reason is not None:
+        raise ParseError(file, line, reason)
+    return graph
+
+
+def graphs_kb(splits: Mapping[str, Iterable[Graph]]) -> GraphsKB:
+    """A KB from graphs. Predicates come from the training split, in alphabetical order: a symbol that training never
+    saw has no vector, so that a later split that uses one raises DataError with the split, the graph and the name."""
+    ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
+    train = ordered.get("train", ())
+    if not train:
+        raise DataError("there are no training graphs")
+    targets = sorted({graph.label for graph in train if graph.label is not None})
+    if not targets:
+        raise DataError("no training graph has a label")
+    predicates = sorted({fact.predicate for graph in train for fact in graph.facts} | set(targets))
+    kb = GraphsKB(Vocabulary("predicate", predicates), tuple(targets), ordered)
+    _check_symbols(kb)
+    return kb
+
+
+def _check_symbols(kb: GraphsKB) -> None:
+    known = set(kb.targets)
+    for split, graphs in kb.splits.items():
+        for number, graph in enumerate(graphs, start=1):
+            place = f"{split}, graph {number}"
+            if (reason := fault(graph)) is not None:
+                raise DataError(f"{place}: {reason}")
+            if graph.label is not None and graph.label not in known:
+                raise DataError(f"{place}: the label {graph.label!r} is no label of the training graphs")
+            for fact in graph.facts:
+                if fact.predicate not in kb.predicates:
+                    raise DataError(f"{place}: the predicate {fact.predicate!r} is not in the training graphs")

@@ -1,0 +1,151 @@
+"""The tabled prover: sub-goals closed over the known predicates, so that one table per predicate is all there is.
+
+T₀(r) = 1 for a fact. X_ga(r) = ⊕_{r′} U_ga[r, r′] ⊗ T(r′) is body place a of reformulator g;
+T(r) ← T₀(r) ⊕ ⊕_g w_g[r] ⊗ ⊕_z X_g1(r)[·, z] ⊗ X_g2(r)[z, ·]. Cost is linear in depth. This is not the paper's
+recursion f(f(x)): a generated predicate is replaced by known ones before it is reformulated again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ctp_core.provers.batches import BatchStep, Instance, SteppedBatch, Ways, stack_stepped
+from ctp_core.provers.charts import Shape
+from ctp_core.provers.stepped import SteppedChart, stepped_chart
+from ctp_core.provers.theory import Theory
+from ctp_core.rules import Template
+from ctp_core.semiring import SEMIRINGS, Semiring
+from ctp_core.shapes import Float
+
+# Scores of cyclic graphs settle after a few rounds; the bound only guards against rounding that never settles.
+MAX_ROUNDS = 1000
+
+Table = Float[Tensor, "pair predicate"]
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """⊕ at its three places: over body predicates, over the entities in the middle, over rules; and the ⊗."""
+
+    predicates: Semiring
+    middles: Semiring
+    rules: Semiring
+
+    @classmethod
+    def answering(cls, semiring: Semiring) -> "Aggregation":
+        return cls(semiring, semiring, semiring)
+
+
+# Sums give every predicate and rule a gradient; over the middle, max: repeated proofs would add up there.
+TRAINING = Aggregation(SEMIRINGS["sum-product"], SEMIRINGS["max-product"], SEMIRINGS["noisy-or"])
+
+
+@dataclass(frozen=True)
+class TabledRules:
+    """All rules of one template: `places[a]` is U_ga[r, r′] as [r′, g · r], `guard` is w_g[r]."""
+
+    template: Template
+    places: tuple[Float[Tensor, "predicate column"], ...]
+    guard: Float[Tensor, "reformulator predicate"] | None
+
+
+@dataclass(frozen=True)
+class TabledTheory:
+    """A theory closed over its predicates. `goals` is how a fact meets the goal itself: [fact's, goal's predicate]."""
+
+    rules: tuple[TabledRules, ...]
+    goals: Float[Tensor, "predicate predicate"] | None
+    num_predicates: int
+
+
+def close(theory: Theory, semiring: Semiring, attention: bool) -> TabledTheory:
+    """Unifies every body place with every known predicate, by attention where asked for and there is one."""
+    vectors = theory.vectors
+    count = vectors.shape[0]
+    rules = []
+    weights = theory.attentions(vectors) if attention else (None,) * len(theory.templates)
+    for expansion, weight in zip(theory.expand(vectors), weights, strict=True):
+        _, reformulators, atoms, dim = expansion.bodies.shape
+        meets = theory.meet(expansion.bodies.reshape(-1, dim), vectors) if weight is None else weight
+        unified = meets.view(-1, reformulators, atoms, count).expand(count, -1, -1, -1)
+        columns = unified.permute(2, 3, 1, 0).reshape(atoms, count, reformulators * count)  # [atom, r′, g · r]
+        guard = expansion.guard(semiring)
+        rules.append(TabledRules(expansion.template, tuple(columns), None if guard is None else guard.T))
+    return TabledTheory(tuple(rules), None if attention else theory.meet(vectors, vectors), count)
+
+
+@dataclass
+class TabledProver:
+    """Proves on tables; charts are kept, because graphs of one shape come again and again."""
+
+    templates: tuple[Template, ...]
+    _charts: dict[tuple[Shape, int | None], SteppedChart] = field(default_factory=dict)
+
+    def chart(self, shape: Shape, depth: int | None) -> SteppedChart:
+        key = (shape, depth)
+        if key not in self._charts:
+            self._charts[key] = stepped_chart(shape, self.templates, depth)
+        return self._charts[key]
+
+    def stack(self, instances: Sequence[Instance], depth: int | None, device: torch.device) -> SteppedBatch:
+        charts = {instance.shape: self.chart(instance.shape, depth) for instance in instances}
+        return stack_stepped(instances, charts, device)
+
+
+def facts_table(batch: SteppedBatch, theory: TabledTheory, like: Tensor) -> Table:
+    """T₀: 1 for a fact, else 0."""
+    table = like.new_zeros((batch.num_pairs, theory.num_predicates))
+    table[batch.fact_rows, batch.fact_predicates] = 1.0
+    return table
+
+
+def prove(batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation) -> Float[Tensor, "query predicate"]:
+    """Scores of all predicates for every query, after all steps."""
+    facts = facts_table(batch, theory, theory.rules[0].places[0])
+    table = facts
+    for step in batch.steps:
+        table = advance(table, facts, step, theory, aggregation)
+    for _ in range(MAX_ROUNDS if batch.repeats else 0):
+        before = table
+        for step in batch.repeats:
+            table = advance(table, facts, step, theory, aggregation)
+        if torch.equal(before, table):
+            break
+    return with_goal_facts(table[batch.query_rows], facts[batch.query_rows], theory)
+
+
+def with_goal_facts(
+    scores: Float[Tensor, "query predicate"],
+    facts: Float[Tensor, "query predicate"],
+    theory: TabledTheory,
+) -> Float[Tensor, "query predicate"]:
+    """The goal itself may meet a fact of another predicate, as it does in the recursion; sub-goals already do by U."""
+    if theory.goals is None:
+        return scores
+    return torch.maximum(scores, SEMIRINGS["max-product"].contract(facts, theory.goals))
+
+
+def advance(table: Table, facts: Table, step: BatchStep, theory: TabledTheory, aggregation: Aggregation) -> Table:
+    """One step: the rows of the step computed anew from the table, the others as they were."""
+    by_template = {rules.template: rules for rules in theory.rules}
+    scores = [_apply(table, ways, by_template[ways.template], len(step.rows), aggregation) for ways in step.ways]
+    proved = aggregation.rules.reduce(
+        torch.cat(scores, dim=1), dim=1
+    )  # [row, reformulator, predicate] -> [row, predicate]
+    return table.index_copy(0, step.rows, aggregation.rules.plus(facts[step.rows], proved))
+
+
+def _apply(
+    table: Table, ways: Ways, rules: TabledRules, rows: int, aggregation: Aggregation
+) -> Float[Tensor, "row reformulator predicate"]:
+    places = [
+        aggregation.predicates.contract(table[used], place)[part]  # [split, g · r]
+        for used, part, place in zip(ways.used, ways.parts, rules.places, strict=True)
+    ]
+    bodies = aggregation.rules.product(places)
+    if not ways.one_each:
+        bodies = aggregation.middles.scatter(bodies, ways.targets, rows)
+    scores = bodies.view(rows, -1, table.shape[1])
+    return scores if rules.guard is None else aggregation.rules.times(scores, rules.guard)

@@ -1,0 +1,76 @@
+"""What a prover proves with: predicate vectors, `select`, and rules given by the user."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from ctp_core.errors import ConfigError
+from ctp_core.kernels import ExponentialKernel
+from ctp_core.rules import Rule, Template
+from ctp_core.select.base import Expansion, Select, normal
+from ctp_core.shapes import Attention, Float, PredicateVectors, Tensor, Vectors
+from ctp_core.symbols import Vocabulary
+
+
+@dataclass(frozen=True)
+class FixedRule:
+    """A rule given by the user, as ids; it is believed with `confidence` and never changes."""
+
+    head: int
+    template: Template
+    body: tuple[int, ...]
+    confidence: float
+
+    @classmethod
+    def of(cls, rule: Rule, predicates: Vocabulary) -> "FixedRule":
+        """Raises UnknownSymbol where the rule names a predicate that the KB does not have."""
+        body = tuple(predicates.id(name) for name in rule.predicates)
+        return cls(predicates.id(rule.head.predicate), Template.parse(rule.template), body, rule.confidence)
+
+
+class Theory(nn.Module):
+    """All that is learnt, and the fixed rules beside it. A fixed rule's head is unified with the goal, like NTP's."""
+
+    def __init__(
+        self, num_predicates: int, select: Select, fixed: Sequence[FixedRule], generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.vectors = normal((num_predicates, select.options.dim), generator)
+        self.select = select
+        self.fixed = tuple(fixed)
+        if not select.groups and not fixed:
+            raise ConfigError("no template makes a rule: add one such as 2, or give rules")
+
+    @property
+    def kernel(self) -> ExponentialKernel:
+        return self.select.options.kernel
+
+    @property
+    def templates(self) -> tuple[Template, ...]:
+        """Of every expansion, in order; the fixed rules come last."""
+        return (*self.select.groups, *dict.fromkeys(rule.template for rule in self.fixed))
+
+    def expand(self, goals: Vectors) -> tuple[Expansion, ...]:
+        learnt: tuple[Expansion, ...] = self.select(goals, self.vectors) if self.select.groups else ()
+        return learnt + self._fixed(goals)
+
+    def attentions(self, goals: Vectors) -> tuple[Attention | None, ...]:
+        """For each expansion its attention over known predicates, where it has one."""
+        learnt = tuple(self.select.attention(template, goals) for template in self.select.groups)
+        return learnt + (None,) * (len(self.templates) - len(learnt))
+
+    def _fixed(self, goals: Vectors) -> tuple[Expansion, ...]:
+        expansions = []
+        for template in dict.fromkeys(rule.template for rule in self.fixed):
+            rules = [rule for rule in self.fixed if rule.template == template]
+            bodies = self.vectors[torch.tensor([rule.body for rule in rules], device=goals.device)]
+            heads = self.vectors[torch.tensor([rule.head for rule in rules], device=goals.device)]
+            gates = torch.tensor([rule.confidence for rule in rules], device=goals.device, dtype=goals.dtype)
+            meets = self.kernel.pairwise(goals, heads)
+            expansions.append(Expansion(template, bodies[None], meets, gates.expand_as(meets)))
+        return tuple(expansions)
+
+    def meet(self, goals: Vectors, predicates: PredicateVectors) -> Float[Tensor, "goal predicate"]:
+        return self.kernel.pairwise(goals, predicates)

@@ -1,33 +1,85 @@
 """Settings of the Conditional Theorem Prover."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from ctp_core.config.base import BaseConfig
+from ctp_core.errors import CtpError
+from ctp_core.rules import Template, parse_rule
 
 SelectName = Literal["linear", "attentive", "memory", "ntp", "gntp"]
+ProverName = Literal["tabled", "exact"]
+SemiringName = Literal["max-min", "max-product", "max-mean"]
+
+
+def _template(text: str) -> str:
+    try:
+        return str(Template.parse(text))
+    except CtpError as error:
+        raise ValueError(str(error)) from None
+
+
+def _rule(text: str) -> str:
+    try:
+        parse_rule(text)
+    except CtpError as error:
+        raise ValueError(str(error)) from None
+    return text
 
 
 class CtpConfig(BaseConfig):
-    """The paper's model. Fields from `unification` on are read on a KB of facts only, where entities are soft."""
+    """A Conditional Theorem Prover; the defaults are the paper's.
+
+    Fields from `unification` on are read on a KB of facts only, those from `prover` on, up to there, on graphs only.
+    """
 
     method: Literal["ctp"] = "ctp"
-    select: SelectName = "linear"
-    templates: tuple[str, ...] = Field(
-        default=("0", "2"), min_length=1, description="One entry per reformulator: 0, n or nR; `0` matches facts."
+    select: SelectName = Field(default="linear", description="How bodies are generated from a goal's predicate.")
+    templates: tuple[Annotated[str, AfterValidator(_template)], ...] = Field(
+        default=("0", "2"),
+        min_length=1,
+        max_length=64,
+        description="One entry per reformulator: 0, n or nR; `0` matches facts.",
     )
-    depth: int = Field(default=1, ge=1, le=1000)
-    semiring: Literal["max-min", "max-product"] = "max-min"
+    depth: int | None = Field(
+        default=1,
+        ge=0,
+        le=1000,
+        description="Of answers; on graphs null is the fixpoint (tabled) or what the graph needs (exact).",
+    )
+    semiring: SemiringName = Field(default="max-min", description="⊕–⊗ with which the model answers.")
     dim: int = Field(default=50, ge=1, le=4096, description="Length of the vectors of predicates and entities.")
-    slope: float = Field(default=1.0, gt=0, description="Of the kernel exp(-slope · distance).")
-    memory: int = Field(default=32, ge=1, description="Rules stored, for select `memory`.")
-    top_k: int = Field(default=4, ge=1, description="Rules tried per goal, for select `gntp`.")
+    slope: float = Field(default=1.0, gt=0, le=1000, description="Of the kernel exp(-slope · distance).")
+    memory: int = Field(default=32, ge=1, le=10_000, description="Rules stored, for select `memory`.")
+    top_k: int = Field(default=4, ge=1, le=1000, description="Rules tried per goal, for select `gntp`.")
     learning_rate: float = Field(default=0.1, gt=0, le=10)
     batch_size: int = Field(default=16, ge=1)
+    eval_every: int = Field(default=10, ge=1, description="Epochs between two validations.")
+    prover: ProverName = Field(
+        default="exact", description="`exact` is the paper's recursion; `tabled` closes sub-goals over predicates."
+    )
+    train_depth: int = Field(default=2, ge=1, le=10)
+    rules: tuple[Annotated[str, AfterValidator(_rule)], ...] = Field(
+        default=(), max_length=1000, description="Fixed rules in Prolog, such as `0.9::p(X,Y) :- q(X,Z), r(Z,Y).`"
+    )
+    head: bool = Field(default=False, description="Generate heads as well (f_H) and unify them with the goal.")
+    gate: bool = Field(default=False, description="Learn for each goal how much each rule is believed.")
+    relaxed: bool = Field(default=True, description="Train `tabled` with sums and noisy-or in the place of max.")
+    optimiser: Literal["adam", "adagrad"] = "adagrad"
+    schedule: Literal["one-cycle", "constant"] = "constant"
+    distinct: bool = Field(default=False, description="Train on distinct graphs with weights, not on every row.")
+    weight_power: float = Field(default=1.0, ge=0, le=1, description="A graph seen n times weighs n to this power.")
+    validation: float = Field(default=0.0, ge=0, le=0.5, description="Share held out where there is no valid split.")
+    patience: int | None = Field(default=None, ge=1, description="Validations without improvement before stopping.")
     unification: Literal["concat", "per_symbol"] = Field(
         default="concat", description="One kernel over the three concatenated vectors, or the minimum of three."
     )
     negatives: int = Field(default=1, ge=1, description="Times subject, object and both are corrupted, per fact.")
     initial_range: float = Field(default=1.0, gt=0, description="Vectors start uniform in ±this.")
-    eval_every: int = Field(default=10, ge=1, description="Epochs between two validations.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "CtpConfig":
+        if self.prover == "tabled" and self.semiring == "max-mean":
+            raise ValueError("max-mean is not associative and works with prover exact only")
+        return self

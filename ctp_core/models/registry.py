@@ -10,11 +10,13 @@ from ctp_core.datasets.kb import KnowledgeBase
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.models.base import Model
 from ctp_core.models.ctp_facts import CtpFactsModel
+from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.embeddings import ComplexModel, DistMultModel
 from ctp_core.models.hybrid import HybridModel
 from ctp_core.models.proofs import ProofsModel
 from ctp_core.training.ctp_facts import CtpFactsTrainer
 from ctp_core.training.embeddings import EmbeddingTrainer
+from ctp_core.training.graphs import GraphsTrainer
 from ctp_core.training.hybrid import HybridTrainer
 from ctp_core.training.proofs import ProofsTrainer
 from ctp_core.training.trainer import Trainer
@@ -33,6 +35,7 @@ MODELS: dict[tuple[str, str], Entry] = {
     ("facts", "hybrid"): Entry(HybridModel, HybridTrainer),
     ("facts", "ctp"): Entry(CtpFactsModel, CtpFactsTrainer),
     ("facts", "complex"): Entry(ComplexModel, EmbeddingTrainer),
+    ("graphs", "ctp"): Entry(CtpGraphsModel, GraphsTrainer),
     ("facts", "distmult"): Entry(DistMultModel, EmbeddingTrainer),
 }
 

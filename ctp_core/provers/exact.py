@@ -93,8 +93,12 @@ class ExactProver:
     def chart(self, shape: Shape, depth: int) -> LayeredChart:
         key = (shape, depth)
         if key not in self._charts:
-            self._charts[key] = layered_chart(shape, self.templates, depth)
+            self._charts[key] = self.fresh_chart(shape, depth)
         return self._charts[key]
+
+    def fresh_chart(self, shape: Shape, depth: int) -> LayeredChart:
+        """Not kept: for questions, whose graphs are not known beforehand and may be large."""
+        return layered_chart(shape, self.templates, depth)
 
     def stack(self, instances: Sequence[Instance], depth: int, device: torch.device) -> LayeredBatch:
         charts = {instance.shape: self.chart(instance.shape, depth) for instance in instances}

@@ -5,7 +5,7 @@ T(r) ← T₀(r) ⊕ ⊕_g w_g[r] ⊗ ⊕_z X_g1(r)[·, z] ⊗ X_g2(r)[z, ·]. C
 recursion f(f(x)): a generated predicate is replaced by known ones before it is reformulated again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -86,8 +86,12 @@ class TabledProver:
     def chart(self, shape: Shape, depth: int | None) -> SteppedChart:
         key = (shape, depth)
         if key not in self._charts:
-            self._charts[key] = stepped_chart(shape, self.templates, depth)
+            self._charts[key] = self.fresh_chart(shape, depth)
         return self._charts[key]
+
+    def fresh_chart(self, shape: Shape, depth: int | None) -> SteppedChart:
+        """Not kept: for questions, whose graphs are not known beforehand and may be large."""
+        return stepped_chart(shape, self.templates, depth)
 
     def stack(self, instances: Sequence[Instance], depth: int | None, device: torch.device) -> SteppedBatch:
         charts = {instance.shape: self.chart(instance.shape, depth) for instance in instances}
@@ -101,19 +105,49 @@ def facts_table(batch: SteppedBatch, theory: TabledTheory, like: Tensor) -> Tabl
     return table
 
 
+def never() -> bool:
+    """The budget that does not end."""
+    return False
+
+
+@dataclass(frozen=True)
+class Tables:
+    """T₀ and T after each step; `truncated` where the budget ended first."""
+
+    facts: Table
+    steps: tuple[Table, ...]
+    truncated: bool = False
+
+    @property
+    def last(self) -> Table:
+        return self.steps[-1]
+
+
+def tables(
+    batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation, expired: Callable[[], bool] = never
+) -> Tables:
+    """Does all steps of the batch, and those of cyclic graphs again until nothing changes."""
+    facts = facts_table(batch, theory, theory.rules[0].places[0])
+    found = [facts]
+    for step in batch.steps:
+        if expired():
+            return Tables(facts, tuple(found), truncated=True)
+        found.append(advance(found[-1], facts, step, theory, aggregation))
+    for _ in range(MAX_ROUNDS if batch.repeats else 0):
+        before = found[-1]
+        for step in batch.repeats:
+            if expired():
+                return Tables(facts, tuple(found), truncated=True)
+            found[-1] = advance(found[-1], facts, step, theory, aggregation)
+        if torch.equal(before, found[-1]):
+            break
+    return Tables(facts, tuple(found))
+
+
 def prove(batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation) -> Float[Tensor, "query predicate"]:
     """Scores of all predicates for every query, after all steps."""
-    facts = facts_table(batch, theory, theory.rules[0].places[0])
-    table = facts
-    for step in batch.steps:
-        table = advance(table, facts, step, theory, aggregation)
-    for _ in range(MAX_ROUNDS if batch.repeats else 0):
-        before = table
-        for step in batch.repeats:
-            table = advance(table, facts, step, theory, aggregation)
-        if torch.equal(before, table):
-            break
-    return with_goal_facts(table[batch.query_rows], facts[batch.query_rows], theory)
+    found = tables(batch, theory, aggregation)
+    return with_goal_facts(found.last[batch.query_rows], found.facts[batch.query_rows], theory)
 
 
 def with_goal_facts(

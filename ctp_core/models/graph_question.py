@@ -1,0 +1,45 @@
+"""A question about a graph, with entities numbered and the asked pairs listed."""
+
+from dataclasses import dataclass
+
+from ctp_core.datasets.isomorphism import CanonicalGraph
+from ctp_core.models.base import Question
+from ctp_core.symbols import Fact, Vocabulary
+
+
+@dataclass(frozen=True)
+class AskedGraph:
+    """`pairs` are the (subject, object) that may answer; `predicate` is None where it is asked for."""
+
+    question: Question
+    entities: tuple[str, ...]
+    graph: CanonicalGraph
+    pairs: tuple[tuple[int, int], ...]
+    stated: frozenset[Fact]
+
+    @classmethod
+    def of(cls, question: Question) -> "AskedGraph":
+        names = Vocabulary("entity", (name for fact in question.facts for name in (fact.subject, fact.object)))
+        edges = {(names.id(fact.subject), fact.predicate, names.id(fact.object)) for fact in question.facts}
+        everyone = tuple(names)
+        goal = question.goal
+        pairs = [
+            (names.id(subject), names.id(object_))
+            for subject in (everyone if goal.subject is None else (goal.subject,))
+            for object_ in (everyone if goal.object is None else (goal.object,))
+            if subject in names and object_ in names
+        ]
+        graph = CanonicalGraph(len(names), tuple(sorted(edges)), pairs[0] if pairs else (0, 0))
+        return cls(question, everyone, graph, tuple(pairs), frozenset(question.facts))
+
+    @property
+    def predicate(self) -> str | None:
+        return self.question.goal.predicate
+
+    @property
+    def closed(self) -> bool:
+        """Nothing is open: the score of one fact is asked for."""
+        return None not in self.question.goal
+
+    def fact(self, pair: tuple[int, int], predicate: str) -> Fact:
+        return Fact(self.entities[pair[0]], predicate, self.entities[pair[1]])

@@ -57,6 +57,43 @@ def links(
         json_file.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
 
 
+@bench.command()
+def clutrr(
+    data: Annotated[Path, typer.Option(help="Folder that holds clutrr/<dataset>.zip.")],
+    dataset: Annotated[str, typer.Option(help="089907f8, db9b8f04, or family: our own generator.")],
+    model: Annotated[str, typer.Option(help="ctp.")] = "ctp",
+    select: Annotated[str, typer.Option(help="linear, attentive, memory, ntp or gntp.")] = "attentive",
+    prover: Annotated[str | None, typer.Option(help="tabled or exact; what the preset says where not given.")] = None,
+    preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
+    config: Annotated[str, typer.Option(help="JSON settings that override the preset.")] = "{}",
+    depth: Annotated[int | None, typer.Option(help="Depth of answers; by default to the fixpoint.")] = None,
+    seeds: Annotated[int, typer.Option(min=1)] = 10,
+    split: Annotated[str, typer.Option(help="test, or valid to choose settings.")] = "test",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there.")] = None,
+) -> None:
+    """Relation prediction on family graphs: accuracy by number of edges; CPU time and memory."""
+    import torch  # noqa: PLC0415
+
+    from ctp_core.benchmarks.clutrr import ClutrrRun, run  # noqa: PLC0415
+    from ctp_core.training.trainer import Progress as Epoch  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    task = ClutrrRun(data, dataset, model, select, prover, preset, json.loads(config), seeds, depth, split)
+    with progress_bar() as bar:
+        line = bar.add_task(f"{dataset} {select}", total=None, loss=0.0)
+
+        def show(progress: Epoch) -> None:
+            bar.update(line, completed=progress.epoch, total=progress.epochs, loss=progress.loss)
+
+        figures = run(task, show)
+    figures["command"] = f"ctp {shlex.join(sys.argv[1:])}"
+    for length, average in figures["accuracy_mean"].items():
+        typer.echo(f"{length:>3} edges  {average:.4f} ± {figures['accuracy_std'][length]:.4f}")
+    typer.echo(f"training {max(figures['train_cpu_seconds']):.1f} s of CPU at most")
+    if json_file:
+        json_file.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+
+
 def progress_bar() -> Progress:
     """Epochs of the seed that is being trained, with its loss."""
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "loss {task.fields[loss]:.3g}")

@@ -1,0 +1,180 @@
+"""The CLUTRR tables: accuracy by number of edges, and what it cost."""
+
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+
+from ctp_core.config import Profile, presets
+from ctp_core.config.ctp import CtpConfig
+from ctp_core.datasets.clutrr import Task, read_clutrr
+from ctp_core.datasets.family_graphs import family_graphs
+from ctp_core.datasets.graph_checks import graphs_kb
+from ctp_core.datasets.kb import Graph, GraphsKB
+from ctp_core.errors import ConfigError
+from ctp_core.models.graph_reasoner import GraphReasoner
+from ctp_core.training.graphs import Examples, GraphsTrainer, accuracy, read_graphs
+from ctp_core.training.trainer import OnStep, Progress, ignore
+
+EVAL_BATCH = 64  # graphs evaluated together, but for the exact prover's timing, which is of single instances
+TIMED_INSTANCES = 20
+FAMILY = "family"  # our own generator under the name of a data set: train on 2–3 edges, test on lengths never seen
+FAMILY_TRAIN, FAMILY_TEST, FAMILY_LENGTHS = 3000, 200, (4, 6, 8, 10, 20, 30, 50)
+
+
+@dataclass(frozen=True)
+class ClutrrRun:
+    """What `ctp bench clutrr` was asked for; `settings` override the preset."""
+
+    data: Path
+    dataset: str
+    model: str = "ctp"
+    select: str = "attentive"
+    prover: str | None = None
+    preset: str = "fast"
+    settings: dict[str, Any] = field(default_factory=dict)
+    seeds: int = 10
+    depth: int | None = None  # of answers; None: as the config says
+    split: str = "test"  # or `valid`: to choose settings without looking at the test files
+
+
+@dataclass(frozen=True)
+class Data:
+    kb: GraphsKB
+    tests: dict[int, tuple[Graph, ...]]
+    seconds: float
+
+
+def load(run: ClutrrRun) -> Data:
+    """Training graphs and test graphs by length; `valid` tests on what is not a test file (see `validation_data`)."""
+    started = time.process_time()
+    if run.dataset == FAMILY:
+        offset = 0 if run.split == "test" else 1_000_000
+        train = family_graphs(FAMILY_TRAIN, (2, 3), seed=1)
+        tests = {n: tuple(family_graphs(FAMILY_TEST, (n,), seed=offset + 100 + n)) for n in FAMILY_LENGTHS}
+        return Data(graphs_kb({"train": train}), tests, time.process_time() - started)
+    tasks = read_clutrr(run.data / "clutrr" / f"{run.dataset}.zip")
+    if run.split == "valid":
+        return validation_data(tasks, started)
+    kb = graphs_kb({"train": tasks[0].graphs})
+    tests = {task.lengths[0]: task.graphs for task in tasks if task.split == "test"}
+    return Data(kb, tests, time.process_time() - started)
+
+
+def validation_data(tasks: Sequence[Task], started: float) -> Data:
+    """Trains on all but the longest training graphs and tests on those: a longer length, and no test file."""
+    lengths = tasks[0].lengths
+    longest = max(lengths)
+    train = [graph for graph in tasks[0].graphs if len(graph.facts) < longest]
+    tests = {longest: tuple(graph for graph in tasks[0].graphs if len(graph.facts) == longest)}
+    return Data(graphs_kb({"train": train}), tests, time.process_time() - started)
+
+
+def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> CtpConfig:
+    """The preset for this KB with what the command line changes."""
+    if run.model != "ctp":
+        raise ConfigError(f"method {run.model!r} does not work on graphs; choose ctp")
+    offered = presets(Profile.of(kb))
+    if run.preset not in offered:
+        raise ConfigError(f"there is no preset {run.preset!r}; choose from {', '.join(offered)}")
+    chosen: dict[str, Any] = {"select": run.select, "seed": seed}
+    chosen |= {"prover": run.prover} if run.prover else {}
+    chosen |= {"depth": run.depth} if run.depth is not None else {}
+    return CtpConfig(**{**offered[run.preset].model_dump(), **chosen, **run.settings})
+
+
+def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
+    """Trains and tests once for each seed; the figures as the JSON has them, but for the command."""
+    data = load(task)
+    figures = [_seed(task, data, seed, on_epoch) for seed in range(task.seeds)]
+    config = configure(task, data.kb, 0)
+    lengths = [str(length) for length in data.tests]
+    first = figures[0]
+    return {
+        "dataset": task.dataset,
+        "model": task.model,
+        "select": config.select,
+        "prover": config.prover,
+        "preset": task.preset,
+        "split": task.split,
+        "seeds": list(range(task.seeds)),
+        "accuracy": {length: [f["accuracy"][length] for f in figures] for length in lengths},
+        "accuracy_mean": {length: mean(f["accuracy"][length] for f in figures) for length in lengths},
+        "accuracy_std": {length: _std([f["accuracy"][length] for f in figures]) for length in lengths},
+        "read_cpu_seconds": data.seconds,
+        "train_seconds": [f["train_seconds"] for f in figures],
+        "train_cpu_seconds": [f["train_cpu_seconds"] for f in figures],
+        "train_batch_cpu_ms": mean(f["train_batch_cpu_ms"] for f in figures),
+        "eval_seconds": [f["eval_seconds"] for f in figures],
+        "eval_cpu_seconds": [f["eval_cpu_seconds"] for f in figures],
+        "eval_instance_cpu_ms": {
+            length: mean(f["eval_instance_cpu_ms"][length] for f in figures) for length in lengths
+        },
+        "depth": first["depth"],
+        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "threads": torch.get_num_threads(),
+        "versions": {"python": sys.version.split()[0], "torch": torch.__version__},
+        "config": config.model_dump(mode="json"),
+    }
+
+
+def _std(values: list[float]) -> float:
+    return stdev(values) if len(values) > 1 else 0.0
+
+
+def _seed(task: ClutrrRun, data: Data, seed: int, on_epoch: OnStep) -> dict[str, Any]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    trainer = GraphsTrainer(configure(task, data.kb, seed), data.kb, torch.device("cpu"))
+    steps = 0
+
+    def count(progress: Progress) -> None:
+        nonlocal steps
+        steps += progress.steps
+        on_epoch(progress)
+
+    loop = time.process_time()
+    trainer.fit(count)
+    model = trainer.model()
+    figures: dict[str, Any] = {
+        "train_seconds": time.perf_counter() - wall,
+        "train_cpu_seconds": time.process_time() - cpu,
+        "train_batch_cpu_ms": 1000 * (time.process_time() - loop) / max(1, steps),
+    }
+    wall, cpu = time.perf_counter(), time.process_time()
+    figures["accuracy"] = {str(n): _accuracy(model.reasoner, graphs) for n, graphs in data.tests.items()}
+    figures["eval_seconds"] = time.perf_counter() - wall
+    figures["eval_cpu_seconds"] = time.process_time() - cpu
+    figures["eval_instance_cpu_ms"] = {str(n): _instance_ms(model.reasoner, graphs) for n, graphs in data.tests.items()}
+    longest = max(data.tests)
+    figures["depth"] = model.config.depth if model.config.prover == "tabled" else _exact_depth(model.reasoner, longest)
+    return figures
+
+
+def _exact_depth(reasoner: GraphReasoner, longest: int) -> int:
+    return reasoner.config.depth if reasoner.config.depth is not None else reasoner.exact_depth(longest)
+
+
+def _accuracy(reasoner: GraphReasoner, graphs: Sequence[Graph]) -> float:
+    """Every row counts once; isomorphic ones are scored once."""
+    examples = Examples.of(read_graphs(graphs, merge=True), reasoner, 1.0)
+    scores = [
+        reasoner.scores(reasoner.stack(examples.instances[start : start + EVAL_BATCH], reasoner.config.depth))
+        for start in range(0, len(examples.instances), EVAL_BATCH)
+    ]
+    return accuracy(torch.cat(scores), examples)
+
+
+def _instance_ms(reasoner: GraphReasoner, graphs: Sequence[Graph]) -> float:
+    """CPU time of one instance by itself, charts and all: nothing is shared with the instances before it."""
+    some = Examples.of(read_graphs(graphs[:TIMED_INSTANCES], merge=True), reasoner, 1.0).instances
+    started = time.process_time()
+    for instance in some:
+        alone = GraphReasoner(reasoner.config, reasoner.predicates, reasoner.targets, reasoner.theory)
+        alone.scores(alone.stack([instance], reasoner.config.depth))
+    return 1000 * (time.process_time() - started) / len(some)

@@ -31,7 +31,7 @@ class CtpFactsTrainer(GradientTrainer):
     def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
         if not isinstance(config, CtpConfig) or not isinstance(kb, FactsKB):
             raise ConfigError("the soft prover learns from a KB of kind 'facts' and a config of method 'ctp'")
-        if config.depth > 1:
+        if config.depth != 1:
             raise ConfigError("on a KB of facts the prover works at depth 1; longer proofs take a template such as 3")
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))

@@ -2,7 +2,9 @@
 
 CtpError
 ├── DataError            a file, a fact or a graph is not what it should be
-│   └── ParseError       ... and the place in the file is known
+│   ├── ParseError       ... and the place in the file is known
+│   ├── EmptyKB          ... for there is nothing in it
+│   └── TooLarge         ... but for a limit it exceeds
 ├── ConfigError          settings that contradict each other or the data
 ├── UnknownSymbol        a name that the model has never seen
 ├── BadQuestion          a question that cannot be asked
@@ -34,6 +36,16 @@ class ParseError(DataError):
     def __init__(self, file: str, line: int, reason: str) -> None:
         super().__init__(f"{file}, line {line}: {reason}")
         self.file, self.line, self.reason = file, line, reason
+
+
+class EmptyKB(DataError):
+    code = "empty_kb"
+
+
+class TooLarge(DataError):
+    """More than a limit allows; the text names the limit."""
+
+    code = "too_large"
 
 
 class ConfigError(CtpError):

@@ -25,6 +25,7 @@ from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import Job, Lease
 from service.idempotency import forget_old_keys
+from service.kbs.sweeper import Sweeper
 from service.queue import make_celery, make_redis, publish_job, waiting_jobs
 from service.settings import Settings
 from service.storage import Storage, make_storage
@@ -47,6 +48,7 @@ class Dispatcher:
         self.redis: Any = make_redis(settings)
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._reconciled_at = self._led_at = float("-inf")
+        self.sweeper = Sweeper(self.database)
 
     def run(self, stop: threading.Event) -> None:
         """Until told to stop. A part that is away is waited for: nothing is lost meanwhile."""
@@ -69,6 +71,7 @@ class Dispatcher:
         if due:
             self.ring_again()
             self.sweep()
+            self.sweeper.wake()
 
     def relay(self) -> None:
         """Publishes first and forgets second: a kill in between rings twice, which the claim makes harmless."""

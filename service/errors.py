@@ -1,7 +1,10 @@
 """Every error that a caller can see, as RFC 9457 problem+json.
 
 ServiceError
+├── Unauthorized         401
+├── Forbidden            403
 ├── NotFound             404
+├── TooSlow              408
 ├── Conflict             409
 ├── PayloadTooLarge      413
 ├── UnsupportedMedia     415
@@ -37,8 +40,24 @@ class ServiceError(Exception):
         return problem(self.status, self.title, self.code, self.detail, self.extra)
 
 
+class Unauthorized(ServiceError):
+    status, title = 401, "Who are you?"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"WWW-Authenticate": "Bearer"}
+
+
+class Forbidden(ServiceError):
+    status, title = 403, "Not allowed"
+
+
 class NotFound(ServiceError):
     status, title = 404, "Not found"
+
+
+class TooSlow(ServiceError):
+    status, title = 408, "Too slow"
 
 
 class Conflict(ServiceError):
@@ -74,6 +93,7 @@ class Unavailable(Retriable):
 
 
 CORE_STATUS: dict[type[core.CtpError], tuple[int, str]] = {
+    core.TooLarge: (413, "Too large"),
     core.DataError: (422, "Invalid data"),
     core.ConfigError: (422, "Invalid settings"),
     core.UnknownSymbol: (422, "Unknown name"),

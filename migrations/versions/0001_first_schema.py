@@ -13,6 +13,22 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_table(
+        "api_keys",
+        sa.Column("prefix", sa.String(length=16), nullable=False),
+        sa.Column("secret_sha256", sa.String(length=64), nullable=False),
+        sa.Column("tenant", sa.String(length=64), nullable=False),
+        sa.Column("role", sa.String(length=16), nullable=False),
+        sa.Column("label", sa.Text(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.Double(),
+            server_default=now(),
+            nullable=False,
+        ),
+        sa.Column("revoked_at", sa.Double(), nullable=True),
+        sa.PrimaryKeyConstraint("prefix", name=op.f("pk_api_keys")),
+    )
+    op.create_table(
         "idempotency_keys",
         sa.Column("tenant", sa.String(length=64), nullable=False),
         sa.Column("route", sa.String(length=64), nullable=False),
@@ -47,6 +63,7 @@ def upgrade() -> None:
         sa.Column("max_length", sa.Integer(), nullable=False),
         sa.Column("splits", sa.JSON(), nullable=False),
         sa.Column("warnings", sa.JSON(), nullable=False),
+        sa.Column("loading_until", sa.Double(), nullable=True),
         sa.Column(
             "created_at",
             sa.Double(),
@@ -124,27 +141,24 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("tenant", "name", "alias", name=op.f("pk_aliases")),
     )
     op.create_table(
-        "facts",
+        "fact_blocks",
         sa.Column("kb", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
-        sa.Column("position", sa.Integer(), nullable=False),
-        sa.Column("split", sa.String(length=16), nullable=False),
-        sa.Column("graph", sa.Integer(), nullable=False),
+        sa.Column("ordering", sa.String(length=16), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("subject", sa.Integer(), nullable=False),
         sa.Column("predicate", sa.Integer(), nullable=False),
         sa.Column("object", sa.Integer(), nullable=False),
-        sa.ForeignKeyConstraint(["kb"], ["kbs.number"], name=op.f("fk_facts_kb"), ondelete="CASCADE"),
-        sa.PrimaryKeyConstraint("kb", "position", name=op.f("pk_facts")),
+        sa.Column("position", sa.Integer(), nullable=False),
+        sa.Column("rows", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["kb"], ["kbs.number"], name=op.f("fk_fact_blocks_kb"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("kb", "ordering", "number", name=op.f("pk_fact_blocks")),
     )
-    with op.batch_alter_table("facts", schema=None) as batch_op:
-        batch_op.create_index("ix_facts_object", ["kb", "object"], unique=False)
-        batch_op.create_index("ix_facts_predicate", ["kb", "predicate"], unique=False)
-        batch_op.create_index("ix_facts_subject", ["kb", "subject"], unique=False)
-
     op.create_table(
         "graphs",
         sa.Column("kb", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("split", sa.String(length=16), nullable=False),
+        sa.Column("num_facts", sa.Integer(), nullable=False),
         sa.Column("subject", sa.Integer(), nullable=False),
         sa.Column("object", sa.Integer(), nullable=False),
         sa.Column("label", sa.Integer(), nullable=False),
@@ -214,7 +228,7 @@ def upgrade() -> None:
         sa.Column("kb", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
         sa.Column("role", sa.String(length=16), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text().with_variant(sa.Text(collation="C"), "postgresql"), nullable=False),
         sa.Column("num_facts", sa.Integer(), nullable=False),
         sa.ForeignKeyConstraint(["kb"], ["kbs.number"], name=op.f("fk_symbols_kb"), ondelete="CASCADE"),
         sa.PrimaryKeyConstraint("kb", "role", "position", name=op.f("pk_symbols")),
@@ -291,12 +305,7 @@ def downgrade() -> None:
 
     op.drop_table("jobs")
     op.drop_table("graphs")
-    with op.batch_alter_table("facts", schema=None) as batch_op:
-        batch_op.drop_index("ix_facts_subject")
-        batch_op.drop_index("ix_facts_predicate")
-        batch_op.drop_index("ix_facts_object")
-
-    op.drop_table("facts")
+    op.drop_table("fact_blocks")
     op.drop_table("aliases")
     with op.batch_alter_table("models", schema=None) as batch_op:
         batch_op.drop_index("ix_models_created")
@@ -307,3 +316,4 @@ def downgrade() -> None:
     op.drop_table("leases")
     op.drop_table("kbs")
     op.drop_table("idempotency_keys")
+    op.drop_table("api_keys")

@@ -1,15 +1,18 @@
 """Engines and sessions for SQLite and PostgreSQL."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
 BUSY_SECONDS = 30
+LOCK_POLL_SECONDS = 0.005
 # Before this version the write-ahead log can be corrupted by several writers.
 SAFE_WAL_VERSION = (3, 51, 3)
 
@@ -38,10 +41,31 @@ def _sqlite_engine(url: str) -> Engine:
     @event.listens_for(engine, "begin")
     def begin(connection: Any) -> None:
         # A transaction that reads first and writes later would fail at once when another wrote in between.
-        mode = "DEFERRED" if connection.get_execution_options().get("read_only") else "IMMEDIATE"
-        connection.exec_driver_sql(f"BEGIN {mode}")
+        if connection.get_execution_options().get("read_only"):
+            connection.exec_driver_sql("BEGIN DEFERRED")
+        else:
+            _begin_immediate(connection)
 
     return engine
+
+
+def _begin_immediate(connection: Any) -> None:
+    """Looks for the lock every few milliseconds. SQLite's own wait grows to 100 ms and misses the gaps that a long
+    load leaves for others between its transactions."""
+    driver = connection.connection.driver_connection
+    deadline = time.monotonic() + BUSY_SECONDS
+    driver.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise OperationalError("BEGIN IMMEDIATE", None, error) from error
+            time.sleep(LOCK_POLL_SECONDS)
+    finally:
+        driver.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000}")
 
 
 class Database:

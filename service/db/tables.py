@@ -23,7 +23,11 @@ class Table(DeclarativeBase):
 
 
 class Kb(Table):
-    """A knowledge base. Samples have the tenant '' and belong to everyone. Rows of status `loading` are invisible."""
+    """A knowledge base. Samples have the tenant '' and belong to everyone.
+
+    Only rows of status `ready` are visible. `loading` ones are being written until `loading_until`, `deleted` ones
+    are being swept away.
+    """
 
     __tablename__ = "kbs"
     __table_args__ = (UniqueConstraint("tenant", "name"),)
@@ -41,6 +45,7 @@ class Kb(Table):
     max_length: Mapped[int] = mapped_column(default=0)
     splits: Mapped[dict[str, Any]]
     warnings: Mapped[list[Any]]
+    loading_until: Mapped[float | None]
     created_at: Mapped[float] = mapped_column(server_default=now())
 
 
@@ -53,37 +58,38 @@ class Symbol(Table):
     kb: Mapped[int] = mapped_column(RowNumber, ForeignKey("kbs.number", ondelete="CASCADE"), primary_key=True)
     role: Mapped[str] = mapped_column(String(16), primary_key=True)
     position: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[str]
+    # Sorted by code point on every database, so that a prefix is a range.
+    name: Mapped[str] = mapped_column(Text().with_variant(Text(collation="C"), "postgresql"))
     num_facts: Mapped[int] = mapped_column(default=0)
 
 
-class FactRow(Table):
-    """A fact by the positions of its symbols; `graph` is its graph's number, 0 in KBs of kind `facts`."""
+class FactBlock(Table):
+    """Up to a few thousand facts of a KB in one of four orders, as bytes of `service.kbs.blocks`.
 
-    __tablename__ = "facts"
-    __table_args__ = (
-        Index("ix_facts_subject", "kb", "subject"),
-        Index("ix_facts_predicate", "kb", "predicate"),
-        Index("ix_facts_object", "kb", "object"),
-    )
+    `subject`, `predicate`, `object` and `position` are those of the block's first fact: where to begin to look.
+    """
+
+    __tablename__ = "fact_blocks"
 
     kb: Mapped[int] = mapped_column(RowNumber, ForeignKey("kbs.number", ondelete="CASCADE"), primary_key=True)
-    position: Mapped[int] = mapped_column(primary_key=True)
-    split: Mapped[str] = mapped_column(String(16))
-    graph: Mapped[int] = mapped_column(default=0)
+    ordering: Mapped[str] = mapped_column(String(16), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
     subject: Mapped[int]
     predicate: Mapped[int]
     object: Mapped[int]
+    position: Mapped[int]
+    rows: Mapped[bytes]
 
 
 class GraphRow(Table):
-    """The query pair and the label of one graph of a KB of kind `graphs`."""
+    """The query pair and the label of one graph of a KB of kind `graphs`; its facts follow those of the one before."""
 
     __tablename__ = "graphs"
 
     kb: Mapped[int] = mapped_column(RowNumber, ForeignKey("kbs.number", ondelete="CASCADE"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     split: Mapped[str] = mapped_column(String(16))
+    num_facts: Mapped[int]
     subject: Mapped[int]
     object: Mapped[int]
     label: Mapped[int]
@@ -262,3 +268,17 @@ class IdempotencyKey(Table):
     headers: Mapped[dict[str, Any]]
     body: Mapped[dict[str, Any]]
     created_at: Mapped[float] = mapped_column(server_default=now(), index=True)
+
+
+class ApiKey(Table):
+    """A key: looked up by its prefix, which is public; the secret is kept as a hash only."""
+
+    __tablename__ = "api_keys"
+
+    prefix: Mapped[str] = mapped_column(String(16), primary_key=True)
+    secret_sha256: Mapped[str] = mapped_column(String(64))
+    tenant: Mapped[str] = mapped_column(String(64))
+    role: Mapped[str] = mapped_column(String(16))
+    label: Mapped[str] = mapped_column(default="")
+    created_at: Mapped[float] = mapped_column(server_default=now())
+    revoked_at: Mapped[float | None]

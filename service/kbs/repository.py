@@ -1,18 +1,23 @@
 """The SQL of KBs."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
-from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, or_, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import CursorResult, Select, delete, func, or_, select, tuple_, update
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from ctp_core.datasets.kb import SPLITS, FactIds, FactsKB, Graph, GraphsKB, KnowledgeBase
+from ctp_core.datasets.kb import SPLITS, FactsKB, Graph, GraphsKB, KnowledgeBase
 from ctp_core.symbols import Fact, Vocabulary
-from service.db.tables import FactRow, GraphRow, Kb, ModelVersion, Symbol
+from service.db.clock import now
+from service.db.tables import FactBlock, GraphRow, Kb, ModelVersion, Symbol
+from service.kbs.blocks import COLUMNS, ORDERINGS, UPLOAD, Rows, decode, matching, ordering_for
 
 SAMPLE_TENANT = ""
-CHUNK = 10_000
+ENTITY, PREDICATE = "entity", "predicate"
+ROLES = (ENTITY, PREDICATE, ENTITY)  # of subject, predicate, object
+MAX_CODE_POINT = 0x10FFFF
+SURROGATES = range(0xD800, 0xE000)
 
 
 def visible(tenant: str) -> Select[Kb]:
@@ -27,6 +32,7 @@ def find(session: Session, tenant: str, reference: str) -> Kb | None:
 
 
 def owned(session: Session, tenant: str, name: str) -> Kb | None:
+    """Whoever has the name, also while it is loading."""
     return session.scalars(select(Kb).where(Kb.tenant == tenant, Kb.name == name)).one_or_none()
 
 
@@ -34,77 +40,111 @@ def listing(session: Session, tenant: str, after: int, limit: int) -> Sequence[K
     return session.scalars(visible(tenant).where(Kb.number > after).order_by(Kb.number).limit(limit)).all()
 
 
-def insert_symbols(session: Session, kb: Kb, vocabulary: Vocabulary, counts: Sequence[int]) -> None:
-    rows = (
-        {"kb": kb.number, "role": vocabulary.role, "position": i, "name": name, "num_facts": counts[i]}
-        for i, name in enumerate(vocabulary)
+def still_loading(session: Session, kb: Kb, seconds: float) -> bool:
+    """Renews the time in which the load must go on; False where it was given up meanwhile."""
+    statement = update(Kb).where(Kb.number == kb.number, Kb.status == "loading").values(loading_until=now() + seconds)
+    return _changed(session, statement)
+
+
+def make_ready(session: Session, kb: Kb) -> bool:
+    statement = update(Kb).where(Kb.number == kb.number, Kb.status == "loading")
+    return _changed(session, statement.values(status="ready", loading_until=None))
+
+
+def give_up(session: Session, kb: Kb) -> None:
+    """From now on invisible, its name free for another; `sweep` removes what it had."""
+    session.execute(update(Kb).where(Kb.number == kb.number).values(status="deleted", name=f"~{kb.id}"))
+
+
+def load_expired(session: Session, kb: Kb) -> bool:
+    return bool(session.scalar(select(Kb.loading_until < now()).where(Kb.number == kb.number)))
+
+
+def abandoned(session: Session) -> Sequence[Kb]:
+    """KBs to be swept: deleted ones, and those whose load went silent."""
+    expired = (Kb.status == "loading") & (Kb.loading_until < now())
+    return session.scalars(select(Kb).where(or_(Kb.status == "deleted", expired)).order_by(Kb.number)).all()
+
+
+def _changed(session: Session, statement: Any) -> bool:
+    return cast("CursorResult[Any]", session.execute(statement)).rowcount > 0
+
+
+def position_of(session: Session, kb: Kb, role: str, name: str) -> int | None:
+    statement = select(Symbol.position).where(Symbol.kb == kb.number, Symbol.role == role, Symbol.name == name)
+    return session.scalar(statement)
+
+
+def names_of(session: Session, kb: Kb, role: str, positions: set[int]) -> dict[int, str]:
+    statement = select(Symbol.position, Symbol.name).where(
+        Symbol.kb == kb.number, Symbol.role == role, Symbol.position.in_(positions)
     )
-    _insert(session, Symbol, rows)
+    return {row.position: row.name for row in session.execute(statement)}
 
 
-def insert_facts(session: Session, kb: Kb, rows: Iterable[tuple[str, int, int, int, int]]) -> None:
-    """Rows of split, graph, subject, predicate, object, numbered in their order."""
-    columns = ("split", "graph", "subject", "predicate", "object")
-    _insert(
-        session,
-        FactRow,
-        ({"kb": kb.number, "position": i, **dict(zip(columns, row, strict=True))} for i, row in enumerate(rows)),
+def rows(session: Session, kb: Kb, fixed: dict[int, int], after: list[int] | None, limit: int) -> list[list[int]]:
+    """Rows of subject, predicate, object, position with the fixed values, after a key of their ordering."""
+    ordering = ordering_for(set(fixed))
+    columns = ORDERINGS[ordering]
+    key = tuple(after) if after is not None else None
+    found: list[Rows] = []
+    number = _first_block(session, kb, ordering, fixed, key)
+    while sum(map(len, found)) < limit:
+        block = session.get(FactBlock, (kb.number, ordering, number))
+        if block is None or any(getattr(block, COLUMNS[c]) > fixed[c] for c in columns[:1] if c in fixed):
+            break
+        decoded = decode(block.rows)
+        found.append(matching(decoded, fixed, columns, key))
+        number += 1
+        if fixed and _beyond(decoded[-1].tolist(), fixed, columns):
+            break
+    joined: list[list[int]] = np.concatenate(found)[:limit].tolist() if found else []
+    return joined
+
+
+def _first_block(session: Session, kb: Kb, ordering: str, fixed: dict[int, int], key: tuple[int, ...] | None) -> int:
+    """The last block that begins at or before the place to look from."""
+    columns = ORDERINGS[ordering]
+    start = key if key is not None else tuple(fixed.get(column, -1) for column in columns)
+    attributes = [cast("InstrumentedAttribute[int]", getattr(FactBlock, COLUMNS[column])) for column in columns]
+    statement = select(func.max(FactBlock.number)).where(
+        FactBlock.kb == kb.number, FactBlock.ordering == ordering, tuple_(*attributes) <= start
     )
+    return session.scalar(statement) or 0
 
 
-def insert_graphs(session: Session, kb: Kb, rows: Iterable[tuple[str, int, int, int]]) -> None:
-    """Rows of split, subject, object, label, numbered in their order."""
-    columns = ("split", "subject", "object", "label")
-    _insert(
-        session,
-        GraphRow,
-        ({"kb": kb.number, "number": i, **dict(zip(columns, row, strict=True))} for i, row in enumerate(rows)),
-    )
+def _beyond(last: list[int], fixed: dict[int, int], columns: tuple[int, ...]) -> bool:
+    """Whether a block's last row already comes after all that fit."""
+    places = [column for column in columns if column in fixed]
+    return [last[c] for c in places] > [fixed[c] for c in places]
 
 
-def _insert(session: Session, table: type[Symbol | FactRow | GraphRow], rows: Iterable[dict[str, object]]) -> None:
-    chunk: list[dict[str, object]] = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == CHUNK:
-            session.execute(insert(table), chunk)
-            chunk = []
-    if chunk:
-        session.execute(insert(table), chunk)
-
-
-def facts(
-    session: Session, kb: Kb, pattern: tuple[str | None, str | None, str | None], after: int, limit: int
-) -> Sequence[tuple[int, str, Fact]]:
-    """(position, split, fact) of the facts that fit the pattern, in the order of the upload."""
-    subject, predicate, object_ = aliased(Symbol), aliased(Symbol), aliased(Symbol)
-    statement = (
-        select(FactRow.position, FactRow.split, subject.name, predicate.name, object_.name)
-        .join(subject, _is(subject, "entity", FactRow.subject))
-        .join(predicate, _is(predicate, "predicate", FactRow.predicate))
-        .join(object_, _is(object_, "entity", FactRow.object))
-        .where(FactRow.kb == kb.number, FactRow.position > after)
-        .order_by(FactRow.position)
-        .limit(limit)
-    )
-    for column, role, name in zip(
-        (FactRow.subject, FactRow.predicate, FactRow.object), ("entity", "predicate", "entity"), pattern, strict=True
-    ):
-        if name is not None:
-            position = select(Symbol.position).where(Symbol.kb == kb.number, Symbol.role == role, Symbol.name == name)
-            statement = statement.where(column == position.scalar_subquery())
-    return [(row[0], row[1], Fact(row[2], row[3], row[4])) for row in session.execute(statement)]
-
-
-def _is(symbol: type[Symbol], role: str, position: Any) -> ColumnElement[bool]:
-    return and_(symbol.kb == FactRow.kb, symbol.role == role, symbol.position == position)
-
-
-def symbols(session: Session, kb: Kb, role: str, prefix: str, after: int, limit: int) -> Sequence[Symbol]:
+def symbols(session: Session, kb: Kb, role: str, after: int, limit: int) -> Sequence[Symbol]:
+    """In the order of the upload."""
     statement = select(Symbol).where(Symbol.kb == kb.number, Symbol.role == role, Symbol.position > after)
-    if prefix:
-        statement = statement.where(func.substr(Symbol.name, 1, len(prefix)) == prefix)
     return session.scalars(statement.order_by(Symbol.position).limit(limit)).all()
+
+
+def symbols_with_prefix(session: Session, kb: Kb, prefix: str, after: str, limit: int) -> Sequence[Symbol]:
+    """Entities in the order of their names, which makes a prefix a range of the index."""
+    statement = select(Symbol).where(Symbol.kb == kb.number, Symbol.role == ENTITY, Symbol.name >= prefix)
+    end = _after_prefix(prefix)
+    if end is not None:
+        statement = statement.where(Symbol.name < end)
+    if after:
+        statement = statement.where(Symbol.name > after)
+    return session.scalars(statement.order_by(Symbol.name).limit(limit)).all()
+
+
+def _after_prefix(prefix: str) -> str | None:
+    """The first text that comes after everything that begins with `prefix`; None where nothing does."""
+    for length in range(len(prefix), 0, -1):
+        following = ord(prefix[length - 1]) + 1
+        if following in SURROGATES:
+            following = SURROGATES.stop
+        if following <= MAX_CODE_POINT:
+            return prefix[: length - 1] + chr(following)
+    return None
 
 
 def has_ready_model(session: Session, kb: Kb) -> bool:
@@ -114,54 +154,80 @@ def has_ready_model(session: Session, kb: Kb) -> bool:
     return session.scalars(statement.limit(1)).first() is not None
 
 
-def remove(session: Session, kb: Kb) -> None:
-    for table in (FactRow, GraphRow, Symbol):
-        session.execute(delete(table).where(table.kb == kb.number))
-    session.delete(kb)
-
-
-def load(session: Session, kb: Kb) -> KnowledgeBase:
-    """The whole KB in memory, numbered as it was uploaded."""
-    entities, predicates = (_vocabulary(session, kb, role) for role in ("entity", "predicate"))
-    columns = (FactRow.split, FactRow.graph, FactRow.subject, FactRow.predicate, FactRow.object)
-    rows = session.execute(select(*columns).where(FactRow.kb == kb.number).order_by(FactRow.position)).all()
-    if kb.kind == "graphs":
-        return _load_graphs(session, kb, entities, predicates, rows)
-    splits: dict[str, list[tuple[int, int, int]]] = {name: [] for name in SPLITS if name in kb.splits}
-    for split, _, subject, predicate, object_ in rows:
-        splits[split].append((subject, predicate, object_))
-    return FactsKB(entities, predicates, {name: _ids(values) for name, values in splits.items()})
-
-
-def _ids(rows: list[tuple[int, int, int]]) -> FactIds:
-    return np.array(rows, dtype=np.int64).reshape(-1, 3)
-
-
-def _vocabulary(session: Session, kb: Kb, role: str) -> Vocabulary:
+def vocabulary(session: Session, kb: Kb, role: str) -> Vocabulary:
     statement = select(Symbol.name).where(Symbol.kb == kb.number, Symbol.role == role).order_by(Symbol.position)
     return Vocabulary(role, session.scalars(statement))
 
 
-def _load_graphs(
-    session: Session, kb: Kb, entities: Vocabulary, predicates: Vocabulary, rows: Iterable[Any]
+def upload_blocks(session: Session, kb: Kb, first: int, count: int) -> list[Rows]:
+    """Blocks in the order of the upload, from number `first` on."""
+    statement = select(FactBlock.rows).where(
+        FactBlock.kb == kb.number,
+        FactBlock.ordering == UPLOAD,
+        FactBlock.number >= first,
+        FactBlock.number < first + count,
+    )
+    return [decode(rows) for rows in session.scalars(statement.order_by(FactBlock.number))]
+
+
+def facts_by_split(session: Session, kb: Kb) -> dict[str, int]:
+    """How many facts each split has; they stand one split after the other."""
+    if kb.kind == "facts":
+        return {name: kb.splits[name] for name in SPLITS if name in kb.splits}
+    statement = select(GraphRow.split, func.sum(GraphRow.num_facts)).where(GraphRow.kb == kb.number)
+    counts = {row[0]: int(row[1]) for row in session.execute(statement.group_by(GraphRow.split))}
+    return {name: counts.get(name, 0) for name in SPLITS if name in kb.splits}
+
+
+def graph_rows(session: Session, kb: Kb) -> Sequence[GraphRow]:
+    return session.scalars(select(GraphRow).where(GraphRow.kb == kb.number).order_by(GraphRow.number)).all()
+
+
+def load(session: Session, kb: Kb) -> KnowledgeBase:
+    """The whole KB in memory, numbered as it was uploaded."""
+    entities, predicates = (vocabulary(session, kb, role) for role in (ENTITY, PREDICATE))
+    found = upload_blocks(session, kb, 0, kb.num_facts + 1)
+    ids = np.concatenate(found)[:, :3].astype(np.int64) if found else np.zeros((0, 3), np.int64)
+    if kb.kind == "graphs":
+        return _graphs(graph_rows(session, kb), kb, entities, predicates, ids.tolist())
+    counts = facts_by_split(session, kb)
+    ends = np.cumsum(list(counts.values())).tolist()
+    return FactsKB(
+        entities,
+        predicates,
+        {name: ids[end - counts[name] : end] for name, end in zip(counts, ends, strict=True)},
+    )
+
+
+def _graphs(
+    graphs: Sequence[GraphRow], kb: Kb, entities: Vocabulary, predicates: Vocabulary, ids: list[list[int]]
 ) -> GraphsKB:
-    facts_of: dict[int, list[Fact]] = {}
-    for _, number, subject, predicate, object_ in rows:
-        fact = Fact(entities.names[subject], predicates.names[predicate], entities.names[object_])
-        facts_of.setdefault(number, []).append(fact)
     splits: dict[str, list[Graph]] = {name: [] for name in SPLITS if name in kb.splits}
-    graphs = session.scalars(select(GraphRow).where(GraphRow.kb == kb.number).order_by(GraphRow.number)).all()
+    start = 0
     for row in graphs:
-        graph = Graph(
-            tuple(facts_of.get(row.number, ())),
-            entities.names[row.subject],
-            entities.names[row.object],
-            predicates.names[row.label],
-        )
-        splits[row.split].append(graph)
-    targets = sorted({row.label for row in graphs})
+        own = ids[start : start + row.num_facts]
+        start += row.num_facts
+        facts = tuple(Fact(entities.names[s], predicates.names[p], entities.names[o]) for s, p, o in own)
+        label = predicates.names[row.label] if row.label >= 0 else None
+        splits[row.split].append(Graph(facts, entities.names[row.subject], entities.names[row.object], label))
+    targets = sorted({row.label for row in graphs if row.label >= 0})
     return GraphsKB(
         predicates,
         tuple(predicates.names[target] for target in targets),
         {name: tuple(values) for name, values in splits.items()},
     )
+
+
+def last_of(session: Session, kb: Kb, column: "InstrumentedAttribute[int]") -> int:
+    """The largest number that rows of a KB have in this column, -1 where there are none."""
+    largest = session.scalar(select(func.max(column)).where(column.class_.kb == kb.number))
+    return -1 if largest is None else largest
+
+
+def delete_range(session: Session, kb: Kb, column: "InstrumentedAttribute[int]", first: int, count: int) -> None:
+    table = column.class_
+    session.execute(delete(table).where(table.kb == kb.number, column >= first, column < first + count))
+
+
+def forget(session: Session, kb: Kb) -> None:
+    session.execute(delete(Kb).where(Kb.number == kb.number))

@@ -3,18 +3,38 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
-from sqlalchemy.orm import Session
+from fastapi.responses import StreamingResponse
 
-from service.db.tables import Kb
+from service.db.tables import Kb, Symbol
 from service.dependencies import DatabaseDep, SettingsDep, TenantDep
 from service.idempotency import OnceDep, Reply
 from service.kbs import repository, service
-from service.kbs.schemas import EXAMPLE_KB, FactOut, KbCreate, KbOut, SymbolOut
+from service.kbs.formats import check_format, default_format, media_type, suffix
+from service.kbs.schemas import (
+    EXAMPLE_FACT,
+    EXAMPLE_KB,
+    EXAMPLE_NEIGHBOURHOOD,
+    EXAMPLE_SYMBOL,
+    FactOut,
+    KbCreate,
+    KbOut,
+    NeighbourhoodOut,
+    Split,
+    SymbolOut,
+)
+from service.kbs.service import FoundFact
 from service.kbs.upload import Upload, read_upload
 from service.openapi import example, upload_body
 from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 
 router = APIRouter(prefix="/kbs", tags=["knowledge bases"])
+
+
+MAX_QUERY_NAME = 512
+
+
+def shown_symbol(symbol: Symbol) -> SymbolOut:
+    return SymbolOut(name=symbol.name, num_facts=symbol.num_facts)
 
 
 def shown(kb: Kb) -> KbOut:
@@ -30,17 +50,17 @@ def create_kb(
     once: OnceDep,
 ) -> KbOut:
     """Upload a knowledge base, as JSON facts or as files. The same content under the same name is answered with 200."""
-    prepared = service.prepare(upload.splits(settings))
+    built = upload.build(settings)
 
-    def create(session: Session) -> Reply:
-        kb, created = service.create(session, once.tenant, upload.name, prepared)
-        body = shown(kb).model_dump(mode="json")
-        return Reply(201 if created else 200, body, {"Location": f"/kbs/{kb.id}"})
+    def reply(kb: Kb, created: bool) -> Reply:
+        return Reply(201 if created else 200, shown(kb).model_dump(mode="json"), {"Location": f"/kbs/{kb.id}"})
 
-    reply = once.create(database, f"{upload.name}\n{prepared.sha256}".encode(), create)
-    response.status_code = reply.status
-    response.headers.update(reply.headers)
-    return KbOut.model_validate(reply.body)
+    with service.load(database, once.tenant, upload.name, built) as load:
+        content = f"{upload.name}\n{built.sha256}".encode()
+        answer = once.create(database, content, lambda session: reply(load.finish(session), load.created))
+    response.status_code = answer.status
+    response.headers.update(answer.headers)
+    return KbOut.model_validate(answer.body)
 
 
 @router.get("", responses=example(200, {"items": [EXAMPLE_KB], "next_cursor": None}))
@@ -61,53 +81,89 @@ def get_kb(kb: str, database: DatabaseDep, tenant: TenantDep) -> KbOut:
         return shown(service.get(session, tenant, kb))
 
 
-@router.get("/{kb}/facts")
+Name = Annotated[str | None, Query(max_length=MAX_QUERY_NAME)]
+
+
+def shown_fact(found: FoundFact) -> FactOut:
+    return FactOut(split=found.split, **found.fact._asdict())
+
+
+@router.get("/{kb}/facts", responses=example(200, {"items": [EXAMPLE_FACT], "next_cursor": None}))
 def list_facts(
     kb: str,
     database: DatabaseDep,
     tenant: TenantDep,
-    subject: Annotated[str | None, Query(max_length=512)] = None,
-    predicate: Annotated[str | None, Query(max_length=512)] = None,
-    object: Annotated[str | None, Query(max_length=512)] = None,  # noqa: A002  the name on the wire
+    subject: Name = None,
+    predicate: Name = None,
+    object: Name = None,  # noqa: A002  the name on the wire
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[FactOut]:
-    """Facts in the order of the upload, filtered by any of their three places."""
-    after = decode_cursor(cursor, int) or [-1]
+    """Facts, filtered by any of their three places. Without a filter they come in the order of the upload."""
+    pattern = (subject, predicate, object)
+    after = decode_cursor(cursor, *([int] * (4 if any(name is not None for name in pattern) else 1)))
     with database.read() as session:
-        row = service.get(session, tenant, kb)
-        rows = repository.facts(session, row, (subject, predicate, object), after[0], limit + 1)
-    return page(rows, limit, lambda r: FactOut(split=r[1], **r[2]._asdict()), lambda r: [r[0]])
+        found = service.facts(session, service.get(session, tenant, kb), pattern, after, limit + 1)
+    return page(found, limit, shown_fact, lambda fact: fact.key)
 
 
-@router.get("/{kb}/predicates")
+@router.get("/{kb}/neighbourhood", responses=example(200, EXAMPLE_NEIGHBOURHOOD))
+def get_neighbourhood(
+    kb: str,
+    database: DatabaseDep,
+    tenant: TenantDep,
+    entity: Annotated[str, Query(max_length=MAX_QUERY_NAME)],
+    limit: Limit = DEFAULT_LIMIT,
+) -> NeighbourhoodOut:
+    """The facts around an entity: those that begin at it, and those that end there."""
+    with database.read() as session:
+        found, more = service.neighbourhood(session, service.get(session, tenant, kb), entity, limit)
+    return NeighbourhoodOut(entity=entity, items=[shown_fact(fact) for fact in found], truncated=more)
+
+
+@router.get("/{kb}/predicates", responses=example(200, {"items": [EXAMPLE_SYMBOL], "next_cursor": None}))
 def list_predicates(
     kb: str, database: DatabaseDep, tenant: TenantDep, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
 ) -> Page[SymbolOut]:
     """Predicates with the number of their facts."""
-    return _symbols(database, tenant, kb, "predicate", "", limit, cursor)
+    after = decode_cursor(cursor, int) or [-1]
+    with database.read() as session:
+        rows = repository.symbols(session, service.get(session, tenant, kb), repository.PREDICATE, after[0], limit + 1)
+    return page(rows, limit, shown_symbol, lambda symbol: [symbol.position])
 
 
-@router.get("/{kb}/entities")
+@router.get("/{kb}/entities", responses=example(200, {"items": [EXAMPLE_SYMBOL], "next_cursor": None}))
 def list_entities(
     kb: str,
     database: DatabaseDep,
     tenant: TenantDep,
-    prefix: Annotated[str, Query(max_length=512)] = "",
+    prefix: Annotated[str, Query(max_length=MAX_QUERY_NAME)] = "",
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[SymbolOut]:
-    """Entities whose names begin with `prefix`."""
-    return _symbols(database, tenant, kb, "entity", prefix, limit, cursor)
-
-
-def _symbols(
-    database: DatabaseDep, tenant: str, kb: str, role: str, prefix: str, limit: int, cursor: str | None
-) -> Page[SymbolOut]:
-    after = decode_cursor(cursor, int) or [-1]
+    """Entities whose names begin with `prefix`, by name."""
+    after = decode_cursor(cursor, str) or [""]
     with database.read() as session:
-        rows = repository.symbols(session, service.get(session, tenant, kb), role, prefix, after[0], limit + 1)
-    return page(rows, limit, lambda s: SymbolOut(name=s.name, num_facts=s.num_facts), lambda s: [s.position])
+        row = service.get(session, tenant, kb)
+        rows = repository.symbols_with_prefix(session, row, prefix, after[0], limit + 1)
+    return page(rows, limit, shown_symbol, lambda symbol: [symbol.name])
+
+
+@router.get("/{kb}/export", response_class=StreamingResponse)
+def export_kb(
+    kb: str,
+    database: DatabaseDep,
+    tenant: TenantDep,
+    format: Annotated[str | None, Query(max_length=32, description="As in the upload.")] = None,  # noqa: A002
+    split: Annotated[Split | None, Query(description="One split only; else all of them, one after the other.")] = None,
+) -> StreamingResponse:
+    """Download a KB in any format, unchanged."""
+    with database.read() as session:
+        row = service.get(session, tenant, kb)
+    name = check_format(format or default_format(row.kind), row.kind)
+    file = f"{row.name}{f'-{split}' if split else ''}{suffix(name)}"
+    headers = {"Content-Disposition": f'attachment; filename="{file}"', "X-Content-Type-Options": "nosniff"}
+    return StreamingResponse(service.export(database, row, name, split), media_type=media_type(name), headers=headers)
 
 
 @router.delete("/{kb}", status_code=204)

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service.timestamps import Timestamp
 
+Split = Literal["train", "valid", "test"]
 FactTuple = tuple[str, str, str]
 
 
@@ -53,6 +54,14 @@ class FactOut(BaseModel):
     split: str
 
 
+class NeighbourhoodOut(BaseModel):
+    """Facts around an entity; `truncated` where there are more than asked for."""
+
+    entity: str
+    items: list[FactOut]
+    truncated: bool
+
+
 class SymbolOut(BaseModel):
     """A name and the number of facts it occurs in."""
 
@@ -73,3 +82,6 @@ EXAMPLE_KB: dict[str, Any] = {
     "sample": False,
     "created_at": "2026-01-01T12:00:00Z",
 }
+EXAMPLE_FACT: dict[str, Any] = {"subject": "rick", "predicate": "parent", "object": "beth", "split": "train"}
+EXAMPLE_NEIGHBOURHOOD: dict[str, Any] = {"entity": "beth", "items": [EXAMPLE_FACT], "truncated": False}
+EXAMPLE_SYMBOL: dict[str, Any] = {"name": "rick", "num_facts": 1}

@@ -1,110 +1,46 @@
 """What can be done with KBs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from ctp_core.datasets.kb import SPLITS, FactsKB
-from ctp_core.symbols import Fact
+from ctp_core.datasets.builder import BuiltKB
+from ctp_core.datasets.kb import SPLITS
+from ctp_core.datasets.tsv import UNSAFE, write_tsv
+from ctp_core.symbols import Fact, Vocabulary
 from service.db.engine import Database
 from service.db.tables import Kb
-from service.errors import Conflict, Invalid, NotFound
+from service.errors import Conflict, NotFound
 from service.kbs import repository
-from service.names import new_id
+from service.kbs.blocks import ORDERINGS, ordering_for
+from service.kbs.formats import writer
+from service.kbs.store import Load, StoredKB
+
+EXPORT_BLOCKS = 16
+EXPORT_LINES = 2000
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A KB that is ready to be stored."""
-
-    kb: FactsKB
-    sha256: str
-    warnings: list[str]
-
-
-def prepare(splits: Mapping[str, list[Fact]]) -> Prepared:
-    """Drops duplicates, numbers the symbols, and says what a user should know. Raises Invalid on an empty KB."""
-    if not splits.get("train"):
-        raise Invalid("empty_kb", "the KB has no facts: send at least one row of subject, predicate, object")
-    unique = {name: list(dict.fromkeys(splits[name])) for name in SPLITS if name in splits}
-    kb = FactsKB.from_facts(unique)
-    return Prepared(kb, _digest(unique), _warnings(splits, unique))
-
-
-def _digest(splits: Mapping[str, list[Fact]]) -> str:
-    digest = sha256(b"facts\n")
-    for name, facts in splits.items():
-        digest.update(f"{name}\n".encode())
-        for fact in facts:
-            # Tabs and newlines cannot occur unescaped, so that no two KBs share a digest.
-            digest.update(("\t".join(repr(part) for part in fact) + "\n").encode())
-    return digest.hexdigest()
-
-
-def _warnings(splits: Mapping[str, list[Fact]], unique: Mapping[str, list[Fact]]) -> list[str]:
-    warnings = [
-        f"{len(splits[name]) - len(facts)} duplicate facts were dropped from {name}"
-        for name, facts in unique.items()
-        if len(facts) < len(splits[name])
-    ]
-    train = set(unique["train"])
-    entities = {name for fact in train for name in (fact.subject, fact.object)}
-    predicates = {fact.predicate for fact in train}
-    for name, facts in unique.items():
-        if name == "train":
-            continue
-        unseen = {n for fact in facts for n in (fact.subject, fact.object)} - entities
-        unseen_predicates = {fact.predicate for fact in facts} - predicates
-        shared = len(train.intersection(facts))
-        for symbols, role in ((unseen, "entities"), (unseen_predicates, "predicates")):
-            if symbols:
-                warnings.append(f"{len(symbols)} {role} of {name} do not occur in train, e.g. {min(symbols)!r}")
-        if shared:
-            warnings.append(f"{shared} facts of {name} are in train too")
-    return warnings
-
-
-def create(session: Session, tenant: str, name: str, prepared: Prepared) -> tuple[Kb, bool]:
-    """Stores a KB; the same content under the same name is the KB that is there (False)."""
-    existing = repository.owned(session, tenant, name)
-    if existing is not None:
-        if existing.sha256 == prepared.sha256:
-            return existing, False
-        raise Conflict(
-            "kb_exists", f"a KB named {name!r} with other facts exists: choose another name or delete it first"
-        )
-    return _store(session, tenant, name, prepared), True
-
-
-def _store(session: Session, tenant: str, name: str, prepared: Prepared) -> Kb:
-    kb = prepared.kb
-    row = Kb(
-        id=new_id("kb"),
-        tenant=tenant,
-        name=name,
+def load(database: Database, tenant: str, name: str, built: BuiltKB) -> Load:
+    """Stores a KB up to the last step, which the caller takes with `finish` in a transaction of its own."""
+    kb = built.kb
+    content = StoredKB(
         kind=kb.kind,
-        status="ready",
-        sha256=prepared.sha256,
-        num_facts=sum(len(ids) for ids in kb.splits.values()),
-        num_entities=len(kb.entities),
-        num_predicates=len(kb.predicates),
+        sha256=built.sha256,
+        entities=kb.entities,
+        predicates=kb.predicates,
+        ids=np.concatenate(list(kb.splits.values())),
         splits={split: len(ids) for split, ids in kb.splits.items()},
-        warnings=prepared.warnings,
+        warnings=built.warnings,
     )
-    session.add(row)
-    session.flush()
-    every = np.concatenate(list(kb.splits.values()))
-    entity_counts = np.bincount(every[:, [0, 2]].ravel(), minlength=len(kb.entities)).tolist()
-    predicate_counts = np.bincount(every[:, 1], minlength=len(kb.predicates)).tolist()
-    repository.insert_symbols(session, row, kb.entities, entity_counts)
-    repository.insert_symbols(session, row, kb.predicates, predicate_counts)
-    repository.insert_facts(
-        session, row, ((split, 0, *fact) for split, ids in kb.splits.items() for fact in ids.tolist())
-    )
-    return row
+    return Load.start(database, tenant, name, content)
+
+
+def create(database: Database, tenant: str, name: str, built: BuiltKB) -> tuple[Kb, bool]:
+    """Stores a KB; the same content under the same name is the KB that is there (False)."""
+    with load(database, tenant, name, built) as loaded, database.write() as session:
+        return loaded.finish(session), loaded.created
 
 
 def get(session: Session, tenant: str, reference: str) -> Kb:
@@ -115,11 +51,124 @@ def get(session: Session, tenant: str, reference: str) -> Kb:
 
 
 def delete(database: Database, tenant: str, reference: str) -> None:
-    """Refuses a sample, and a KB that a model still stands on."""
+    """Refuses a sample, and a KB that a model still stands on. What it had is swept away later."""
     with database.write() as session:
         kb = get(session, tenant, reference)
         if kb.tenant != tenant:
             raise Conflict("kb_is_sample", f"{kb.name!r} is a sample that belongs to everyone: it cannot be deleted")
         if repository.has_ready_model(session, kb):
             raise Conflict("kb_in_use", f"models stand on {kb.name!r}: delete them first")
-        repository.remove(session, kb)
+        repository.give_up(session, kb)
+
+
+@dataclass(frozen=True)
+class FoundFact:
+    """A fact, its split, and the key after which the next page begins."""
+
+    fact: Fact
+    split: str
+    key: list[int]
+
+
+Pattern = tuple[str | None, str | None, str | None]
+
+
+def facts(session: Session, kb: Kb, pattern: Pattern, after: list[int] | None, limit: int) -> list[FoundFact]:
+    """Facts that fit: in the order of the upload where the pattern is empty, else sorted by what it leaves open."""
+    fixed: dict[int, int] = {}
+    for column, (role, name) in enumerate(zip(repository.ROLES, pattern, strict=True)):
+        if name is not None:
+            position = repository.position_of(session, kb, role, name)
+            if position is None:
+                return []
+            fixed[column] = position
+    columns = ORDERINGS[ordering_for(set(fixed))]
+    rows = repository.rows(session, kb, fixed, after, limit)
+    named = zip(rows, _named(session, kb, rows), _splits(session, kb, rows), strict=True)
+    return [FoundFact(fact, split, [row[column] for column in columns]) for row, fact, split in named]
+
+
+def _named(session: Session, kb: Kb, rows: list[list[int]]) -> list[Fact]:
+    entities = repository.names_of(session, kb, repository.ENTITY, {n for row in rows for n in (row[0], row[2])})
+    predicates = repository.names_of(session, kb, repository.PREDICATE, {row[1] for row in rows})
+    return [Fact(entities[row[0]], predicates[row[1]], entities[row[2]]) for row in rows]
+
+
+def _splits(session: Session, kb: Kb, rows: list[list[int]]) -> list[str]:
+    counts = repository.facts_by_split(session, kb)
+    names, ends = list(counts), np.cumsum(list(counts.values()))
+    places = np.searchsorted(ends, [row[3] for row in rows], side="right")
+    return [names[place] for place in places.tolist()]
+
+
+def neighbourhood(session: Session, kb: Kb, entity: str, limit: int) -> tuple[list[FoundFact], bool]:
+    """Facts with the entity as subject, then as object, half of the room each; and whether there are more."""
+    if repository.position_of(session, kb, repository.ENTITY, entity) is None:
+        raise NotFound("entity_not_found", f"there is no entity {entity[:80]!r} in {kb.name!r}")
+    going = facts(session, kb, (entity, None, None), None, limit + 1)
+    # A fact of an entity about itself is there already.
+    coming = [f for f in facts(session, kb, (None, None, entity), None, limit + 1) if f.fact.subject != entity]
+    share = max(limit - len(coming), limit // 2) if len(going) > limit // 2 else len(going)
+    shown = going[:share] + coming[: limit - min(share, len(going))]
+    return shown, len(shown) < len(going) + len(coming)
+
+
+def export(database: Database, kb: Kb, format_name: str, split: str | None) -> Iterator[bytes]:
+    """The KB as a file, piece by piece. No transaction stays open while the reader takes its time."""
+    with database.read() as session:
+        if kb.kind == "graphs":
+            whole = repository.load(session, kb)
+            return _encoded(writer(format_name, kb.kind)(g for s in _wanted(kb, split) for g in whole.splits[s]))
+        entities, predicates = (
+            repository.vocabulary(session, kb, role) for role in (repository.ENTITY, repository.PREDICATE)
+        )
+        counts = repository.facts_by_split(session, kb)
+    rows = _export_facts(database, kb, entities, predicates, _range(counts, split))
+    if format_name == "tsv":
+        unsafe = any(UNSAFE.search(name) for names in (entities, predicates) for name in names)
+        return _encoded(write_tsv(rows, escape=unsafe))
+    return _encoded(writer(format_name, kb.kind)(rows))
+
+
+def _wanted(kb: Kb, split: str | None) -> list[str]:
+    if split is not None and split not in kb.splits:
+        raise NotFound("split_not_found", f"{kb.name!r} has no split {split!r}: it has {', '.join(kb.splits)}")
+    return [name for name in SPLITS if name in kb.splits and split in (None, name)]
+
+
+def _range(counts: Mapping[str, int], split: str | None) -> range:
+    """Positions of a split's facts, or of all."""
+    if split is None:
+        return range(sum(counts.values()))
+    if split not in counts:
+        raise NotFound("split_not_found", f"there is no split {split!r}: there are {', '.join(counts)}")
+    start = sum(counts[name] for name in SPLITS[: SPLITS.index(split)] if name in counts)
+    return range(start, start + counts[split])
+
+
+def _export_facts(
+    database: Database, kb: Kb, entities: Vocabulary, predicates: Vocabulary, positions: range
+) -> Iterator[Fact]:
+    number = 0
+    while True:
+        with database.read() as session:
+            blocks = repository.upload_blocks(session, kb, number, EXPORT_BLOCKS)
+        if not blocks:
+            return
+        number += len(blocks)
+        for block in blocks:
+            for subject, predicate, object_, position in block.tolist():
+                if position in positions:
+                    yield Fact(entities.names[subject], predicates.names[predicate], entities.names[object_])
+
+
+def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
+    """Lines in larger pieces: each piece is a message to the server."""
+    piece: list[str] = []
+    for line in lines:
+        piece.append(line)
+        if len(piece) == EXPORT_LINES:
+            yield "".join(piece).encode()
+            piece = []
+    if piece:
+        yield "".join(piece).encode()

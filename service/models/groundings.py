@@ -1,64 +1,113 @@
-"""The SQL of the facts behind a rule: its body as a join, of whatever shape it is."""
+"""The facts behind a rule: its body joined over the facts of its predicates, of whatever shape it is."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import islice
 
-from sqlalchemy import exists, select
-from sqlalchemy.orm import Session, aliased
+import numpy as np
+from sqlalchemy.orm import Session
 
 from ctp_core.symbols import Fact
-from service.db.tables import FactRow, GraphRow, Kb, RuleRow, Symbol
+from service.db.tables import Kb, RuleRow
+from service.kbs import repository
+from service.kbs.blocks import POSITION
+from service.kbs.blocks import PREDICATE as PREDICATE_COLUMN
+
+Binding = dict[str, int]
+
+
+class Edges:
+    """The training facts of one predicate, found by either end. Facts of different graphs do not meet."""
+
+    def __init__(self, rows: list[tuple[int, int, int]]) -> None:
+        """Rows of graph, subject, object; the graph is 0 in a KB of facts."""
+        self.rows, self.members = rows, set(rows)
+        self.objects: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        self.subjects: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for graph, subject, object_ in rows:
+            self.objects[graph, subject].append(object_)
+            self.subjects[graph, object_].append(subject)
+
+    def matches(self, graph: int | None, subject: int | None, object_: int | None) -> Iterator[tuple[int, int, int]]:
+        """Rows that agree with what is known already."""
+        if graph is None:
+            yield from self.rows
+        elif subject is not None and object_ is not None:
+            yield from [(graph, subject, object_)] if (graph, subject, object_) in self.members else []
+        elif subject is not None:
+            yield from ((graph, subject, o) for o in self.objects.get((graph, subject), ()))
+        elif object_ is not None:
+            yield from ((graph, s, object_) for s in self.subjects.get((graph, object_), ()))
+        else:
+            yield from (row for row in self.rows if row[0] == graph)
 
 
 def groundings(session: Session, kb: Kb, rule: RuleRow, known: bool, limit: int) -> list[tuple[Fact, ...]]:
     """Ways in which training facts make the body true, where the head is a known fact, or where it is not."""
-    places: dict[str, Any] = {}
-    facts = [aliased(FactRow) for _ in rule.body]
-    conditions: list[Any] = []
-    for atom, fact in zip(rule.body, facts, strict=True):
-        named = [fact.kb == kb.number, fact.split == "train", fact.predicate == _position(kb, atom["predicate"])]
-        conditions += [*named, fact.graph == facts[0].graph]
-        for variable, column in ((atom["subject"], fact.subject), (atom["object"], fact.object)):
-            if variable in places:
-                conditions.append(column == places[variable])
-            places.setdefault(variable, column)
-    head = _head(kb, rule, places, facts[0].graph)
-    statement = select(*(c for f in facts for c in (f.subject, f.predicate, f.object))).where(*conditions)
-    rows = session.execute(statement.where(head if known else ~head).limit(limit)).all()
-    names = _names(session, kb, rows)
-    return [tuple(_fact(names, row[i : i + 3]) for i in range(0, len(row), 3)) for row in rows]
+    edges = [_edges(session, kb, atom["predicate"]) for atom in rule.body]
+    stated = _stated(session, kb, rule.head["predicate"])
+    head = rule.head["subject"], rule.head["object"]
+    ways = (
+        pairs
+        for graph, binding, pairs in _ways(rule, edges, None, {})
+        if ((graph, binding[head[0]], binding[head[1]]) in stated) == known
+    )
+    return _named(session, kb, rule, list(islice(ways, limit)))
 
 
-def _position(kb: Kb, predicate: str) -> Any:
-    named = (Symbol.kb == kb.number, Symbol.role == "predicate", Symbol.name == predicate)
-    return select(Symbol.position).where(*named).scalar_subquery()
+Pairs = tuple[tuple[int, int], ...]
 
 
-def _head(kb: Kb, rule: RuleRow, places: dict[str, Any], graph: Any) -> Any:
-    """Whether the head is stated: by a fact, or in a graph by its label."""
-    subject, object_ = (places[rule.head[place]] for place in ("subject", "object"))
-    predicate = _position(kb, rule.head["predicate"])
-    if kb.kind == "graphs":
-        same = (GraphRow.kb == kb.number, GraphRow.number == graph, GraphRow.label == predicate)
-        return exists().where(*same, GraphRow.subject == subject, GraphRow.object == object_)
-    stated = aliased(FactRow)
-    same = (stated.kb == kb.number, stated.split == "train", stated.predicate == predicate)
-    return exists().where(*same, stated.subject == subject, stated.object == object_)
+def _ways(
+    rule: RuleRow, edges: list[Edges], graph: int | None, binding: Binding
+) -> Iterator[tuple[int, Binding, Pairs]]:
+    """(graph, binding of all variables, subject and object of each body atom), atom by atom."""
+    if not edges:
+        assert graph is not None
+        yield graph, binding, ()
+        return
+    atom = rule.body[-len(edges)]
+    subject, object_ = atom["subject"], atom["object"]
+    for where, s, o in edges[0].matches(graph, binding.get(subject), binding.get(object_)):
+        if subject == object_ and s != o:
+            continue
+        for end, bound, rest in _ways(rule, edges[1:], where, {**binding, subject: s, object_: o}):
+            yield end, bound, ((s, o), *rest)
 
 
-def _names(session: Session, kb: Kb, rows: Sequence[Any]) -> dict[tuple[str, int], str]:
-    """(role, position) -> name of every symbol in the rows."""
-    wanted = {
-        "entity": {value for row in rows for i, value in enumerate(row) if i % 3 != 1},
-        "predicate": {value for row in rows for value in row[1::3]},
-    }
-    found: dict[tuple[str, int], str] = {}
-    for role, positions in wanted.items():
-        statement = select(Symbol).where(Symbol.kb == kb.number, Symbol.role == role, Symbol.position.in_(positions))
-        found |= {(role, symbol.position): symbol.name for symbol in session.scalars(statement)}
-    return found
+def _edges(session: Session, kb: Kb, predicate: str) -> Edges:
+    position = repository.position_of(session, kb, repository.PREDICATE, predicate)
+    if position is None:
+        return Edges([])
+    rows = repository.rows(session, kb, {PREDICATE_COLUMN: position}, None, kb.num_facts)
+    num_train = repository.facts_by_split(session, kb).get("train", 0)
+    graph_of = _graph_of(session, kb, [row[POSITION] for row in rows])
+    return Edges(
+        [(graph, row[0], row[2]) for graph, row in zip(graph_of, rows, strict=True) if row[POSITION] < num_train]
+    )
 
 
-def _fact(names: dict[tuple[str, int], str], ids: Sequence[int]) -> Fact:
-    subject, predicate, object_ = ids
-    return Fact(names["entity", subject], names["predicate", predicate], names["entity", object_])
+def _graph_of(session: Session, kb: Kb, positions: list[int]) -> list[int]:
+    if kb.kind == "facts":
+        return [0] * len(positions)
+    ends = np.cumsum([graph.num_facts for graph in repository.graph_rows(session, kb)])
+    numbers: list[int] = np.searchsorted(ends, positions, side="right").tolist()
+    return numbers
+
+
+def _stated(session: Session, kb: Kb, predicate: str) -> set[tuple[int, int, int]]:
+    """Where the head holds: as a training fact, or in a graph as its label."""
+    if kb.kind == "facts":
+        return _edges(session, kb, predicate).members
+    position = repository.position_of(session, kb, repository.PREDICATE, predicate)
+    return {(g.number, g.subject, g.object) for g in repository.graph_rows(session, kb) if g.label == position}
+
+
+def _named(session: Session, kb: Kb, rule: RuleRow, ways: list[Pairs]) -> list[tuple[Fact, ...]]:
+    wanted = {entity for pairs in ways for pair in pairs for entity in pair}
+    names = repository.names_of(session, kb, repository.ENTITY, wanted)
+    predicates = [atom["predicate"] for atom in rule.body]
+    return [
+        tuple(Fact(names[s], predicate, names[o]) for predicate, (s, o) in zip(predicates, pairs, strict=True))
+        for pairs in ways
+    ]

@@ -1,14 +1,18 @@
 """Knowledge bases to begin with; they belong to everyone and cannot be changed. See README.md for their sources."""
 
+import time
 from pathlib import Path
 
-from ctp_core.datasets.tsv import read_tsv
-from ctp_core.symbols import Fact
+from ctp_core.datasets.builder import BuiltKB, FactsBuilder, KbLimits
+from ctp_core.datasets.rows import FileLimits
+from ctp_core.datasets.tsv import tsv_rows
 from service.db.engine import Database
+from service.errors import Conflict
 from service.kbs import repository
 from service.kbs import service as kbs
 
 FOLDER = Path(__file__).parent
+POLL_SECONDS = 0.5
 SAMPLES: dict[str, dict[str, str]] = {
     "family": {"train": "family.tsv"},
     **{
@@ -19,12 +23,12 @@ SAMPLES: dict[str, dict[str, str]] = {
 }
 
 
-def read_sample(name: str) -> dict[str, list[Fact]]:
-    splits = {}
+def read_sample(name: str) -> BuiltKB:
+    builder = FactsBuilder(KbLimits())
     for split, path in SAMPLES[name].items():
         with (FOLDER / path).open("rb") as file:
-            splits[split] = list(read_tsv(file, path))
-    return splits
+            builder.add(split, tsv_rows(file, path, FileLimits()), path)
+    return builder.build()
 
 
 def load_samples(database: Database) -> int:
@@ -32,8 +36,18 @@ def load_samples(database: Database) -> int:
     for name in SAMPLES:
         with database.read() as session:
             present = repository.owned(session, repository.SAMPLE_TENANT, name)
-        if present is None:
-            prepared = kbs.prepare(read_sample(name))
-            with database.write() as session:
-                kbs.create(session, repository.SAMPLE_TENANT, name, prepared)
+        if present is None or present.status != "ready":
+            _load(database, name)
     return len(SAMPLES)
+
+
+def _load(database: Database, name: str) -> None:
+    """Where another process loads the same sample, or died while it did, waits for the end of that."""
+    while True:
+        try:
+            kbs.create(database, repository.SAMPLE_TENANT, name, read_sample(name))
+            return
+        except Conflict as error:
+            if error.code != "kb_loading":
+                raise
+            time.sleep(POLL_SECONDS)

@@ -33,8 +33,8 @@ def test_files_by_split_are_stored_and_can_be_filtered(client: httpx.Client) -> 
     assert kb["warnings"] == ["1 entities of test do not occur in train, e.g. 'z'"]
     facts = client.get("/kbs/split/facts", params={"predicate": "q"}).json()["items"]
     assert facts == [
-        {"subject": "b", "predicate": "q", "object": "c", "split": "train"},
         {"subject": "a", "predicate": "q", "object": "z", "split": "test"},
+        {"subject": "b", "predicate": "q", "object": "c", "split": "train"},
     ]
 
 

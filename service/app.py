@@ -9,7 +9,9 @@ from ctp_core import __version__
 from service.db.engine import Database
 from service.health.router import router as health
 from service.kbs.router import router as kbs
-from service.limits import BodyLimit
+from service.keys.gate import Gate
+from service.keys.service import Keyring
+from service.limits import BodyLimit, RateLimit
 from service.logs import configure_logs
 from service.models.router import router as models
 from service.problems import add_problem_handlers
@@ -46,7 +48,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.targets = Targets(app.state.database)
     app.state.redis = make_redis(settings)
     add_problem_handlers(app)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    # The last one added is the first to see a request.
+    app.add_middleware(BodyLimit, settings=settings)
+    app.add_middleware(RateLimit, settings=settings)
+    app.add_middleware(Gate, keyring=Keyring(app.state.database, settings))
     for router in (kbs, training, models, queries, health):
         app.include_router(router)
     add_page(app)

@@ -6,6 +6,7 @@ from service.commands import processes
 from service.commands.bench import bench
 from service.commands.jobs import jobs
 from service.commands.kb import kb
+from service.commands.keys import keys
 from service.commands.models import models
 from service.commands.query import query
 from service.commands.rules import rules
@@ -33,6 +34,7 @@ def settings() -> None:
 
 
 app.add_typer(bench, name="bench")
+app.add_typer(keys, name="keys")
 
 
 def main() -> None:

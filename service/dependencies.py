@@ -8,8 +8,6 @@ from service.db.engine import Database
 from service.settings import Settings
 from service.storage import Storage
 
-DEFAULT_TENANT = "default"
-
 
 def get_database(request: Request) -> Database:
     database: Database = request.app.state.database
@@ -27,7 +25,8 @@ def get_storage(request: Request) -> Storage:
 
 
 def get_tenant(request: Request) -> str:
-    tenant: str = request.scope.get("ctp.tenant", DEFAULT_TENANT)
+    """Set by the gate; a route that it let through without a tenant has no business asking for one."""
+    tenant: str = request.scope["ctp.tenant"]
     return tenant
 
 

@@ -6,7 +6,8 @@ import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from redis.exceptions import RedisError
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -17,10 +18,18 @@ from service.errors import RETRY_AFTER_SECONDS, ServiceError, core_problem, prob
 log = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 HTTP_CODES = {404: "no_such_route", 405: "method_not_allowed", 400: "bad_request"}
+PART_ERRORS = (OperationalError, InterfaceError, PoolTimeout, RedisError)
 
 
 def respond(body: dict[str, Any], headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse(body, body["status"], headers, media_type=MEDIA_TYPE)
+
+
+def part_is_away(error: Exception) -> JSONResponse:
+    """The database or the queue cannot be reached, or has too much to do."""
+    log.warning("part_is_away", error=str(error))
+    detail = "the database or the queue cannot be reached: GET /readyz tells which part is missing; try again"
+    return respond(problem(503, "Unavailable", "part_is_away", detail, {}), {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
 def add_problem_handlers(app: FastAPI) -> None:
@@ -45,14 +54,11 @@ def add_problem_handlers(app: FastAPI) -> None:
         headers = dict(error.headers) if error.headers else None
         return respond(problem(error.status_code, "Request failed", code, str(error.detail), {}), headers)
 
-    @app.exception_handler(OperationalError)
-    @app.exception_handler(RedisError)
-    async def part_is_away(_: Request, error: Exception) -> JSONResponse:
-        log.warning("part_is_away", error=str(error))
-        detail = "the database or the queue cannot be reached: GET /readyz tells which part is missing; try again"
-        return respond(
-            problem(503, "Unavailable", "part_is_away", detail, {}), {"Retry-After": str(RETRY_AFTER_SECONDS)}
-        )
+    async def part_away(_: Request, error: Exception) -> JSONResponse:
+        return part_is_away(error)
+
+    for kind in PART_ERRORS:
+        app.add_exception_handler(kind, part_away)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:

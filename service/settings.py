@@ -24,7 +24,18 @@ class Settings(BaseSettings):
     threads: int = Field(0, ge=0, description="Threads of one worker; 0: cores ÷ 2.")
     log_level: str = Field("INFO", description="Least level that is logged.")
 
+    require_keys: bool = Field(False, description="Ask for keys on loopback too, before the first one is made.")
+
     max_body_bytes: int = Field(48 * MIB, gt=0, description="Largest request body.")
+    max_json_bytes: int = Field(16 * MIB, gt=0, description="Largest request body of type application/json.")
+    max_decompressed_bytes: int = Field(512 * MIB, gt=0, description="Largest file of a KB once it is unzipped.")
+    max_compression_ratio: float = Field(200.0, gt=1, description="Most bytes that one byte of gzip may become.")
+    max_line_bytes: int = Field(64 * 1024, gt=0, description="Longest line of a file of a KB.")
+    max_symbols: int = Field(1_000_000, gt=0, description="Most entities, and most predicates, in one KB.")
+    max_requests_per_second: float = Field(5000.0, ge=1, description="Calls a second of a tenant to one API process.")
+    header_seconds: float = Field(10.0, gt=0, description="Time in which the head of a request must be complete.")
+    body_seconds: float = Field(10.0, gt=0, description="Time that the API waits for a body, besides its bytes' own.")
+    min_body_bytes_per_second: int = Field(8192, gt=0, description="Slowest body that is accepted in the long run.")
     max_facts: int = Field(2_000_000, gt=0, description="Most facts in one KB.")
     max_name_length: int = Field(512, gt=0, description="Longest entity or predicate name, in characters.")
     max_query_facts: int = Field(10_000, gt=0, description="Most extra facts in one query.")

@@ -18,6 +18,7 @@ from rich.console import Console
 from ctp_core import __version__
 from service.db.engine import Database
 from service.db.migrate import migrate
+from service.keys.service import NO_KEYS, is_open, may_listen
 from service.processes import die_with_parent
 from service.samples import load_samples
 from service.settings import Settings
@@ -125,6 +126,10 @@ class Supervisor:
         migrate(database.engine)
         self._say(f"  database   {database.engine.dialect.name}, schema up to date")
         self._say(f"  samples    {load_samples(database)} knowledge bases")
+        if not may_listen(database, settings):
+            raise StartError(NO_KEYS.format(host=settings.host))
+        access = OPEN_ACCESS if is_open(database, settings) else "with keys only"
+        self._say(f"  access     {access}")
         database.dispose()
         self._plan()
         for child in self.children:
@@ -248,6 +253,7 @@ def redis_command(folder: Path, socket_path: Path) -> list[str]:
     return [str(get_binary_path()), *(word for key, value in options.items() for word in (f"--{key}", value))]
 
 
+OPEN_ACCESS = "open: everyone on this machine may do everything, until the first `ctp keys create`"
 WELCOME = """
 The service is on {url} (calls: {url}/docs, logs: {logs}). Try it:
 

@@ -6,8 +6,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 
-def _from_seconds(value: Any) -> Any:
-    return datetime.fromtimestamp(value, UTC) if isinstance(value, int | float) else value
+def from_seconds(value: float) -> datetime:
+    return datetime.fromtimestamp(value, UTC)
 
 
-Timestamp = Annotated[datetime, BeforeValidator(_from_seconds)]
+def _convert(value: Any) -> Any:
+    return from_seconds(value) if isinstance(value, int | float) else value
+
+
+Timestamp = Annotated[datetime, BeforeValidator(_convert)]

@@ -33,18 +33,17 @@ def up(
 
 def api() -> None:
     """Run the API."""
-    import uvicorn  # noqa: PLC0415
+    from service.db.engine import Database  # noqa: PLC0415
+    from service.keys.service import NO_KEYS, may_listen  # noqa: PLC0415
+    from service.server import run  # noqa: PLC0415
 
     settings = get_settings()
-    uvicorn.run(
-        "service.app:create_app",
-        factory=True,
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=5,
-    )
+    database = Database(settings.database)
+    if not may_listen(database, settings):
+        typer.echo(f"ctp: {NO_KEYS.format(host=settings.host)}", err=True)
+        raise typer.Exit(1)
+    database.dispose()
+    run(settings)
 
 
 def worker(role: Annotated[Role, typer.Argument(help="What this worker does.")]) -> None:

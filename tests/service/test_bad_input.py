@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 JSON = {"content-type": "application/json"}
-LIMIT = 48 * 1024 * 1024
+LIMIT = 16 * 1024 * 1024
 
 
 def kb_body(*facts: Any, name: str = "bad") -> bytes:

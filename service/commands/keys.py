@@ -1,0 +1,69 @@
+"""`ctp keys`: who may call the service."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from service.settings import get_settings
+
+if TYPE_CHECKING:
+    from service.db.engine import Database
+
+keys = typer.Typer(help="Make, list and revoke the keys of the API.", no_args_is_help=True)
+
+
+@keys.command()
+def create(
+    role: Annotated[str, typer.Option(help="read, write or admin.")] = "write",
+    tenant: Annotated[str, typer.Option(help="Whose KBs, models and jobs the key opens.")] = "default",
+    label: Annotated[str, typer.Option(help="A note on what the key is for.")] = "",
+) -> None:
+    """Make a key and print it: it is not kept and cannot be shown again."""
+    from service.errors import ServiceError  # noqa: PLC0415
+    from service.keys import service  # noqa: PLC0415
+
+    try:
+        token = service.create(_database(), tenant, role, label)
+    except ServiceError as error:
+        raise typer.BadParameter(error.detail) from None
+    typer.echo(str(token))
+
+
+@keys.command("list")
+def list_keys() -> None:
+    """List the keys: their prefixes, never their secrets."""
+    from service.keys import repository  # noqa: PLC0415
+    from service.timestamps import from_seconds  # noqa: PLC0415
+
+    table = Table("prefix", "tenant", "role", "label", "made", "revoked")
+    with _database().read() as session:
+        for key in repository.listing(session):
+            made, revoked = (
+                from_seconds(t).isoformat(timespec="seconds") if t else "" for t in (key.created_at, key.revoked_at)
+            )
+            table.add_row(key.prefix, key.tenant, key.role, key.label, made, revoked)
+    Console(soft_wrap=True).print(table)
+
+
+@keys.command()
+def revoke(key: Annotated[str, typer.Argument(help="The prefix of the key, or the whole key.")]) -> None:
+    """Revoke a key: it is refused within two seconds."""
+    from service.errors import ServiceError  # noqa: PLC0415
+    from service.keys import service  # noqa: PLC0415
+
+    try:
+        service.revoke(_database(), key)
+    except ServiceError as error:
+        raise typer.BadParameter(error.detail) from None
+
+
+def _database() -> "Database":
+    """With the newest schema, so that a key can be made before the first start."""
+    from service.db.engine import Database  # noqa: PLC0415
+    from service.db.migrate import migrate  # noqa: PLC0415
+
+    database = Database(get_settings().database)
+    migrate(database.engine)
+    return database

@@ -1,0 +1,1 @@
+"""Keys: who calls, for which tenant, and what the key may do."""

@@ -1,0 +1,69 @@
+"""The gate in front of the app: decides from the head of a request, before any of its body is read."""
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.errors import Forbidden, ServiceError, Unauthorized
+from service.keys.roles import required_role
+from service.keys.service import OPEN, Caller, Keyring, is_loopback
+from service.problems import PART_ERRORS, part_is_away, respond
+
+BEARER = "bearer "
+
+
+class Gate:
+    """Denies by default. Puts `ctp.tenant` into the scope of what it lets through."""
+
+    def __init__(self, app: ASGIApp, keyring: Keyring) -> None:
+        self.app, self.keyring = app, keyring
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            raise RuntimeError(f"no {scope['type']} routes exist")
+        try:
+            await self._admit(scope)
+        except ServiceError as error:
+            await respond(error.problem(), {**error.headers, "Connection": "close"})(scope, receive, send)
+        except PART_ERRORS as error:
+            await part_is_away(error)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _admit(self, scope: Scope) -> None:
+        role = required_role(scope["method"], scope["path"])
+        if role is None:
+            return
+        caller = await self._caller(scope)
+        if caller.role < role:
+            raise Forbidden("role_too_low", f"this call needs a key of role {role.name}, yours is {caller.role.name}")
+        scope["ctp.tenant"] = caller.tenant
+
+    async def _caller(self, scope: Scope) -> Caller:
+        headers = Headers(scope=scope)
+        authorization = headers.get("authorization")
+        if authorization is not None:
+            if not authorization.lower().startswith(BEARER):
+                raise Unauthorized("key_invalid", "send the key as `Authorization: Bearer ctp_…`")
+            return await self.keyring.caller(authorization[len(BEARER) :].strip())
+        if not await self.keyring.is_open():
+            raise Unauthorized(
+                "key_missing", "send a key as `Authorization: Bearer ctp_…`: `ctp keys create` makes one"
+            )
+        _check_local(scope, headers)
+        return OPEN
+
+
+def _check_local(scope: Scope, headers: Headers) -> None:
+    """An open service answers only this machine, and no web page from elsewhere that a browser here has open."""
+    server = scope.get("server")
+    if server is not None and not is_loopback(server[0]):
+        raise Unauthorized("key_missing", "this service is open on loopback only: elsewhere it needs keys")
+    host = headers.get("host", "")
+    if not is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host):
+        raise Forbidden("foreign_host", "without keys the service answers to localhost only, not to this Host")
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != host:
+        raise Forbidden("foreign_origin", "without keys the service does not answer pages from elsewhere")

@@ -18,6 +18,7 @@ from ctp_core.errors import ConfigError
 from ctp_core.evaluation.links import countries_auc_pr, ranking
 from ctp_core.manifest import MANIFEST
 from ctp_core.models.facts_model import FactsModel
+from ctp_core.models.hybrid import HybridModel
 from ctp_core.models.registry import create_trainer
 from ctp_core.training.trainer import OnStep, ignore
 
@@ -62,7 +63,18 @@ def _run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep) -> dict
     figures = _evaluate(links, kb, model)
     ranked = time.process_time()
     per_fact = 1000 * (ranked - trained) / len(kb.splits[links.split])
+    if isinstance(model, HybridModel):
+        figures |= _part_figures(links, kb, model)
     return {**figures, "train_cpu_seconds": trained - started, "rank_triple_cpu_ms": per_fact}
+
+
+def _part_figures(links: LinksRun, kb: FactsKB, model: HybridModel) -> dict[str, float]:
+    """What each part of a hybrid reaches alone, and how much the embedding weighs."""
+    parts: dict[str, FactsModel] = {"proofs": model.proofs, "embedding": model.embedding}
+    figures = {
+        f"{part}_{name}": value for part, one in parts.items() for name, value in _evaluate(links, kb, one).items()
+    }
+    return {**figures, "weight": model.weight}
 
 
 def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep) -> FactsModel:

@@ -11,9 +11,11 @@ from ctp_core.config.hybrid import HybridConfig
 from ctp_core.config.presets import DEFAULT_PRESET, presets
 from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
+from ctp_core.config.rules import RulesConfig
 
 Config = Annotated[
-    CtpConfig | ProofsConfig | HybridConfig | ComplexConfig | DistMultConfig, Field(discriminator="method")
+    CtpConfig | ProofsConfig | RulesConfig | HybridConfig | ComplexConfig | DistMultConfig,
+    Field(discriminator="method"),
 ]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Config)
 
@@ -34,6 +36,7 @@ __all__ = [
     "HybridConfig",
     "Profile",
     "ProofsConfig",
+    "RulesConfig",
     "parse_config",
     "presets",
 ]

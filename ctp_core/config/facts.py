@@ -8,11 +8,14 @@ from ctp_core.config.embeddings import ComplexConfig, DistMultConfig
 from ctp_core.config.hybrid import HybridConfig
 from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
+from ctp_core.config.rules import RulesConfig
 
 SMALL_KB = 500  # facts; below it a step costs nothing and there is little to learn from: many plain epochs
 DENSE = 0.1  # share of all possible facts that are known (Nations 0.15, Kinship 0.03, UMLS 0.006)
 HALF_DENSE = 0.02
 FEW_PREDICATES = 5  # their chains are few enough to learn all, and say more than what kind of thing something is
+DENSE_CELLS = 2e8  # cells of tables of all pairs that fit in memory with their gradients; beyond, edge lists
+LONG_CHAINS = 150_000  # facts up to which all paths of three facts can be listed
 CHEAP_CHAINS = 5e7  # predicates × entities³: where a third body atom still trains within a minute
 
 Preset = Literal["fast", "best", "paper", "paper-long"]
@@ -45,7 +48,9 @@ def density(profile: Profile) -> float:
     return profile.num_facts / max(1, profile.num_predicates * profile.num_entities**2)
 
 
-def proofs_config(profile: Profile, *, best: bool = False) -> ProofsConfig:
+def proofs_config(profile: Profile, *, best: bool = False) -> ProofsConfig | RulesConfig:
+    if profile.num_predicates * profile.num_entities**2 > DENSE_CELLS:
+        return RulesConfig(max_length=3 if profile.num_facts < LONG_CHAINS else 2)
     if profile.num_facts < SMALL_KB:
         return ProofsConfig(epochs=200, learning_rate=0.1, sparsity=0.02, hidden_facts=0.3)
     if density(profile) > DENSE:

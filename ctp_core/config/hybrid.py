@@ -7,6 +7,7 @@ from pydantic import Field
 from ctp_core.config.base import BaseConfig
 from ctp_core.config.embeddings import ComplexConfig, DistMultConfig
 from ctp_core.config.proofs import ProofsConfig
+from ctp_core.config.rules import RulesConfig
 
 
 class HybridConfig(BaseConfig):
@@ -14,5 +15,5 @@ class HybridConfig(BaseConfig):
 
     method: Literal["hybrid"] = "hybrid"
     epochs: int = Field(default=10_000, ge=1, le=10_000, description="Passes of each part at most.")
-    proofs: ProofsConfig = ProofsConfig()
+    proofs: ProofsConfig | RulesConfig = Field(default=ProofsConfig(), discriminator="method")
     embedding: ComplexConfig | DistMultConfig = Field(default=ComplexConfig(), discriminator="method")

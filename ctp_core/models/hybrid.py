@@ -9,11 +9,14 @@ from jaxtyping import Float, Int
 
 from ctp_core.artifact import Artifact
 from ctp_core.config.hybrid import HybridConfig
+from ctp_core.config.proofs import ProofsConfig
 from ctp_core.datasets.kb import FactIds
 from ctp_core.errors import ArtifactError
 from ctp_core.models.embeddings import EmbeddingModel
+from ctp_core.models.evidence_model import EvidenceModel
 from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, read_config
 from ctp_core.models.proofs import ProofsModel
+from ctp_core.models.rules_model import RulesModel
 from ctp_core.rules import Rule
 
 PARTS = ("proofs", "embedding")
@@ -24,7 +27,7 @@ class HybridModel(FactsModel):
 
     method: ClassVar[str] = "hybrid"
 
-    def __init__(self, config: HybridConfig, proofs: ProofsModel, embedding: EmbeddingModel, weight: float) -> None:
+    def __init__(self, config: HybridConfig, proofs: EvidenceModel, embedding: EmbeddingModel, weight: float) -> None:
         self.config: HybridConfig = config
         self.kb = proofs.kb
         self.proofs, self.embedding, self.weight = proofs, embedding, weight
@@ -88,7 +91,8 @@ class HybridModel(FactsModel):
             weight = float(artifact.manifest["weight"])
         except (KeyError, TypeError) as error:
             raise ArtifactError(f"the artifact of a hybrid has no {error}") from None
-        proofs = ProofsModel.from_artifact(parts["proofs"], device)
+        reader = ProofsModel if isinstance(config.proofs, ProofsConfig) else RulesModel
+        proofs = reader.from_artifact(parts["proofs"], device)
         embedding = EmbeddingModel.from_artifact(parts["embedding"], device)
         return cls(config, proofs, embedding, weight)
 

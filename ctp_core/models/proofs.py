@@ -1,7 +1,6 @@
 """Link prediction by proofs alone: every proof adds its share to the logit of a fact."""
 
 from functools import cached_property
-from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -14,44 +13,34 @@ from ctp_core.artifact import Artifact
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.datasets.kb import FactIds, FactsKB
 from ctp_core.errors import ArtifactError
-from ctp_core.models.chain_rules import chain_facts, chain_proof, chain_rule
-from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb, sigmoid
-from ctp_core.proofs import Proof
-from ctp_core.provers.counting import RuleCounter
+from ctp_core.models.evidence_model import EvidenceModel
+from ctp_core.models.facts_model import FactsView, read_config, read_kb
 from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables
-from ctp_core.provers.evidence_arrays import EvidenceArrays, WeighedPaths
-from ctp_core.rules import Rule
-
-RULES_PER_PREDICATE = 20
-ATOMS_PER_PLACE = 6  # a body is decoded from the strongest atoms of each place
-MIN_EVIDENCE = 0.05  # a rule whose proof moves the logit by less is not worth listing
+from ctp_core.provers.evidence_arrays import EvidenceArrays
 
 
-class ProofsModel(FactsModel):
+class ProofsModel(EvidenceModel):
     """The answering side of the evidence head: crisp entities, attention over predicates and their inverses."""
 
     method: ClassVar[str] = "proofs"
 
     def __init__(self, config: ProofsConfig, kb: FactsKB, head: EvidenceHead) -> None:
         self.config: ProofsConfig = config
-        self.kb = kb
+        super().__init__(kb)
         self.head = head
-        self._rules: dict[tuple[int, str, tuple[int, ...]], Rule] = {}
         self._tables: dict[int, NDArray[np.float32]] = {}
 
     @property
-    def semiring(self) -> str:
-        return "evidence"
+    def arrays(self) -> EvidenceArrays:
+        return self._arrays
 
     @cached_property
-    def arrays(self) -> EvidenceArrays:
+    def _arrays(self) -> EvidenceArrays:
         return EvidenceArrays(self.head)
 
     @property
     def _device(self) -> torch.device:
         return self.head.bias.device
-
-    # Scores
 
     def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
         same_predicate = bool((facts[:, 1] == facts[0, 1]).all()) if len(facts) else True
@@ -93,86 +82,6 @@ class ProofsModel(FactsModel):
                 self._tables[predicate] = self.head.logits(self._atom_tables, goals, own)[0].cpu().numpy()
         return self._tables[predicate]
 
-    # Proofs
-
-    def explain(
-        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
-    ) -> list[Explanation]:
-        weighed = self.arrays.weigh(view.edges, facts)
-        counts = np.bincount(np.concatenate([paths.fact for paths in weighed]), minlength=len(facts))
-        proofs = self._best_proofs(view, facts, weighed, num_proofs)
-        explanations = []
-        rows = zip(logits.tolist(), self.arrays.biases(facts).tolist(), counts.tolist(), proofs, strict=True)
-        for logit, bias, count, found in rows:
-            shown = sum(proof.share or 0.0 for proof in found)
-            parts = {"bias": bias, "shown": shown, "rest": logit - bias - shown, "num_proofs": count}
-            explanations.append(Explanation(found, parts))
-        return explanations
-
-    def _best_proofs(
-        self, view: FactsView, facts: FactIds, weighed: list[WeighedPaths], num_proofs: int
-    ) -> list[tuple[Proof, ...]]:
-        fact = np.concatenate([paths.fact for paths in weighed])
-        share = np.concatenate([paths.shares for paths in weighed])
-        source = np.repeat(np.arange(len(weighed)), [len(paths.fact) for paths in weighed])
-        index = np.concatenate([np.arange(len(paths.fact)) for paths in weighed])
-        order = np.lexsort((-share, fact))
-        starts = np.searchsorted(fact[order], np.arange(len(facts) + 1))
-        found = []
-        for row, goal in enumerate(facts.tolist()):
-            chosen = order[starts[row] : starts[row + 1]]
-            chosen = chosen[: _with_ties(share[chosen], num_proofs)]
-            proofs = [self._proof(view, goal, weighed[source[i]], index[i]) for i in chosen.tolist()]
-            proofs.sort(key=lambda proof: (-(proof.share or 0.0), len(proof.facts), proof.text))
-            found.append(tuple(proofs[:num_proofs]))
-        return found
-
-    def _proof(self, view: FactsView, goal: list[int], paths: WeighedPaths, path: int) -> Proof:
-        body = tuple(paths.atoms[path].tolist())
-        stations = tuple(view.entities.names[entity] for entity in paths.stations[path].tolist())
-        facts = chain_facts(self.kb.predicates.names, body, stations)
-        attentions = tuple(paths.attentions[path].tolist())
-        rule = self._rule(goal[1], paths.template, body)
-        return Proof(chain_proof(view.fact(*goal), rule, facts, attentions), float(paths.shares[path]))
-
-    # Rules
-
-    def _rule(self, predicate: int, template: str, body: tuple[int, ...]) -> Rule:
-        key = (predicate, template, body)
-        if key not in self._rules:
-            confidence = self.confidence(predicate, template, body)
-            self._rules[key] = chain_rule(self.kb.predicates.names, predicate, template, body, confidence)
-        return self._rules[key]
-
-    def confidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
-        """The score that the model gives to a fact with exactly one proof, by this rule."""
-        return sigmoid(float(self.arrays.bias[predicate]) + self.arrays.evidence(predicate, template, body))
-
-    def rules(self) -> list[Rule]:
-        """Rules that hold at least once in the KB, by confidence, then precision."""
-        counter = RuleCounter(self._kb_view.edges)
-        listed = []
-        for predicate in range(len(self.kb.predicates)):
-            bodies = {body: self.arrays.evidence(predicate, *body) for body in self._bodies(predicate)}
-            strongest = sorted(bodies, key=lambda body: (-bodies[body], body))[:RULES_PER_PREDICATE]
-            for template, body in strongest:
-                counts = counter.count(predicate, template, body)
-                if bodies[template, body] >= MIN_EVIDENCE and counts[0]:
-                    confidence = self.confidence(predicate, template, body)
-                    listed.append(chain_rule(self.kb.predicates.names, predicate, template, body, confidence, counts))
-        return sorted(listed, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
-
-    def _bodies(self, predicate: int) -> set[tuple[str, tuple[int, ...]]]:
-        """(template, body) of the strongest atoms of each place of each reformulator."""
-        found: set[tuple[str, tuple[int, ...]]] = set()
-        for template, attention in self.arrays.attention.items():
-            strongest = np.argsort(-attention[predicate], axis=-1, kind="stable")[..., :ATOMS_PER_PLACE]
-            for places in strongest.tolist():
-                found.update((template, body) for body in product(*places))
-        return found - {("1", (predicate,))}
-
-    # Files
-
     def to_artifact(self) -> Artifact:
         return self._base_artifact({f"head.{name}": tensor for name, tensor in self.head.state_dict().items()})
 
@@ -188,11 +97,3 @@ class ProofsModel(FactsModel):
         except RuntimeError as error:
             raise ArtifactError(f"the tensors do not fit the config: {error}") from None
         return cls(config, kb, head)
-
-
-def _with_ties(shares: NDArray[np.float64], wanted: int) -> int:
-    """How many of the descending shares to build, so that ties at the cut can be broken by text."""
-    if wanted <= 0 or not len(shares):
-        return 0
-    last = shares[min(wanted, len(shares)) - 1]
-    return int(np.searchsorted(-shares, -last, side="right"))

@@ -14,11 +14,13 @@ from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.embeddings import ComplexModel, DistMultModel
 from ctp_core.models.hybrid import HybridModel
 from ctp_core.models.proofs import ProofsModel
+from ctp_core.models.rules_model import RulesModel
 from ctp_core.training.ctp_facts import CtpFactsTrainer
 from ctp_core.training.embeddings import EmbeddingTrainer
 from ctp_core.training.graphs import GraphsTrainer
 from ctp_core.training.hybrid import HybridTrainer
 from ctp_core.training.proofs import ProofsTrainer
+from ctp_core.training.rules import RulesTrainer
 from ctp_core.training.trainer import Trainer
 
 
@@ -32,6 +34,7 @@ class Entry:
 
 MODELS: dict[tuple[str, str], Entry] = {
     ("facts", "proofs"): Entry(ProofsModel, ProofsTrainer),
+    ("facts", "rules"): Entry(RulesModel, RulesTrainer),
     ("facts", "hybrid"): Entry(HybridModel, HybridTrainer),
     ("facts", "ctp"): Entry(CtpFactsModel, CtpFactsTrainer),
     ("facts", "complex"): Entry(ComplexModel, EmbeddingTrainer),

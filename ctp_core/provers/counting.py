@@ -2,22 +2,34 @@
 
 from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Int
 from scipy import sparse
 
-from ctp_core.provers.edge_list import EdgeList
-from ctp_core.provers.evidence import UNARY
+if TYPE_CHECKING:
+    from ctp_core.provers.edge_list import EdgeList
+
+UNARY = ("1X", "1Y")  # bodies about one of the two entities alone
 
 
 class RuleCounter:
     """Sparse 0/1 tables of the atoms of a KB; an atom is a predicate or, shifted by their number, its inverse."""
 
-    def __init__(self, edges: EdgeList) -> None:
+    def __init__(self, edges: "EdgeList") -> None:
         self._edges = edges
 
+    @property
+    def num_entities(self) -> int:
+        return self._edges.num_entities
+
+    def degrees(self, atom: int) -> Int[np.ndarray, " entity"]:
+        """How many edges of this atom every entity has."""
+        return np.diff(self.tables[atom].indptr)
+
     @cached_property
-    def _tables(self) -> list[sparse.csr_array]:
+    def tables(self) -> list[sparse.csr_array]:
         edges = self._edges
         order = np.argsort(edges.atom, kind="stable")
         bounds = np.searchsorted(edges.atom[order], np.arange(2 * edges.num_predicates + 1))
@@ -32,18 +44,18 @@ class RuleCounter:
         """(support, pairs): in how many pairs of entities body and head hold, and in how many the body does."""
         if template in UNARY:
             return self._count_unary(head, body[0], about_subject=template == "1X")
-        reached = self._tables[body[0]]
+        reached = self.tables[body[0]]
         for atom in body[1:]:
-            reached = reached @ self._tables[atom]
+            reached = reached @ self.tables[atom]
             reached.data[:] = 1  # pairs are counted, not paths
-        return int(reached.multiply(self._tables[head]).sum()), int(reached.nnz)
+        return int(reached.multiply(self.tables[head]).sum()), int(reached.nnz)
 
     def _count_unary(self, head: int, atom: int, *, about_subject: bool) -> tuple[int, int]:
         """p(X,Y) :- p(X,Z) holds of a pair only with a Z other than Y: the fact itself is no grounding."""
         num_entities, num_predicates = self._edges.num_entities, self._edges.num_predicates
         inverse = (head + num_predicates) % (2 * num_predicates)
-        heads = self._tables[head if about_subject else inverse]  # rows are the entity that the body is about
-        bodies = np.diff(self._tables[atom].indptr)
+        heads = self.tables[head if about_subject else inverse]  # rows are the entity that the body is about
+        bodies = np.diff(self.tables[atom].indptr)
         if atom == (head if about_subject else inverse):
             support = np.diff(heads.indptr)[bodies > 1].sum()
             pairs = num_entities * (bodies > 1).sum() + (num_entities - 1) * (bodies == 1).sum()

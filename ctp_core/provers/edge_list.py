@@ -1,12 +1,14 @@
 """A KB as a list of edges: every fact once forwards and once as the inverse of its predicate."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from ctp_core.datasets.kb import FactIds
+from ctp_core.provers.counting import RuleCounter
 
 Ids = NDArray[np.int64]
 
@@ -34,6 +36,11 @@ class EdgeList:
         self.tail, self.head, self.atom = tail[order], head[order], atom[order]
         self._pair_keys = self.tail * num_entities + self.head
         self._starts = np.searchsorted(self.tail, np.arange(num_entities + 1))
+
+    @cached_property
+    def counter(self) -> RuleCounter:
+        """The same edges as one sparse table per atom."""
+        return RuleCounter(self)
 
     def of_entities(self, entities: Ids) -> tuple[Ids, Ids]:
         """(which, edge): all edges whose tail is entities[which]."""

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from ctp_core.config.proofs import EvidenceTemplate
 from ctp_core.datasets.kb import FactIds
+from ctp_core.provers.counting import UNARY
 
 EXCLUDED = -1e9  # an attention logit whose softmax is exactly 0 in float32
 INITIAL_WEIGHT = 0.0  # softplus(0) = 0.69: every reformulator starts as evidence worth following
@@ -32,9 +33,6 @@ class OwnFacts:
     predicate: Int[Tensor, " fact"]
     subject: Int[Tensor, " fact"]
     object: Int[Tensor, " fact"]
-
-
-UNARY = ("1X", "1Y")  # bodies about one of the two entities alone
 
 
 def length_of(template: str) -> int:

@@ -1,6 +1,7 @@
 """The evidence head on edge lists, in double precision: what answers and their proofs are read from."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -9,10 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ctp_core.datasets.kb import FactIds
+from ctp_core.provers.counting import UNARY
 from ctp_core.provers.edge_list import EdgeList, Paths
-from ctp_core.provers.evidence import UNARY, EvidenceHead
+from ctp_core.provers.evidence import EvidenceHead
 
 Floats = NDArray[np.float64]
+ATOMS_PER_PLACE = 6  # a body is decoded from the strongest atoms of each place
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class EvidenceArrays:
         return [self._weigh(template, edges, facts) for template in self.attention]
 
     def _weigh(self, template: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
-        paths = _without_own(edges.paths(facts[:, 0], facts[:, 2], template), facts, self.num_predicates)
+        paths = without_own(edges.paths(facts[:, 0], facts[:, 2], template), facts, self.num_predicates)
         attention, goal = self.attention[template], facts[paths.pair, 1]
         picked = [attention[goal, :, place, atom] for place, atom in enumerate(paths.atoms.T)]
         masses = picked[0].copy()  # [path, reformulator]
@@ -94,6 +97,15 @@ class EvidenceArrays:
             total += evidence[start] if template in UNARY and about_start else evidence
         return total
 
+    def bodies(self, predicate: int) -> set[tuple[str, tuple[int, ...]]]:
+        """(template, body) of the strongest atoms of each place of each reformulator."""
+        found: set[tuple[str, tuple[int, ...]]] = set()
+        for template, attention in self.attention.items():
+            strongest = np.argsort(-attention[predicate], axis=-1, kind="stable")[..., :ATOMS_PER_PLACE]
+            for places in strongest.tolist():
+                found.update((template, body) for body in product(*places))
+        return found - {("1", (predicate,))}
+
     def evidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
         """What a single proof by this rule adds to the logit."""
         attention = self.attention[template][predicate]  # [reformulator, place, atom]
@@ -101,7 +113,7 @@ class EvidenceArrays:
         return float(self.strength[template][predicate] @ saturate(mass, template))
 
 
-def _without_own(paths: Paths, facts: FactIds, num_predicates: int) -> Paths:
+def without_own(paths: Paths, facts: FactIds, num_predicates: int) -> Paths:
     """Only the paths that do not use the fact they should prove."""
     subject, predicate, object_ = (column[:, None] for column in facts[paths.pair].T)
     left, right = paths.stations[:, :-1], paths.stations[:, 1:]

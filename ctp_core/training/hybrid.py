@@ -5,6 +5,7 @@ import torch
 from ctp_core.artifact import Artifact
 from ctp_core.config.base import BaseConfig
 from ctp_core.config.hybrid import HybridConfig
+from ctp_core.config.proofs import ProofsConfig
 from ctp_core.datasets.kb import FactsKB, KnowledgeBase
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts, ranking_metrics
@@ -13,6 +14,7 @@ from ctp_core.training.embeddings import EmbeddingTrainer
 from ctp_core.training.facts_split import FactsSplit
 from ctp_core.training.gradient import under
 from ctp_core.training.proofs import ProofsTrainer
+from ctp_core.training.rules import RulesTrainer
 from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
 
 WEIGHTS = (0.0, *(0.02 * 1.25**step for step in range(28)))  # 0.02 … 8.3
@@ -29,9 +31,11 @@ class HybridTrainer(Trainer):
         limits = {"seed": config.seed}
         proofs = config.proofs.model_copy(update={**limits, "epochs": min(config.epochs, config.proofs.epochs)})
         embedded = config.embedding.model_copy(update={**limits, "epochs": min(config.epochs, config.embedding.epochs)})
-        self.proofs = ProofsTrainer(proofs, kb, device)
+        self.proofs: ProofsTrainer | RulesTrainer = (
+            ProofsTrainer(proofs, kb, device) if isinstance(proofs, ProofsConfig) else RulesTrainer(proofs, kb, device)
+        )
         self.embedding = EmbeddingTrainer(embedded, kb, device)
-        self.epochs = proofs.epochs + embedded.epochs
+        self.epochs = self.proofs.epochs + self.embedding.epochs
 
     @property
     def epoch(self) -> int:  # type: ignore[override]

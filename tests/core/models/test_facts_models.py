@@ -15,6 +15,7 @@ from ctp_core.config import (
     DistMultConfig,
     HybridConfig,
     ProofsConfig,
+    RulesConfig,
     parse_config,
 )
 from ctp_core.datasets.kb import FactsKB
@@ -33,6 +34,7 @@ CONFIGS: dict[str, BaseConfig] = {
         learning_rate=0.1,
         hidden_facts=0.2,
     ),
+    "rules": RulesConfig(sample=50, steps=40),
     "ctp": CtpConfig(templates=("0", "1R", "2", "3"), dim=6, epochs=3, batch_size=16, select="attentive"),
     "complex": ComplexConfig(rank=8, epochs=6, batch_size=16),
     "distmult": DistMultConfig(rank=8, epochs=6, batch_size=16, reciprocal=False),

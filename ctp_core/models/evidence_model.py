@@ -1,0 +1,128 @@
+"""What models that add evidence share: answers that show each proof's share, and rules with a confidence."""
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from ctp_core.datasets.kb import FactIds, FactsKB
+from ctp_core.models.chain_rules import chain_facts, chain_proof, chain_rule
+from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, sigmoid
+from ctp_core.proofs import Proof
+from ctp_core.provers.edge_list import EdgeList
+from ctp_core.provers.evidence_arrays import WeighedPaths
+from ctp_core.rules import Rule
+
+RULES_PER_PREDICATE = 20
+MIN_EVIDENCE = 0.05  # a rule whose proof moves the logit by less is not worth listing
+
+
+class Arrays(Protocol):
+    """Weighted rules in one form or another."""
+
+    def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """The logit of a fact without any proof."""
+
+    def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
+        """All proofs of the facts, none by the fact itself; their shares and the biases add up to the logits."""
+
+    def evidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
+        """What a single proof by this rule adds to the logit."""
+
+    def bodies(self, predicate: int) -> Iterable[tuple[str, tuple[int, ...]]]:
+        """(template, body) of the rules worth listing."""
+
+
+class EvidenceModel(FactsModel):
+    """Every proof adds its share to the logit."""
+
+    def __init__(self, kb: FactsKB) -> None:
+        self.kb = kb
+        self._rules: dict[tuple[int, str, tuple[int, ...]], Rule] = {}
+
+    @property
+    @abstractmethod
+    def arrays(self) -> Arrays: ...
+
+    @property
+    def semiring(self) -> str:
+        return "evidence"
+
+    def explain(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
+    ) -> list[Explanation]:
+        weighed = self.arrays.weigh(view.edges, facts)
+        counts = np.bincount(np.concatenate([paths.fact for paths in weighed]), minlength=len(facts))
+        proofs = self._best_proofs(view, facts, weighed, num_proofs)
+        explanations = []
+        rows = zip(logits.tolist(), self.arrays.biases(facts).tolist(), counts.tolist(), proofs, strict=True)
+        for logit, bias, count, found in rows:
+            shown = sum(proof.share or 0.0 for proof in found)
+            parts = {"bias": bias, "shown": shown, "rest": logit - bias - shown, "num_proofs": count}
+            explanations.append(Explanation(found, parts))
+        return explanations
+
+    def _best_proofs(
+        self, view: FactsView, facts: FactIds, weighed: list[WeighedPaths], num_proofs: int
+    ) -> list[tuple[Proof, ...]]:
+        fact = np.concatenate([paths.fact for paths in weighed])
+        share = np.concatenate([paths.shares for paths in weighed])
+        source = np.repeat(np.arange(len(weighed)), [len(paths.fact) for paths in weighed])
+        index = np.concatenate([np.arange(len(paths.fact)) for paths in weighed])
+        order = np.lexsort((-share, fact))
+        starts = np.searchsorted(fact[order], np.arange(len(facts) + 1))
+        found = []
+        for row, goal in enumerate(facts.tolist()):
+            chosen = order[starts[row] : starts[row + 1]]
+            chosen = chosen[: _with_ties(share[chosen], num_proofs)]
+            proofs = [self._proof(view, goal, weighed[source[i]], index[i]) for i in chosen.tolist()]
+            proofs.sort(key=lambda proof: (-(proof.share or 0.0), len(proof.facts), proof.text))
+            found.append(tuple(proofs[:num_proofs]))
+        return found
+
+    def _proof(self, view: FactsView, goal: list[int], paths: WeighedPaths, path: int) -> Proof:
+        body = tuple(paths.atoms[path].tolist())
+        stations = tuple(view.entities.names[entity] for entity in paths.stations[path].tolist())
+        facts = chain_facts(self.kb.predicates.names, body, stations)
+        attentions = tuple(paths.attentions[path].tolist())
+        rule = self._rule(goal[1], paths.template, body)
+        return Proof(chain_proof(view.fact(*goal), rule, facts, attentions), float(paths.shares[path]))
+
+    def _rule(self, predicate: int, template: str, body: tuple[int, ...]) -> Rule:
+        key = (predicate, template, body)
+        if key not in self._rules:
+            confidence = self.confidence(predicate, template, body)
+            self._rules[key] = chain_rule(self.kb.predicates.names, predicate, template, body, confidence)
+        return self._rules[key]
+
+    def confidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
+        """The score that the model gives to a fact with exactly one proof, by this rule."""
+        return sigmoid(
+            float(self.arrays.biases(np.array([[0, predicate, 1]]))[0])
+            + self.arrays.evidence(predicate, template, body)
+        )
+
+    def rules(self) -> list[Rule]:
+        """Rules that hold at least once in the KB, by confidence, then precision."""
+        counter = self._kb_view.edges.counter
+        listed = []
+        for predicate in range(len(self.kb.predicates)):
+            bodies = {body: self.arrays.evidence(predicate, *body) for body in self.arrays.bodies(predicate)}
+            strongest = sorted(bodies, key=lambda body: (-bodies[body], body))[:RULES_PER_PREDICATE]
+            for template, body in strongest:
+                counts = counter.count(predicate, template, body)
+                if bodies[template, body] >= MIN_EVIDENCE and counts[0]:
+                    confidence = self.confidence(predicate, template, body)
+                    listed.append(chain_rule(self.kb.predicates.names, predicate, template, body, confidence, counts))
+        return sorted(listed, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
+
+
+def _with_ties(shares: NDArray[np.float64], wanted: int) -> int:
+    """How many of the descending shares to build, so that ties at the cut can be broken by text."""
+    if wanted <= 0 or not len(shares):
+        return 0
+    last = shares[min(wanted, len(shares)) - 1]
+    return int(np.searchsorted(-shares, -last, side="right"))

@@ -54,6 +54,8 @@ class EvidenceModel(FactsModel):
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
+        if num_proofs <= 0:
+            return self._unexplained(view, facts, logits)
         weighed = self.arrays.weigh(view.edges, facts)
         counts = np.bincount(np.concatenate([paths.fact for paths in weighed]), minlength=len(facts))
         proofs = self._best_proofs(view, facts, weighed, num_proofs)
@@ -65,23 +67,33 @@ class EvidenceModel(FactsModel):
             explanations.append(Explanation(found, parts))
         return explanations
 
+    def _unexplained(self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"]) -> list[Explanation]:
+        """The parts of the score without any proof; how many there are is counted, not listed."""
+        biases = self.arrays.biases(facts)
+        rows = zip(biases.tolist(), (logits - biases).tolist(), self.num_proofs(view, facts).tolist(), strict=True)
+        return [
+            Explanation((), {"bias": bias, "shown": 0.0, "rest": rest, "num_proofs": count})
+            for bias, rest, count in rows
+        ]
+
+    def num_proofs(self, view: FactsView, facts: FactIds) -> NDArray[np.int64]:
+        weighed = self.arrays.weigh(view.edges, facts)
+        return np.bincount(np.concatenate([paths.fact for paths in weighed]), minlength=len(facts))
+
     def _best_proofs(
         self, view: FactsView, facts: FactIds, weighed: list[WeighedPaths], num_proofs: int
     ) -> list[tuple[Proof, ...]]:
-        fact = np.concatenate([paths.fact for paths in weighed])
-        share = np.concatenate([paths.shares for paths in weighed])
-        source = np.repeat(np.arange(len(weighed)), [len(paths.fact) for paths in weighed])
-        index = np.concatenate([np.arange(len(paths.fact)) for paths in weighed])
-        order = np.lexsort((-share, fact))
-        starts = np.searchsorted(fact[order], np.arange(len(facts) + 1))
-        found = []
-        for row, goal in enumerate(facts.tolist()):
-            chosen = order[starts[row] : starts[row + 1]]
-            chosen = chosen[: _with_ties(share[chosen], num_proofs)]
-            proofs = [self._proof(view, goal, weighed[source[i]], index[i]) for i in chosen.tolist()]
+        """Of each template only its best are built, with all that tie with the last of them."""
+        found: list[list[Proof]] = [[] for _ in range(len(facts))]
+        for paths in weighed:
+            starts = np.searchsorted(paths.fact, np.arange(len(facts) + 1)).tolist()
+            for row, goal in enumerate(facts.tolist()):
+                shares = paths.shares[starts[row] : starts[row + 1]]
+                chosen = starts[row] + _at_least_the_best(shares, num_proofs)
+                found[row] += [self._proof(view, goal, paths, path) for path in chosen.tolist()]
+        for proofs in found:
             proofs.sort(key=lambda proof: (-(proof.share or 0.0), len(proof.facts), proof.text))
-            found.append(tuple(proofs[:num_proofs]))
-        return found
+        return [tuple(proofs[:num_proofs]) for proofs in found]
 
     def _proof(self, view: FactsView, goal: list[int], paths: WeighedPaths, path: int) -> Proof:
         body = tuple(paths.atoms[path].tolist())
@@ -120,9 +132,9 @@ class EvidenceModel(FactsModel):
         return sorted(listed, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
 
 
-def _with_ties(shares: NDArray[np.float64], wanted: int) -> int:
-    """How many of the descending shares to build, so that ties at the cut can be broken by text."""
-    if wanted <= 0 or not len(shares):
-        return 0
-    last = shares[min(wanted, len(shares)) - 1]
-    return int(np.searchsorted(-shares, -last, side="right"))
+def _at_least_the_best(shares: NDArray[np.float64], wanted: int) -> NDArray[np.int64]:
+    """Indices of the `wanted` largest shares and of all that tie with the last of them."""
+    if len(shares) <= wanted:
+        return np.arange(len(shares))
+    threshold = np.partition(shares, len(shares) - wanted)[len(shares) - wanted]
+    return np.flatnonzero(shares >= threshold)

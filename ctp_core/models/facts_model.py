@@ -48,7 +48,10 @@ class FactsView:
 
     def known(self, facts: FactIds) -> NDArray[np.bool_]:
         keys = _keys(facts, len(self.entities), len(self.predicates))
-        return np.isin(keys, self.known_keys, assume_unique=False)
+        if not len(self.known_keys):
+            return np.zeros(len(keys), dtype=bool)
+        place = np.minimum(np.searchsorted(self.known_keys, keys), len(self.known_keys) - 1)
+        return np.asarray(self.known_keys[place] == keys)
 
     def fact(self, subject: int, predicate: int, object_: int) -> Fact:
         names = self.entities.names

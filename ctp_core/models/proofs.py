@@ -56,6 +56,16 @@ class ProofsModel(EvidenceModel):
             return np.asarray(reached[facts[:, asked]])
         return self.arrays.totals(view.edges, facts)
 
+    def num_proofs(self, view: FactsView, facts: FactIds) -> NDArray[np.int64]:
+        """All groundings of all templates; only those of a known fact must be listed, to leave out the fact itself."""
+        counts = np.zeros(len(facts), dtype=np.int64)
+        for template in self.arrays.attention:
+            counts += view.edges.num_paths(facts, template)
+        known = view.edges.states(facts)
+        if known.any():
+            counts[known] = super().num_proofs(view, facts[known])
+        return counts
+
     def object_logits(
         self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Float[np.ndarray, "question entity"]:

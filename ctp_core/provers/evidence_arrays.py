@@ -50,7 +50,7 @@ class EvidenceArrays:
         return [self._weigh(template, edges, facts) for template in self.attention]
 
     def _weigh(self, template: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
-        paths = without_own(edges.paths(facts[:, 0], facts[:, 2], template), facts, self.num_predicates)
+        paths = provable_paths(edges, facts, template)
         attention, goal = self.attention[template], facts[paths.pair, 1]
         picked = [attention[goal, :, place, atom] for place, atom in enumerate(paths.atoms.T)]
         masses = picked[0].copy()  # [path, reformulator]
@@ -113,14 +113,25 @@ class EvidenceArrays:
         return float(self.strength[template][predicate] @ saturate(mass, template))
 
 
-def without_own(paths: Paths, facts: FactIds, num_predicates: int) -> Paths:
-    """Only the paths that do not use the fact they should prove."""
+def provable_paths(edges: EdgeList, facts: FactIds, template: str) -> Paths:
+    """The groundings of a template that do not use the fact they should prove."""
+    paths = edges.paths(facts[:, 0], facts[:, 2], template)
+    known = edges.states(facts)
+    if not known.any():
+        return paths
+    suspect = np.flatnonzero(known[paths.pair])
+    kept = np.ones(len(paths.pair), dtype=bool)
+    kept[suspect] = ~uses_own(Paths(*(column[suspect] for column in paths)), facts, edges.num_predicates)
+    return Paths(*(column[kept] for column in paths))
+
+
+def uses_own(paths: Paths, facts: FactIds, num_predicates: int) -> NDArray[np.bool_]:
+    """Which paths use the fact they should prove."""
     subject, predicate, object_ = (column[:, None] for column in facts[paths.pair].T)
     left, right = paths.stations[:, :-1], paths.stations[:, 1:]
     forward = (paths.atoms == predicate) & (left == subject) & (right == object_)
     backward = (paths.atoms == predicate + num_predicates) & (left == object_) & (right == subject)
-    kept = ~(forward | backward).any(1)
-    return Paths(paths.pair[kept], paths.atoms[kept], paths.stations[kept])
+    return np.asarray((forward | backward).any(1))
 
 
 def saturate(counts: Floats, template: str) -> Floats:
@@ -132,6 +143,9 @@ def _array(tensor: Tensor) -> Floats:
 
 
 def _sum_by(group: NDArray[np.int64], values: Floats, num_groups: int) -> Floats:
-    """Sums the rows of `values` of each group: [group, reformulator]."""
-    columns = [np.bincount(group, column, num_groups) for column in values.T]
-    return np.stack(columns, axis=1).astype(np.float64)  # of no rows, bincount makes integers
+    """Sums the rows of `values` of each group: [group, reformulator]. Groups are in rising order."""
+    sums = np.zeros((num_groups, values.shape[1]))
+    if len(group):
+        starts = np.flatnonzero(np.diff(group, prepend=-1))
+        sums[group[starts]] = np.add.reduceat(values, starts, axis=0)
+    return sums

@@ -17,7 +17,7 @@ from scipy import sparse
 from ctp_core.datasets.kb import FactIds
 from ctp_core.provers.counting import UNARY, RuleCounter
 from ctp_core.provers.edge_list import EdgeList
-from ctp_core.provers.evidence_arrays import WeighedPaths, without_own
+from ctp_core.provers.evidence_arrays import WeighedPaths, provable_paths
 
 TEMPLATES = ("1", "1X", "1Y", "2", "3")
 PADDING = -1
@@ -126,7 +126,7 @@ class RuleArrays:
         return np.asarray(key)
 
     def _weigh(self, template: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
-        paths = without_own(edges.paths(facts[:, 0], facts[:, 2], template), facts, self.num_predicates)
+        paths = provable_paths(edges, facts, template)
         body = np.full((len(paths.pair), 3), PADDING)
         body[:, : paths.atoms.shape[1]] = paths.atoms
         index = np.full(len(paths.pair), TEMPLATES.index(template))

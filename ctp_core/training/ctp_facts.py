@@ -33,6 +33,8 @@ class CtpFactsTrainer(GradientTrainer):
             raise ConfigError("the soft prover learns from a KB of kind 'facts' and a config of method 'ctp'")
         if config.depth != 1:
             raise ConfigError("on a KB of facts the prover works at depth 1; longer proofs take a template such as 3")
+        if config.semiring == "max-mean":
+            raise ConfigError("on a KB of facts the semiring is max-min or max-product")
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
         self.module = SoftTheory(config, *sizes, self.generator, device)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ctp_core.config.rules import RulesConfig
 from ctp_core.datasets.kb import FactIds
 from ctp_core.provers.edge_list import EdgeList
-from ctp_core.provers.evidence_arrays import without_own
+from ctp_core.provers.evidence_arrays import provable_paths
 from ctp_core.provers.rule_arrays import Body
 
 UNARY_RULES = 20  # atoms that say what kind of thing X or Y is
@@ -32,7 +32,7 @@ def mine_chains(edges: EdgeList, facts: FactIds, template: str, config: RulesCon
     rows: list[NDArray[np.int64]] = []
     for start in range(0, len(facts), PATHS_AT_ONCE):
         batch = facts[start : start + PATHS_AT_ONCE]
-        paths = without_own(edges.paths(batch[:, 0], batch[:, 2], template), batch, edges.num_predicates)
+        paths = provable_paths(edges, batch, template)
         key = np.zeros(len(paths.pair), dtype=np.int64)
         for place in range(length):
             key = key * atoms + paths.atoms[:, place]

@@ -15,6 +15,7 @@ from tests.core.models.test_facts_models import FAMILY, HIDDEN, KB, ask, model_o
 
 MODEL = "proofs"
 NEW = (Fact("new", "parent", HIDDEN.subject), Fact("new", "sister", HIDDEN.object))
+GOALS = [Goal(*HIDDEN[:2], None), Goal(None, *HIDDEN[1:]), Goal(HIDDEN.subject, None, HIDDEN.object)]
 
 
 def answers_to(goal: Goal, extra: tuple[Fact, ...], proofs: int) -> tuple[Answer, ...]:
@@ -22,9 +23,7 @@ def answers_to(goal: Goal, extra: tuple[Fact, ...], proofs: int) -> tuple[Answer
 
 
 @pytest.mark.parametrize("extra", [(), NEW])
-@pytest.mark.parametrize(
-    "goal", [Goal(*HIDDEN[:2], None), Goal(None, *HIDDEN[1:]), Goal(HIDDEN.subject, None, HIDDEN.object)]
-)
+@pytest.mark.parametrize("goal", GOALS)
 def test_the_shares_of_all_proofs_and_the_bias_are_the_logit(goal: Goal, extra: tuple[Fact, ...]) -> None:
     for answer in answers_to(goal, extra, proofs=100_000):
         parts = answer.score_parts
@@ -94,3 +93,14 @@ def test_an_unseen_entity_is_answered_from_the_facts_of_the_question() -> None:
     (answers,) = ask(model_of(MODEL), Goal("stranger", "grandparent", None), facts=facts, top_k=1)
     assert answers[0].fact.object == child
     assert answers[0].proofs[0].facts == facts
+
+
+@pytest.mark.parametrize("extra", [(), NEW])
+@pytest.mark.parametrize("goal", [*GOALS, Goal(FAMILY.parent[0][0], "parent", None)])
+def test_proofs_that_are_not_shown_are_counted_all_the_same(goal: Goal, extra: tuple[Fact, ...]) -> None:
+    listed = {answer.fact: answer.score_parts for answer in answers_to(goal, extra, proofs=100_000)}
+    for answer in answers_to(goal, extra, proofs=0):
+        assert answer.proofs == ()
+        assert answer.score_parts is not None
+        assert answer.score_parts["num_proofs"] == (listed[answer.fact] or {})["num_proofs"]
+        assert answer.score_parts["shown"] == 0

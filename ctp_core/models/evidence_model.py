@@ -15,6 +15,7 @@ from ctp_core.proofs import Proof
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.evidence_arrays import WeighedPaths
 from ctp_core.rules import Rule
+from ctp_core.symbols import Fact
 
 RULES_PER_PREDICATE = 20
 MIN_EVIDENCE = 0.05  # a rule whose proof moves the logit by less is not worth listing
@@ -83,24 +84,31 @@ class EvidenceModel(FactsModel):
     def _best_proofs(
         self, view: FactsView, facts: FactIds, weighed: list[WeighedPaths], num_proofs: int
     ) -> list[tuple[Proof, ...]]:
-        """Of each template only its best are built, with all that tie with the last of them."""
-        found: list[list[Proof]] = [[] for _ in range(len(facts))]
-        for paths in weighed:
-            starts = np.searchsorted(paths.fact, np.arange(len(facts) + 1)).tolist()
-            for row, goal in enumerate(facts.tolist()):
-                shares = paths.shares[starts[row] : starts[row + 1]]
-                chosen = starts[row] + _at_least_the_best(shares, num_proofs)
-                found[row] += [self._proof(view, goal, paths, path) for path in chosen.tolist()]
-        for proofs in found:
-            proofs.sort(key=lambda proof: (-(proof.share or 0.0), len(proof.facts), proof.text))
-        return [tuple(proofs[:num_proofs]) for proofs in found]
+        """Chosen by share, fewer facts, then text, before any tree is built: ties are many, trees are dear."""
+        starts = [np.searchsorted(paths.fact, np.arange(len(facts) + 1)) for paths in weighed]
+        found = []
+        for row, goal in enumerate(facts.tolist()):
+            slices = [slice(bounds[row], bounds[row + 1]) for bounds in starts]
+            shares = np.concatenate([paths.shares[part] for paths, part in zip(weighed, slices, strict=True)])
+            threshold = _nth_largest(shares, num_proofs)
+            chosen = []
+            for paths, part in zip(weighed, slices, strict=True):
+                for path in (part.start + np.flatnonzero(paths.shares[part] >= threshold)).tolist():
+                    body = self._body(view, paths, path)
+                    chosen.append((-float(paths.shares[path]), len(body), ", ".join(map(str, body)), paths, path, body))
+            chosen.sort(key=lambda one: one[:3])
+            found.append(tuple(self._proof(view, goal, *one[3:]) for one in chosen[:num_proofs]))
+        return found
 
-    def _proof(self, view: FactsView, goal: list[int], paths: WeighedPaths, path: int) -> Proof:
-        body = tuple(paths.atoms[path].tolist())
+    def _body(self, view: FactsView, paths: WeighedPaths, path: int) -> tuple[Fact, ...]:
         stations = tuple(view.entities.names[entity] for entity in paths.stations[path].tolist())
-        facts = chain_facts(self.kb.predicates.names, body, stations)
+        return chain_facts(self.kb.predicates.names, tuple(paths.atoms[path].tolist()), stations)
+
+    def _proof(
+        self, view: FactsView, goal: list[int], paths: WeighedPaths, path: int, facts: tuple[Fact, ...]
+    ) -> Proof:
+        rule = self._rule(goal[1], paths.template, tuple(paths.atoms[path].tolist()))
         attentions = tuple(paths.attentions[path].tolist())
-        rule = self._rule(goal[1], paths.template, body)
         return Proof(chain_proof(view.fact(*goal), rule, facts, attentions), float(paths.shares[path]))
 
     def _rule(self, predicate: int, template: str, body: tuple[int, ...]) -> Rule:
@@ -132,9 +140,7 @@ class EvidenceModel(FactsModel):
         return sorted(listed, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
 
 
-def _at_least_the_best(shares: NDArray[np.float64], wanted: int) -> NDArray[np.int64]:
-    """Indices of the `wanted` largest shares and of all that tie with the last of them."""
+def _nth_largest(shares: NDArray[np.float64], wanted: int) -> float:
     if len(shares) <= wanted:
-        return np.arange(len(shares))
-    threshold = np.partition(shares, len(shares) - wanted)[len(shares) - wanted]
-    return np.flatnonzero(shares >= threshold)
+        return 0.0
+    return float(np.partition(shares, len(shares) - wanted)[len(shares) - wanted])

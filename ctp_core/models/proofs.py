@@ -57,13 +57,13 @@ class ProofsModel(EvidenceModel):
         return self.arrays.totals(view.edges, facts)
 
     def num_proofs(self, view: FactsView, facts: FactIds) -> NDArray[np.int64]:
-        """All groundings of all templates; only those of a known fact must be listed, to leave out the fact itself."""
-        counts = np.zeros(len(facts), dtype=np.int64)
+        """All groundings of all templates but those by the fact itself; listed only where they cannot be counted."""
+        counts, known = np.zeros(len(facts), dtype=np.int64), view.edges.states(facts)
         for template in self.arrays.attention:
-            counts += view.edges.num_paths(facts, template)
-        known = view.edges.states(facts)
-        if known.any():
-            counts[known] = super().num_proofs(view, facts[known])
+            counts += view.edges.num_paths(facts, template) - known * view.edges.num_own_paths(facts, template)
+        hard = known & ((facts[:, 0] == facts[:, 2]) | ("3" in self.arrays.attention))
+        if hard.any():
+            counts[hard] = super().num_proofs(view, facts[hard])
         return counts
 
     def object_logits(

@@ -73,6 +73,13 @@ class EdgeList:
             reached = reached @ self._steps
         return np.asarray(reached[np.arange(len(facts)), facts[:, 2]]).ravel().astype(np.int64)
 
+    def num_own_paths(self, facts: FactIds, template: str) -> Ids:
+        """How many groundings of at most two atoms use the fact itself, where it is a fact and no loop."""
+        if template != "2":
+            return np.ones(len(facts), dtype=np.int64)
+        loops = self._steps.diagonal()  # the fact before or after an edge from an entity to itself
+        return np.asarray(loops[facts[:, 0]] + loops[facts[:, 2]], dtype=np.int64)
+
     @cached_property
     def _steps(self) -> sparse.csr_array:
         """How many edges lead from one entity to another."""

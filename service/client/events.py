@@ -10,7 +10,7 @@ from service.client.types import FINISHED, Event
 
 MAX_RETRIES = 10
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 5.0
-TOO_MANY, UNAVAILABLE = 429, 503
+ENDED, TOO_MANY, UNAVAILABLE = 204, 429, 503
 
 
 def parse(lines: Iterable[str]) -> Iterator[Event]:
@@ -36,6 +36,8 @@ def follow(transport: Transport, path: str, last_event_id: str | None = None) ->
         try:
             headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
             with transport.stream(path, headers=headers) as response:
+                if response.status_code == ENDED:
+                    return
                 for event in parse(response.iter_lines()):
                     last_event_id, retries = event.id or last_event_id, 0
                     yield event

@@ -116,7 +116,7 @@ class Event(Wire):
 class Lineage(Wire):
     """What a version was made from."""
 
-    kb_id: str
+    kb_id: str | None
     kb_sha256: str
     code_version: str
     seed: int | None = None

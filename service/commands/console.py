@@ -19,7 +19,8 @@ Key = Annotated[str | None, typer.Option("--key", envvar="CTP_KEY", help="Key, w
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Most rows.")]
 
-out = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+WIDE = 200  # columns where the output goes to a file or a pipe: nothing is cut off there
+out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 err = Console(highlight=False, stderr=True)
 
 

@@ -55,7 +55,7 @@ def compare(
 ) -> None:
     """What differs between versions, as JSON."""
     with connected(url, key) as client:
-        print_json(client.models.compare([client.models.get(model).id for model in references]))
+        print_json(client.models.compare(references))
 
 
 @models.command()

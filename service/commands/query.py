@@ -81,15 +81,16 @@ def proof_tree(root: Node) -> Tree:
     return _branch(root, [], weakest if score < 1 else 0)
 
 
-def _branch(node: Node, links: list[Unification], weakest: int) -> Tree:
+def _branch(node: Node, leading: list[Unification], weakest: int) -> Tree:
     """A goal with the links that lead to it; under it its rule, and under that the goals of the rule's body."""
     own = node.unifications if node.rule is None else []
     title = Text.assemble((printable(str(node.goal)), "bold"), "  ", strength(node.score))
-    tree = Tree(_with_links(title.append("  fact" if node.by == "fact" else "", "dim"), links + own, weakest))
+    tree = Tree(_with_links(title.append("  fact" if node.by == "fact" else "", "dim"), leading + own, weakest))
     if node.rule is None:
         return tree
-    # Links come in the order of the body's atoms, after one for the head where there is one.
-    body = max(0, len(node.unifications) - len(node.children))
+    # Links come in the order of the body's atoms, after one for the head where there is one; or for the head alone.
+    links, children = len(node.unifications), len(node.children)
+    body = links if links < children else links - children
     rule = _with_links(Text(f"by {printable(node.rule['text'])}", "italic"), node.unifications[:body], weakest)
     by = tree.add(rule, guide_style="dim")
     for position, child in enumerate(node.children):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import typer
 
-from service.client import Client
 from service.commands.console import printable
 from service.commands.query import parse_goal
 from tests.running import RunningService
@@ -24,9 +23,7 @@ def ctp(service: RunningService, *words: str, code: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def trained(service: RunningService) -> RunningService:
-    with Client(service.url) as client:
-        training = client.train("family", name="command-family")
-        assert client.jobs.wait(training.job.id, 120).status == "succeeded"
+    assert "command-family@1 is ready" in ctp(service, "train", "family", "--name", "command-family")
     return service
 
 
@@ -69,6 +66,24 @@ def test_rules_models_and_jobs_are_listed(trained: RunningService) -> None:
     job = json.loads(ctp(trained, "jobs", "show", model["lineage"]["job_id"], "--json"))
     assert job["status"] == "succeeded"
     assert job["id"] in ctp(trained, "jobs", "list")
+
+
+@pytest.mark.slow
+def test_a_running_job_is_listed_cancelled_and_watched_to_its_end(service: RunningService) -> None:
+    job = ctp(service, "train", "kinship", "--name", "command-long", "--set", "epochs=5000", "--detach").strip()
+    assert "cancelled" in ctp(service, "jobs", "cancel", job)
+    assert "cancelled" in ctp(service, "jobs", "watch", job, code=1)
+    assert json.loads(ctp(service, "models", "show", "command-long@1", "--json"))["status"] == "cancelled"
+
+
+@pytest.mark.slow
+def test_an_exported_model_answers_again_where_it_is_imported(trained: RunningService, tmp_path: Path) -> None:
+    archive = str(tmp_path / "family.ctp")
+    ctp(trained, "models", "alias", "command-family@1", "champion")
+    ctp(trained, "models", "export", "command-family@champion", archive)
+    assert "command-copy@1 ready" in ctp(trained, "models", "import", archive, "--name", "command-copy")
+    question = ("grandparent(?, morty)", "--top", "3")
+    assert ctp(trained, "query", "command-copy", *question) == ctp(trained, "query", "command-family", *question)
 
 
 def test_a_goal_is_read_as_prolog_with_a_question_mark() -> None:

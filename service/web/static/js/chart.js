@@ -9,6 +9,9 @@ const PALETTE = {
 };
 export const colour = (at) => { const all = PALETTE[document.documentElement.dataset.theme] ?? PALETTE.light; return all[at % all.length]; };
 
+// Epochs are whole numbers.
+const WHOLE = [1, 2, 5].flatMap((n) => [1, 10, 100, 1000, 10_000].map((ten) => n * ten)).sort((a, b) => a - b);
+
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /**
@@ -67,7 +70,7 @@ function options(series, root) {
     width: root.clientWidth, height: heightOf(root), cursor: { points: { size: 7 } },
     scales: { x: { time: false }, metric: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1)] } },
     axes: [
-      { stroke, font, grid: { show: false }, ticks: { stroke: line, size: 4 }, size: 30, gap: 4 },
+      { stroke, font, grid: { show: false }, ticks: { stroke: line, size: 4 }, size: 30, gap: 4, incrs: WHOLE },
       ...(scales.has("loss") ? [axis("loss", 3, "loss")] : []),
       ...(scales.has("metric") ? [axis("metric", 1, "validation")] : []),
     ],

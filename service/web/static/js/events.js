@@ -11,6 +11,7 @@ export async function follow(url, { onevent, onlink, signal }) {
   while (!signal.aborted) {
     try {
       const response = await open(url, last, signal);
+      if (response.status === 204) return;
       onlink(true);
       for await (const event of parse(response.body)) {
         pause = FIRST_PAUSE;

@@ -21,7 +21,7 @@ export function duration(seconds) {
 const moment = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 export const time = (iso) => (iso ? h("time", { datetime: iso }, moment.format(new Date(iso))) : "–");
 
-const TONES = { ready: "good", succeeded: "good", running: "live", queued: "live", pending: "live", failed: "bad", cancelled: "", deleted: "" };
+const TONES = { ready: "good", succeeded: "good", running: "busy", queued: "busy", pending: "busy", failed: "bad", cancelled: "", deleted: "" };
 export const status = (word) => h("span", { class: `badge ${TONES[word] ?? ""}`, "data-status": word }, word);
 
 export const meter = (share, label) =>

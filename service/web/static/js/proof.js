@@ -18,7 +18,7 @@ export function drawProof(frame, proof, signal) {
   show(frame, stage);
   const every = [];
   const build = (step) => {
-    step.card = card(step);
+    step.card = card(step, step === root);
     step.label = label(step, mark);
     stage.append(step.card);
     if (step.label) stage.append(step.label);
@@ -39,7 +39,7 @@ export function drawProof(frame, proof, signal) {
   return root;
 }
 
-function card(step) {
+function card(step, root) {
   const { node } = step;
   if (step.kind === "rule") {
     const bound = step.bindings.map(([variable, value], at) => [at ? ", " : "", `${variable} = `, name(value)]);
@@ -50,7 +50,7 @@ function card(step) {
   }
   const shown = step.kind === "fact" && node.fact ? node.fact : node.goal;
   return h("div", { class: `node ${step.kind}` },
-    h("small", {}, step.kind === "fact" ? "fact" : `goal, ${score(node.score)}`),
+    h("small", {}, step.kind === "fact" ? "fact" : `goal, ${root ? "by this proof " : ""}${score(node.score)}`),
     name(shown.subject, { class: "end" }), " ", name(shown.predicate, { class: "pred" }), " ", name(shown.object, { class: "end" }),
     fact(shown) === fact(node.goal) ? null : h("small", {}, "for ", name(fact(node.goal))));
 }

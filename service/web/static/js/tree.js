@@ -8,8 +8,9 @@ const ATOM_END = /\(([A-Z]\w*),\s*([A-Z]\w*)\)/g;
  */
 export function steps(node, links = []) {
   if (!node.rule) return { kind: node.by === "fact" ? "fact" : "goal", node, links: [...links, ...(node.unifications ?? [])], children: [] };
-  // Unifications come in the order of the body's atoms, after one for the head where there is one.
-  const extra = Math.max(0, node.unifications.length - node.children.length);
+  // Unifications come in the order of the body's atoms, after one for the head where there is one; or for the head alone.
+  const { length } = node.unifications;
+  const extra = length < node.children.length ? length : length - node.children.length;
   const body = node.children.map((child, at) => steps(child, node.unifications.slice(extra + at, extra + at + 1)));
   const rule = { kind: "rule", node, links: node.unifications.slice(0, extra), bindings: bindings(node), children: body };
   return { kind: "goal", node, links, children: [rule] };

@@ -67,8 +67,10 @@ function factsQuestion(model, question, signal) {
 /** A few questions to begin with: of the predicates that the model has rules for. */
 async function hints(model, reference, signal) {
   const kb = model.lineage.kb_id;
+  if (kb == null) return "";
   const rules = await get(path("models", model.id, "rules"), { limit: 40 }, signal).catch(() => ({ items: [] }));
-  const heads = [...new Set(rules.items.map((rule) => rule.head.predicate))].slice(0, 3);
+  const telling = [...rules.items].sort((a, b) => b.body.length - a.body.length);
+  const heads = [...new Set(telling.map((rule) => rule.head.predicate))].slice(0, 3);
   const facts = await Promise.all(heads.map((predicate) => get(path("kbs", kb, "facts"), { predicate, limit: 1 }, signal).then((page) => page.items[0]).catch(() => null)));
   const asked = facts.filter(Boolean);
   return asked.length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "For example")), h("div", { class: "actions" }, asked.map((f) =>
@@ -137,7 +139,7 @@ function drawAnswer(panel, found, one, which, signal, turn) {
   const written = plain(steps(proof.tree));
   show(panel, head, frame,
     h("div", { class: "proof-text" },
-      h("div", { class: "key" }, h("span", {}, "weak"), h("span", { class: "ramp" }), h("span", {}, "strong: how well two names unify"), evidence(one, proof)),
+      h("div", { class: "key" }, h("span", { class: "scale" }, "weak", h("span", { class: "ramp" }), "strong unification"), evidence(one, proof)),
       h("pre", { tabindex: "0", "aria-label": "The proof as text" }, name(written)),
       h("div", { class: "actions" },
         h("button", { type: "button", class: "small", onclick: () => copy(written, "The proof") }, "Copy as text"),

@@ -1,14 +1,13 @@
 // Several versions side by side: their curves in one picture, and what differs between them.
 import { all, get, path } from "../api.js";
 import { chart, colour } from "../chart.js";
-import { h, show } from "../dom.js";
-import { significant } from "../format.js";
+import { h, name, show } from "../dom.js";
+import { count, score, significant } from "../format.js";
 import { to } from "../route.js";
 import { curveOf } from "./model.js";
 
 export async function compare(root, { params, signal }) {
-  const ids = (params.get("ids") ?? "").split(",").filter(Boolean).slice(0, 6);
-  const models = await Promise.all(ids.map((id) => get(path("models", id), {}, signal)));
+  const { models, rules, num_rules, num_shared_rules } = await get("/models/compare", { ids: params.get("ids") ?? "" }, signal);
   const epochs = await Promise.all(models.map((model) => all(path("models", model.id, "metrics"), {}, 10_000, signal)));
   const titles = models.map((model) => `${model.name}@${model.version}`);
   const losses = h("div"), metrics = h("div");
@@ -20,7 +19,8 @@ export async function compare(root, { params, signal }) {
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Loss"), legends[0]), losses),
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Validation"), legends[1]), metrics)),
     differences("Metrics", models, titles, (model) => model.metrics, true),
-    differences("Settings", models, titles, (model) => ({ method: model.method, preset: model.preset, ...model.config }), false));
+    differences("Settings", models, titles, (model) => ({ method: model.method, preset: model.preset, ...model.config }), false),
+    sideBySide(rules, titles, num_rules, num_shared_rules));
   const charts = [chart(losses, "Loss of each model", signal), chart(metrics, "Validation of each model", signal, "None of them was validated while it trained")];
   const draw = () => ["loss", "metric"].forEach((scale, place) => charts[place].set(epochs.flatMap((rows, at) => curveOf(rows, `${titles[at]} `, { stroke: colour(at) }).filter((one) => one.scale === scale))));
   document.addEventListener("themechange", () => { legends.forEach((old, at) => { const next = legend(); old.replaceWith(next); legends[at] = next; }); draw(); }, { signal });
@@ -37,4 +37,11 @@ function differences(title, models, titles, values, numbers) {
   return h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, title)),
     h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, title === "Metrics" ? "Metric" : "Setting"), titles.map((one) => h("th", { scope: "col", class: numbers && "right" }, one)))),
       h("tbody", {}, rows.map(([key, cells]) => h("tr", {}, h("th", { scope: "row" }, key.replaceAll("_", " ")), cells.map((cell) => h("td", { class: numbers ? "right" : "mono" }, new Set(cells).size > 1 ? h("strong", {}, cell) : cell))))))));
+}
+
+function sideBySide(rules, titles, totals, shared) {
+  const confidence = (value) => (value == null ? "–" : h("span", { class: "strength value", "--s": value }, score(value)));
+  return h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "Rules"), h("span", { class: "note" }, `${count(shared)} shared`)),
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Confidence in"), titles.map((title, at) => h("th", { scope: "col", class: "right" }, `${title} (${count(totals[at])})`)))),
+      h("tbody", {}, rules.map((rule) => h("tr", {}, h("td", { class: "mono" }, name(rule.text)), rule.confidences.map((value) => h("td", { class: "right" }, confidence(value)))))))));
 }

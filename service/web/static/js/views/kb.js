@@ -48,12 +48,14 @@ async function drop(found) {
   } catch (error) { notify(error.message, true); }
 }
 
-export const entitiesOf = (kb) => (prefix, signal) => get(path("kbs", kb, "entities"), { prefix, limit: 12 }, signal).then((page) => page.items);
+/** A model that was imported has no KB here, and so no suggestions. */
+export const entitiesOf = (kb) => async (prefix, signal) => (kb == null ? [] : get(path("kbs", kb, "entities"), { prefix, limit: 12 }, signal).then((page) => page.items));
 
 /** Predicates are few: asked for once, then searched anywhere in the name. */
 export function predicatesOf(kb) {
   let asked = null;
-  return async (text, signal) => {
+  return async (text) => {
+    if (kb == null) return [];
     asked ??= all(path("kbs", kb, "predicates"), {}, 5000).catch(() => []);
     const lower = text.toLowerCase();
     return (await asked).filter((one) => one.name.toLowerCase().includes(lower)).sort((a, b) => b.num_facts - a.num_facts).slice(0, 12);
@@ -96,7 +98,7 @@ async function predicates(body, found, params, signal) {
 }
 
 async function around(body, found, params, signal) {
-  const entity = params.get("entity") ?? (await get(path("kbs", found.id, "entities"), { limit: 1 }, signal)).items[0]?.name;
+  const entity = params.get("entity") ?? (await get(path("kbs", found.id, "facts"), { limit: 1 }, signal)).items[0]?.subject;
   const canvas = h("div", { class: "canvas", role: "img", "aria-label": `Graph around ${entity}; the list beside it says the same` });
   const list = h("ul"), title = h("h2"), status = h("p", { class: "note", role: "status" });
   const box = combobox({ label: "Around the entity", value: entity ?? "", suggest: entitiesOf(found.id), onpick: (value) => go(to(["kbs", found.name], { tab: "graph", entity: value })) });
@@ -106,10 +108,10 @@ async function around(body, found, params, signal) {
   const expand = async (centre, first) => {
     if (!first && picture.cy.nodes().length > MOST_NODES) { status.textContent = `The picture is full: it shows ${MOST_NODES} entities at most. Choose one above to begin again.`; return; }
     const near = await get(path("kbs", found.id, "neighbourhood"), { entity: centre, limit: NEIGHBOURS }, signal);
-    const facts = near.facts ?? near.items;
+    const facts = near.items;
     const added = picture.add(facts, centre);
     picture.cy.getElementById(centre).addClass(first ? "centre" : "opened");
-    if (added) picture.arrange(!first);
+    if (added) picture.arrange(first ? centre : null);
     show(title, name(centre));
     show(list, facts.map((f) => h("li", {}, entry(f.subject, centre, expand), " ", h("span", { class: "muted" }, name(f.predicate)), " ", entry(f.object, centre, expand))));
     status.textContent = `${plural(facts.length, "fact")}${near.truncated ? " of more" : ""} around it. Choose another entity to expand it.`;

@@ -95,7 +95,7 @@ async function rules(body, found, params, signal, reference) {
   least.addEventListener("input", draw);
   list.element.addEventListener("click", (event) => {
     const button = event.target.closest("[data-rule]");
-    if (button) toggle(button, found, signal);
+    if (button) toggle(button, items.find((rule) => rule.id === button.dataset.rule), found, signal);
   });
   draw();
   show(body, h("section", { class: "card flush rules" },
@@ -109,7 +109,7 @@ async function prolog(found) {
 }
 
 /** Opens the facts behind a rule in a row of their own, or closes it. */
-async function toggle(button, found, signal) {
+async function toggle(button, rule, found, signal) {
   const line = button.closest("tr");
   if (button.getAttribute("aria-expanded") === "true") {
     button.setAttribute("aria-expanded", "false");
@@ -120,17 +120,21 @@ async function toggle(button, found, signal) {
   const cell = h("td", { colspan: line.children.length }, h("span", { class: "note" }, "Looking for its facts…"));
   line.after(h("tr", { class: "open" }, cell));
   try {
-    const page = await get(path("models", found.id, "rules", button.dataset.rule, "groundings"), { limit: SHOWN_GROUNDINGS }, signal);
-    show(cell, page.items.length ? h("ul", { class: "groundings mono" }, page.items.map(grounding)) : "No facts of the KB fit the rule.",
-      page.next_cursor ? h("span", { class: "note" }, `The first ${SHOWN_GROUNDINGS}.`) : null);
+    const page = await get(path("models", found.id, "rules", rule.id, "groundings"), { limit: SHOWN_GROUNDINGS }, signal);
+    show(cell, page.items.length ? h("ul", { class: "groundings mono" }, page.items.map((item) => grounding(rule, item))) : "No facts of the KB fit the rule.",
+      page.items.length === SHOWN_GROUNDINGS ? h("span", { class: "note" }, `The first ${SHOWN_GROUNDINGS}.`) : null);
   } catch (error) { if (!signal.aborted) show(cell, problem(error)); }
 }
 
 const written = (f) => `${f.predicate}(${f.subject}, ${f.object})`;
 
-function grounding(item) {
-  return h("li", {}, name(written(item.head)), " ⇐ ", item.body.map((f, at) => [at ? ", " : "", name(written(f))]), " ",
-    item.holds === false ? h("span", { class: "badge warn" }, "head is not in the KB") : null);
+/** The facts of the body, and the head that follows from them. */
+function grounding(rule, { facts, known }) {
+  const bound = new Map(rule.body.flatMap((atom, at) => [[atom.subject, facts[at].subject], [atom.object, facts[at].object]]));
+  const value = (variable) => bound.get(variable) ?? variable;
+  const head = { predicate: rule.head.predicate, subject: value(rule.head.subject), object: value(rule.head.object) };
+  return h("li", {}, name(written(head)), " ⇐ ", facts.map((f, at) => [at ? ", " : "", name(written(f))]), " ",
+    known ? null : h("span", { class: "badge warn" }, "not in the KB"));
 }
 
 /** Series of one model's epochs; `title` tells several models apart. */
@@ -156,9 +160,9 @@ async function about(body, found) {
   const pairs = (entries) => h("dl", { class: "pairs" }, entries.map(([key, value]) => [h("dt", {}, key.replaceAll("_", " ")), h("dd", { class: "mono" }, value)]));
   show(body, h("div", { class: "stack" },
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Lineage")), pairs([
-      ["id", found.id], ["KB", h("a", { href: to(["kbs", lineage.kb_id]) }, lineage.kb_id)], ["KB sha256", lineage.kb_sha256], ["code version", lineage.code_version],
+      ["id", found.id], ["KB", lineage.kb_id ? h("a", { href: to(["kbs", lineage.kb_id]) }, lineage.kb_id) : "–"], ["KB sha256", lineage.kb_sha256], ["code version", lineage.code_version],
       ["seed", significant(lineage.seed)], ["training", lineage.job_id ? h("a", { href: to(["jobs", lineage.job_id]) }, lineage.job_id) : "–"],
-      ...(lineage.parent ? [["parent", lineage.parent]] : []), ["ready", time(found.ready_at)]])),
+      ...(lineage.imported_from ? [["imported from", significant(lineage.imported_from)]] : []), ["ready", time(found.ready_at)]])),
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Settings")), pairs(Object.entries(found.config).map(([key, value]) => [key, significant(value)]))),
     Object.keys(found.metrics).length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Metrics")), pairs(Object.entries(found.metrics).map(([key, value]) => [key, significant(value)]))) : null));
 }

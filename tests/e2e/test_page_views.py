@@ -1,0 +1,214 @@
+"""The page's views, one at a time: phones, keyboards, colours, policy."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from service.client import Client
+from tests.e2e.conftest import Visitor
+from tests.running import RunningService
+
+pytestmark = pytest.mark.slow
+HERE = Path(__file__).parent
+FAINT_TEXT = (HERE / "faint_text.js").read_text()
+NAMELESS_CONTROLS = (HERE / "nameless_controls.js").read_text()
+RUN_SCRIPT = """() => {
+    const script = document.createElement("script");
+    try { script.text = "window.ran = true"; document.body.append(script); } catch { }
+    return window.ran ?? false;
+}"""
+Shoot = Callable[[Page, str], None]
+QUESTION = "#/ask?model=page-family@1&p=grandparent&o=morty"
+VIEWS = [
+    "#/kbs",
+    "#/kbs/nations",
+    "#/kbs/nations?tab=predicates",
+    "#/kbs/family?tab=graph&entity=beth",
+    "#/train?kb=umls",
+    "#/models",
+    "#/models/page-family@1",
+    "#/models/page-family@1?tab=curves",
+    "#/models/page-family@1?tab=about",
+    QUESTION,
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def family(service: RunningService) -> None:
+    """Two versions of a model of the sample family."""
+    with Client(service.url) as client:
+        for epochs in (200, 20):
+            training = client.train("family", name="page-family", config={"epochs": epochs})
+            assert client.jobs.wait(training.job.id, 120).status == "succeeded"
+        client.models.set_alias(client.models.get("page-family@1"), "champion")
+
+
+def test_a_question_is_asked_and_its_proof_is_read_by_keyboard_alone(visitor: Visitor) -> None:
+    page = visitor().open("#/ask?model=page-family@1")
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    tab_to(page, page.get_by_role("combobox", name="Predicate"))
+    page.keyboard.type("grandp")
+    expect(page.get_by_role("option", name=re.compile("grandparent"))).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("combobox", name="Predicate")).to_have_value("grandparent")
+    page.keyboard.press("Tab")
+    page.keyboard.type("mort")
+    expect(page.get_by_role("option", name=re.compile("morty"))).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(page.locator(".proof .node.fact").first).to_be_visible()
+    tab_to(page, page.locator(".answers button").nth(1))
+    page.keyboard.press("Enter")
+    expect(page.locator(".answers button").nth(1)).to_have_attribute("aria-pressed", "true")
+    tab_to(page, page.locator(".proof"))
+    before = page.locator(".proof .stage").get_attribute("style")
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowLeft")
+    assert page.locator(".proof .stage").get_attribute("style") != before
+    page.keyboard.press("0")
+    assert page.locator(".proof .stage").get_attribute("style") == before
+
+
+def tab_to(page: Page, target: object, most: int = 60) -> None:
+    for _ in range(most):
+        if target.evaluate("e => e === document.activeElement"):  # type: ignore[attr-defined]
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"Tab does not reach {target}")
+
+
+def test_every_view_fits_a_phone_and_can_be_read_in_the_dark(visitor: Visitor) -> None:
+    visit = visitor(width=375, dark=True)
+    for address in VIEWS:
+        page = visit.open(address)
+        expect(page.locator("h1")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375, address
+        assert page.evaluate(FAINT_TEXT) == [], address
+        for link in page.locator("nav.tabs a").all():
+            box = link.bounding_box()
+            assert box
+            assert box["height"] >= 40
+            assert box["y"] + box["height"] <= 860
+
+
+def test_every_view_can_be_read_by_light_and_its_controls_have_names(visitor: Visitor) -> None:
+    visit = visitor()
+    for address in VIEWS:
+        page = visit.open(address)
+        expect(page.locator("h1")).to_be_visible()
+        assert page.evaluate(FAINT_TEXT) == [], address
+        assert page.evaluate(NAMELESS_CONTROLS) == [], address
+
+
+def test_the_colours_follow_the_system_until_they_are_chosen(visitor: Visitor) -> None:
+    visit = visitor(dark=True)
+    page = visit.open("#/kbs")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.get_by_role("button", name="Use light colours").click()
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    expect(page.get_by_role("button", name="Use dark colours")).to_be_visible()
+
+
+def test_rules_are_sorted_filtered_opened_and_copied(visitor: Visitor) -> None:
+    page = visitor().open("#/models/page-family@1")
+    confidences = [float(text) for text in page.locator("tbody td:nth-child(2)").all_inner_texts()]
+    assert confidences == sorted(confidences, reverse=True)
+    page.get_by_role("button", name="Support").click()
+    expect(page.locator("th", has_text="Support")).to_have_attribute("aria-sort", "descending")
+    page.get_by_label("Search").fill("grandparent(X,Y) :- parent(X,Z), parent")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.locator("[data-rule]").click()
+    expect(page.locator(".groundings li").first).to_contain_text("grandparent(")
+    expect(page.locator(".groundings li").first).to_contain_text("⇐ parent(")
+    page.get_by_role("button", name="Copy as Prolog").click()
+    expect(page.locator(".notice")).to_have_text("The rules copied")
+    assert "grandparent(X,Y) :- parent(X,Z), parent(Z,Y)." in page.evaluate("navigator.clipboard.readText()")
+    page.reload()
+    expect(page.get_by_label("Search")).to_have_value("grandparent(X,Y) :- parent(X,Z), parent")
+
+
+def test_versions_are_compared_named_and_exported(visitor: Visitor, shoot: Shoot) -> None:
+    page = visitor().open("#/models")
+    row = page.locator("tr", has_text="page-family version 1")
+    expect(row.locator(".badge.alias")).to_have_text("champion")
+    page.get_by_label("Compare page-family version 1").check()
+    page.get_by_label("Compare page-family version 2").check()
+    page.get_by_role("link", name="Compare 2").click()
+    expect(page.locator(".chart canvas").first).to_be_visible()
+    row = page.locator("tr", has=page.get_by_role("rowheader", name="epochs", exact=True))
+    expect(row.locator("strong")).to_have_text(["200", "20"])
+
+    page.goto(page.url.split("#")[0] + "#/models/page-family@2")
+    page.get_by_role("button", name="Set alias").click()
+    page.get_by_role("textbox", name="Alias").fill("candidate")
+    page.get_by_role("button", name="Set", exact=True).click()
+    expect(page.locator(".badge.alias")).to_have_text("candidate")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Export").click()
+    assert waiting.value.path().stat().st_size > 1000
+
+
+def test_the_graph_grows_by_a_click_and_stays_small_on_a_large_kb(visitor: Visitor, client: httpx.Client) -> None:
+    hub = "".join(f"hub\tnear\te{i}\ne{i}\tnext\te{i + 1}\n" for i in range(50_000))
+    files = {"file": ("large.tsv", hub.encode())}
+    assert client.post("/kbs", data={"name": "page-large"}, files=files).status_code in (200, 201)
+    page = visitor().open("#/kbs/page-large?tab=graph&entity=hub")
+    expect(page.locator(".around li").first).to_be_visible()
+    first = page.locator(".around li").count()
+    assert 10 <= first <= 100, "a neighbourhood, never everything"
+    page.locator(".around li button").first.click()
+    expect(page.locator(".around h2")).to_have_text("e0")
+    assert "entity=e0" in page.url
+
+
+def test_the_calls_are_described_without_a_request_to_elsewhere(visitor: Visitor) -> None:
+    page = visitor().open("docs")
+    page.locator("#operations-queries-query_query_post").click()
+    expect(page.get_by_text("Execute").first).to_be_visible()
+
+
+def test_the_policy_lets_no_text_become_markup(visitor: Visitor, client: httpx.Client) -> None:
+    policy = client.get("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    visit = visitor()
+    page = visit.open("#/kbs")
+    written = page.evaluate("try { document.body.innerHTML = '<b>x</b>'; 'written' } catch (error) { error.name }")
+    assert written == "TypeError"
+    assert page.evaluate(RUN_SCRIPT) is False
+    assert visit.complaints, "the browser reports what it refused"
+    visit.complaints.clear()
+
+
+def test_an_address_of_nothing_says_so(visitor: Visitor) -> None:
+    page = visitor().open("#/nowhere")
+    expect(page.get_by_role("heading", name="There is nothing at this address")).to_be_visible()
+    page = visitor().open("#/kbs/absent")
+    expect(page.get_by_role("alert")).to_contain_text("there is no KB 'absent'")
+
+
+def test_pictures_for_the_readme(visitor: Visitor, shoot: Shoot) -> None:
+    for name, address, dark, width in [
+        ("ask", QUESTION, False, 1280),
+        ("ask-dark", QUESTION, True, 1280),
+        ("ask-phone", QUESTION, False, 375),
+        ("graph", "#/kbs/family?tab=graph&entity=beth", False, 1280),
+        ("rules", "#/models/page-family@1", False, 1280),
+        ("kb", "#/kbs/nations?tab=predicates", True, 1280),
+    ]:
+        page = visitor(width=width, dark=dark).open(address)
+        expect(page.locator(".proof .fact, .canvas canvas, tbody tr, .bars li").first).to_be_visible()
+        if width < 500:
+            page.locator(".proof").scroll_into_view_if_needed()
+        shoot(page, name)

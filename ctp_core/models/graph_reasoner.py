@@ -158,13 +158,12 @@ class GraphReasoner:
         batch = stack_stepped([instance], {instance.shape: chart}, self.device)
         theory = self.closed
         aggregation = tabled.Aggregation.answering(self.semiring)
-        found = tabled.tables(batch, theory, aggregation, lambda: budget.expired)
+        found = tabled.tables(batch, theory, aggregation, lambda: budget.expired, keep_levels=depth is not None)
         scores = tabled.with_goal_facts(found.last[batch.query_rows], found.facts[batch.query_rows], theory)
-        kept = [found.facts, found.last] if depth is None else list(found.steps)
-        level = -1 if depth is None else len(kept) - 1
-        space = TabledSpace(
-            chart, theory, [t.cpu().numpy() for t in kept], self.fold, max(1, asked.question.proofs), depth is not None
-        )
+        level = -1 if depth is None else len(found.levels) - 1
+        since = found.since.cpu().numpy() if depth is None else None
+        arrays = [table.cpu().numpy() for table in found.levels]
+        space = TabledSpace(chart, theory, arrays, self.fold, max(1, asked.question.proofs), since)
         place, name = tabled_names(chart.pairs, self.predicates)
         writer = ProofWriter(self.predicates, asked.entities, self.fold, place, name)
         rows = batch.query_rows.tolist()

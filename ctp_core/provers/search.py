@@ -6,12 +6,15 @@ straight to the best proof, then to the next. A goal never repeats on the way fr
 
 import heapq
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-MAX_POPS = 50_000  # unfinished proofs looked at; a bound for cyclic graphs with many equal proofs
+MAX_POPS = 20_000  # unfinished proofs looked at; a bound for cyclic graphs with many equal proofs
+
+PRECISION = 1 << 34
 
 SubGoal = Any  # what a Space uses to name a sub-goal; hashable
 
@@ -86,6 +89,7 @@ class Move:
     scores: tuple[float, ...]
     subgoals: tuple[SubGoal, ...]
     note: Any  # for whoever writes the proof down
+    rank: int = 0  # among moves of equal value the lower one is tried first
 
 
 class Space(ABC):
@@ -144,7 +148,8 @@ class Search:
         self.space, self.fold, self.expired = space, fold, expired
         self.truncated = False
         self._heap: list[tuple[float, int, _State, int]] = []
-        self._counter = itertools.count()
+        # Among equal promises the newest goes first: with min most are equal, and only depth ends a proof.
+        self._counter = itertools.count(0, -1)
 
     def proofs(self, goal: SubGoal) -> Iterator[Derivation]:
         """In order of their scores; ends early, and says so in `truncated`, where the budget does."""
@@ -157,9 +162,7 @@ class Search:
             _, _, state, index = heapq.heappop(self._heap)
             self._push(state, index + 1)
             move = self.space.moves(state.open.goal)[index]
-            if self.space.cyclic and any(
-                sub in state.open.ancestors or sub == state.open.goal for sub in move.subgoals
-            ):
+            if self.space.cyclic and self._repeats(state.open, move):
                 continue
             taken = _Taken(state.open.goal, move, state.taken)
             closed, remaining = self._take(state, move)
@@ -178,7 +181,7 @@ class Search:
         if index < len(moves):
             closed, remaining = self._take(state, moves[index])
             promise = closed if remaining is None else self.fold.combine(closed, remaining.bound)
-            heapq.heappush(self._heap, (-promise, next(self._counter), state, index))
+            heapq.heappush(self._heap, (-_rounded(promise), next(self._counter), state, index))
 
     def _take(self, state: _State, move: Move) -> tuple[float, _Open | None]:
         """What is closed and what is open once the first open goal is proved by this move."""
@@ -193,6 +196,12 @@ class Search:
             bound = self.fold.join(bound, self.space.best(goal), weight)
             remaining = _Open(goal, weight, ancestors, remaining, bound)
         return closed, remaining
+
+
+def _rounded(promise: float) -> float:
+    """To about ten digits: the same product in another order must not send the search back to its start."""
+    mantissa, exponent = math.frexp(promise)
+    return math.ldexp(round(mantissa * PRECISION) / PRECISION, exponent)
 
 
 def _derivation(taken: _Taken) -> Derivation:

@@ -99,14 +99,22 @@ def _levels(splits: tuple[Splits, ...], facts: Flags, depth: int) -> tuple[Step,
 
 
 def _waves(splits: tuple[Splits, ...], order: Ids) -> tuple[Step, ...]:
-    steps = []
-    with_splits = np.zeros(len(order), dtype=bool)
+    """Sorted once and cut, because a long chain has as many waves as facts."""
+    sorted_splits = []
     for s in splits:
-        with_splits[s.targets] = True
-    for wave in np.unique(order[with_splits]):
-        now = with_splits & (order == wave)
-        steps.append(_step(splits, [now[s.targets] for s in splits], now))
-    return tuple(steps)
+        by_wave = np.argsort(order[s.targets], kind="stable")
+        sorted_splits.append(Splits(s.template, s.targets[by_wave], s.parts[by_wave]))
+    with_splits = np.unique(np.concatenate([s.targets for s in splits])) if splits else np.zeros(0, dtype=np.int64)
+    return tuple(_wave(sorted_splits, order, wave, with_splits) for wave in np.unique(order[with_splits]))
+
+
+def _wave(splits: list[Splits], order: Ids, wave: int, with_splits: Ids) -> Step:
+    rows = with_splits[order[with_splits] == wave]
+    chosen = []
+    for s in splits:
+        start, end = np.searchsorted(order[s.targets], (wave, wave + 1))
+        chosen.append(Splits(s.template, np.searchsorted(rows, s.targets[start:end]), s.parts[start:end]))
+    return Step(rows, tuple(chosen))
 
 
 def _step(splits: tuple[Splits, ...], keep: list[Flags], now: Flags) -> Step:

@@ -7,6 +7,7 @@ recursion f(f(x)): a generated predicate is replaced by known ones before it is 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from ctp_core.provers.stepped import SteppedChart, stepped_chart
 from ctp_core.provers.theory import Theory
 from ctp_core.rules import Template
 from ctp_core.semiring import SEMIRINGS, Semiring
-from ctp_core.shapes import Float
+from ctp_core.shapes import Float, Int
 
 # Scores of cyclic graphs settle after a few rounds; the bound only guards against rounding that never settles.
 MAX_ROUNDS = 1000
@@ -112,42 +113,115 @@ def never() -> bool:
 
 @dataclass(frozen=True)
 class Tables:
-    """T₀ and T after each step; `truncated` where the budget ended first."""
+    """T₀, and T after each level or (at the fixpoint) after all steps; `truncated` where the budget ended first.
 
-    facts: Table
-    steps: tuple[Table, ...]
-    truncated: bool = False
+    `since` is the number of the step at which each score last rose: what it was made from is older. So a proof that
+    follows the best and oldest parts never meets a goal again, however the graph turns in circles.
+    """
+
+    levels: tuple[Table, ...]
+    since: Int[Tensor, "pair predicate"]
+    truncated: bool
+
+    @property
+    def facts(self) -> Table:
+        return self.levels[0]
 
     @property
     def last(self) -> Table:
-        return self.steps[-1]
+        return self.levels[-1]
 
 
+class _Filling:
+    """A table being filled in place, with X of every row kept: a row is transformed once, when it has changed.
+
+    For answers, where all ⊕ are one and the same.
+    """
+
+    def __init__(self, batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation) -> None:
+        self.theory, self.aggregation = theory, aggregation
+        self.facts = facts_table(batch, theory, theory.rules[0].places[0])
+        self.table = self.facts.clone()
+        self.since = torch.zeros_like(self.table, dtype=torch.long)
+        self.transformed = [
+            [place.new_zeros((batch.num_pairs, place.shape[1])) for place in rules.places] for rules in theory.rules
+        ]
+        self.transform(torch.unique(batch.fact_rows))
+
+    def transform(self, rows: Int[Tensor, " row"]) -> None:
+        for rules, places in zip(self.theory.rules, self.transformed, strict=True):
+            for number, (weights, place) in enumerate(zip(rules.places, places, strict=True)):
+                values = self.aggregation.predicates.contract(self.table[rows], weights)
+                if number == 0 and rules.guard is not None:
+                    # ⊗ is free in its order: the guard goes in here, once a row, and not once a split.
+                    values = self.aggregation.rules.times(values, rules.guard.reshape(1, -1))
+                place[rows] = values
+
+    def advance(self, step: BatchStep, number: int) -> bool:
+        """Computes the rows of the step anew; says whether any score rose."""
+        scores = [
+            self._choose(ways, places, len(step.rows))
+            for ways in step.ways
+            for rules, places in zip(self.theory.rules, self.transformed, strict=True)
+            if rules.template == ways.template
+        ]
+        proved = reduce(self.aggregation.rules.plus, scores)
+        before, after = self.table[step.rows], self.aggregation.rules.plus(self.facts[step.rows], proved)
+        rose = after > before
+        changed = rose.any(dim=1)
+        if not changed.any():
+            return False
+        self.table[step.rows] = after
+        self.since[step.rows] = torch.where(rose, number, self.since[step.rows])
+        self.transform(step.rows[changed])
+        return True
+
+    def _choose(self, ways: Ways, places: list[Tensor], rows: int) -> Float[Tensor, "row predicate"]:
+        """⊕ over rules, then over splits: in this order there is far less to scatter."""
+        bodies = self.aggregation.rules.product([place[part] for place, part in zip(places, ways.rows, strict=True)])
+        best = self.aggregation.rules.reduce(bodies.view(len(bodies), -1, self.table.shape[1]), dim=1)
+        return best if ways.one_each else self.aggregation.middles.scatter(best, ways.targets, rows)
+
+
+@torch.no_grad()
 def tables(
-    batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation, expired: Callable[[], bool] = never
+    batch: SteppedBatch,
+    theory: TabledTheory,
+    aggregation: Aggregation,
+    expired: Callable[[], bool] = never,
+    keep_levels: bool = False,
 ) -> Tables:
     """Does all steps of the batch, and those of cyclic graphs again until nothing changes."""
-    facts = facts_table(batch, theory, theory.rules[0].places[0])
-    found = [facts]
-    for step in batch.steps:
-        if expired():
-            return Tables(facts, tuple(found), truncated=True)
-        found.append(advance(found[-1], facts, step, theory, aggregation))
-    for _ in range(MAX_ROUNDS if batch.repeats else 0):
-        before = found[-1]
-        for step in batch.repeats:
+    filling = _Filling(batch, theory, aggregation)
+    levels, number = [filling.facts], 0
+
+    def found(truncated: bool) -> Tables:
+        return Tables((*levels, filling.table), filling.since, truncated)
+
+    for turn in range(MAX_ROUNDS if batch.repeats else 1):
+        rose = False
+        for step in batch.repeats if turn else batch.steps:
             if expired():
-                return Tables(facts, tuple(found), truncated=True)
-            found[-1] = advance(found[-1], facts, step, theory, aggregation)
-        if torch.equal(before, found[-1]):
+                return found(truncated=True)
+            number += 1
+            rose |= filling.advance(step, number)
+            if keep_levels:
+                levels.append(filling.table.clone())
+        if not rose:
             break
-    return Tables(facts, tuple(found))
+    return Tables(tuple(levels), filling.since, truncated=False) if keep_levels else found(truncated=False)
 
 
 def prove(batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation) -> Float[Tensor, "query predicate"]:
-    """Scores of all predicates for every query, after all steps."""
-    found = tables(batch, theory, aggregation)
-    return with_goal_facts(found.last[batch.query_rows], found.facts[batch.query_rows], theory)
+    """Scores of all predicates for every query, after all steps; differentiable where gradients are enabled."""
+    if not torch.is_grad_enabled():
+        found = tables(batch, theory, aggregation)
+        return with_goal_facts(found.last[batch.query_rows], found.facts[batch.query_rows], theory)
+    facts = facts_table(batch, theory, theory.rules[0].places[0])
+    table = facts
+    for step in batch.steps:
+        table = advance(table, facts, step, theory, aggregation)
+    return with_goal_facts(table[batch.query_rows], facts[batch.query_rows], theory)
 
 
 def with_goal_facts(
@@ -162,24 +236,33 @@ def with_goal_facts(
 
 
 def advance(table: Table, facts: Table, step: BatchStep, theory: TabledTheory, aggregation: Aggregation) -> Table:
-    """One step: the rows of the step computed anew from the table, the others as they were."""
-    by_template = {rules.template: rules for rules in theory.rules}
-    scores = [_apply(table, ways, by_template[ways.template], len(step.rows), aggregation) for ways in step.ways]
-    proved = aggregation.rules.reduce(
-        torch.cat(scores, dim=1), dim=1
-    )  # [row, reformulator, predicate] -> [row, predicate]
+    """One step with gradients: the rows of the step computed anew from the table, the others as they were."""
+    scores = [
+        _choose(_transformed(table, ways, rules, aggregation), ways, rules, len(step.rows), aggregation)
+        for ways in step.ways
+        for rules in theory.rules
+        if rules.template == ways.template
+    ]
+    proved = aggregation.rules.reduce(torch.cat(scores, dim=1), dim=1)  # [row, reformulator, predicate] -> [row, …]
     return table.index_copy(0, step.rows, aggregation.rules.plus(facts[step.rows], proved))
 
 
-def _apply(
-    table: Table, ways: Ways, rules: TabledRules, rows: int, aggregation: Aggregation
-) -> Float[Tensor, "row reformulator predicate"]:
-    places = [
-        aggregation.predicates.contract(table[used], place)[part]  # [split, g · r]
+def _transformed(
+    table: Table, ways: Ways, rules: TabledRules, aggregation: Aggregation
+) -> list[Float[Tensor, "split column"]]:
+    """X at each body place of every split; each distinct row is transformed once."""
+    return [
+        aggregation.predicates.contract(table[used], place)[part]
         for used, part, place in zip(ways.used, ways.parts, rules.places, strict=True)
     ]
-    bodies = aggregation.rules.product(places)
+
+
+def _choose(
+    places: list[Float[Tensor, "split column"]], ways: Ways, rules: TabledRules, rows: int, aggregation: Aggregation
+) -> Float[Tensor, "row reformulator predicate"]:
+    """w ⊗ ⊕ over splits of ⊗ over places, for every row of the step."""
+    count = rules.places[0].shape[0]
+    bodies = aggregation.rules.product(places).view(len(ways.targets), -1, count)
     if not ways.one_each:
         bodies = aggregation.middles.scatter(bodies, ways.targets, rows)
-    scores = bodies.view(rows, -1, table.shape[1])
-    return scores if rules.guard is None else aggregation.rules.times(scores, rules.guard)
+    return bodies if rules.guard is None else aggregation.rules.times(bodies, rules.guard)

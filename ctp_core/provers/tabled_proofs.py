@@ -1,6 +1,6 @@
 """Proofs of the tabled prover, read back from its tables like a chart parse."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ class ByRule(NamedTuple):
 
 
 class TabledSpace(Space):
-    """`tables[0]` holds the facts; `by_level`, tables[k] is T after k levels, else tables[-1] is the fixpoint."""
+    """`tables[0]` holds the facts. With `since`, tables[-1] is the fixpoint; without, tables[k] is T after k levels."""
 
     def __init__(
         self,
@@ -46,11 +46,12 @@ class TabledSpace(Space):
         tables: Sequence[Scores],
         fold: Fold,
         width: int,
-        by_level: bool,
+        since: NDArray[np.int64] | None,
     ) -> None:
         self.chart, self.theory, self.tables, self.fold = chart, theory, tables, fold
         self.width = width  # proofs wanted: no place needs more alternatives than that
-        self.cyclic = chart.cyclic or by_level  # below another depth the same goal is another sub-goal
+        self.cyclic = chart.cyclic or since is None  # at another depth the same goal is another sub-goal
+        self.since = since
         self._moves: dict[TabledGoal, list[Move]] = {}
 
     def identity(self, goal: TabledGoal) -> tuple[int, int]:
@@ -63,7 +64,7 @@ class TabledSpace(Space):
     def moves(self, goal: TabledGoal) -> Sequence[Move]:
         if goal not in self._moves:
             found = [*self._facts(goal), *self._rules(goal)]
-            self._moves[goal] = sorted(found, key=lambda move: -move.value)
+            self._moves[goal] = sorted(found, key=lambda move: (-move.value, move.rank))
         return self._moves[goal]
 
     @cached_property
@@ -107,7 +108,6 @@ class TabledSpace(Space):
     def _rules(self, goal: TabledGoal) -> list[Move]:
         if goal.level == 0:
             return []
-        below = goal.level - 1 if goal.level > 0 else goal.level
         found: list[Move] = []
         for rules, places, guard in zip(self.theory.rules, self._places, self._guards, strict=True):
             if rules.template not in self._ways:
@@ -117,36 +117,49 @@ class TabledSpace(Space):
             if len(chosen):
                 own = [place[goal.predicate] for place in places]
                 weights = None if guard is None else guard[:, goal.predicate]
-                found += self._candidates(rules.template, chosen, own, weights, below)
+                found += self._candidates(goal, rules.template, chosen, own, weights)
         return found
 
     def _candidates(
-        self, template: Template, parts: NDArray[np.int64], places: list[Scores], guard: Scores | None, below: int
+        self, goal: TabledGoal, template: Template, parts: NDArray[np.int64], places: list[Scores], guard: Scores | None
     ) -> list[Move]:
         """The best bodies over all splits and reformulators; `width` alternatives at each place are enough."""
-        table = self.tables[below]
-        times = np.minimum if isinstance(self.fold, MinFold) else np.multiply
-        keep = min(self.width, table.shape[1])
+        below = goal.level - 1 if goal.level > 0 else goal.level
+        table, keep = self.tables[below], min(self.width, self.theory.num_predicates)
         shape = (len(parts), places[0].shape[0], 1)
         totals = np.ones(shape) if guard is None else np.broadcast_to(guard[None, :, None], shape)
-        chosen = []
+        ages, chosen = np.zeros(shape, dtype=np.int64), []
         for place, unify in enumerate(places):
-            values = times(unify[None], table[parts[:, place], None, :])  # [split, reformulator, predicate]
-            best = np.argpartition(-values, keep - 1, axis=2)[:, :, :keep]
+            values = self._times(unify[None], table[parts[:, place], None, :])  # [split, reformulator, predicate]
+            since = None if self.since is None else np.broadcast_to(self.since[parts[:, place], None, :], values.shape)
+            best = self._top(values, since, keep, self.best(goal))
             chosen.append(best)
             kept = np.take_along_axis(values, best, axis=2)
-            totals = times(totals[..., :, None], kept[:, :, None, :]).reshape(*totals.shape[:2], -1)
-        flat = totals.reshape(-1)
-        limit = min(len(flat), self.width * totals.shape[1])
-        order = np.argpartition(-flat, limit - 1)[:limit]
+            old = np.zeros_like(best) if since is None else np.take_along_axis(since, best, axis=2)
+            totals = self._times(totals[..., :, None], kept[:, :, None, :]).reshape(*shape[:2], -1)
+            ages = np.maximum(ages[..., :, None], old[:, :, None, :]).reshape(*shape[:2], -1)
+        limit = min(totals.size, self.width * shape[1])
+        order = self._top(totals.reshape(1, 1, -1), ages.reshape(1, 1, -1), limit, self.best(goal))[0, 0]
         moves = []
-        for index in order[flat[order] > 0]:
+        for index in order[totals.reshape(-1)[order] > 0]:
             split, reformulator, combination = np.unravel_index(index, totals.shape)
             ranks = np.unravel_index(combination, (keep,) * len(places))
             body = tuple(int(c[split, reformulator, rank]) for c, rank in zip(chosen, ranks, strict=True))
             scores = tuple(float(unify[reformulator, predicate]) for unify, predicate in zip(places, body, strict=True))
             gate = () if guard is None else (float(guard[reformulator]),)
             subgoals = tuple(TabledGoal(int(row), p, below) for row, p in zip(parts[split], body, strict=True))
-            value = self.fold.of([*gate, *scores, *(self.best(goal) for goal in subgoals)])
-            moves.append(Move(value, gate + scores, subgoals, ByRule(template, body, guard is not None)))
+            value = self.fold.of([*gate, *scores, *(self.best(sub) for sub in subgoals)])
+            note = ByRule(template, body, guard is not None)
+            moves.append(Move(value, gate + scores, subgoals, note, 1 + int(ages[split, reformulator, combination])))
         return moves
+
+    @property
+    def _times(self) -> Callable[[Scores, Scores], Scores]:
+        return np.minimum if isinstance(self.fold, MinFold) else np.multiply
+
+    def _top(self, values: Scores, since: NDArray[np.int64] | None, count: int, ceiling: float) -> NDArray[np.int64]:
+        """The places of the `count` best values on the last axis."""
+        if since is None or not isinstance(self.fold, MinFold):
+            return np.argpartition(-values, count - 1, axis=-1)[..., :count]
+        # With min, whatever is above the goal's own score is as good as any other, and the oldest leads to an end.
+        return np.lexsort((since, -np.minimum(values, ceiling)), axis=-1)[..., :count]

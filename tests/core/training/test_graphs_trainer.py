@@ -1,0 +1,155 @@
+"""Training on graphs: determinism, checkpoints, early stopping, weights."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ctp_core.artifact import Artifact, load, save
+from ctp_core.config.ctp import CtpConfig
+from ctp_core.datasets.family_graphs import family_graphs
+from ctp_core.datasets.graph_checks import graphs_kb
+from ctp_core.errors import ArtifactError
+from ctp_core.training.graphs import GraphsTrainer, hold_out, read_graphs
+from ctp_core.training.trainer import Progress
+
+CPU = torch.device("cpu")
+SETTINGS = {
+    "select": "attentive",
+    "prover": "tabled",
+    "semiring": "max-product",
+    "depth": None,
+    "templates": ("2", "2", "1R"),
+    "dim": 6,
+    "epochs": 6,
+    "gate": True,
+    "distinct": True,
+    "optimiser": "adam",
+    "schedule": "one-cycle",
+    "learning_rate": 0.05,
+    "validation": 0.1,
+    "eval_every": 2,
+}
+
+
+def trainer(**changes: object) -> GraphsTrainer:
+    kb = graphs_kb({"train": family_graphs(100, (2, 3), seed=1)})
+    return GraphsTrainer(CtpConfig(**{**SETTINGS, **changes}), kb, CPU)  # type: ignore[arg-type]
+
+
+def weights(of: GraphsTrainer) -> dict[str, torch.Tensor]:
+    return of.model().to_artifact().tensors
+
+
+def equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[key], right[key]) for key in left)
+
+
+def test_the_same_seed_trains_the_same_weights_and_another_does_not() -> None:
+    runs = [trainer(), trainer(), trainer(seed=1)]
+    for run in runs:
+        run.fit()
+    assert equal(weights(runs[0]), weights(runs[1]))
+    assert not equal(weights(runs[0]), weights(runs[2]))
+
+
+RESUME = """
+import sys, torch
+from pathlib import Path
+from ctp_core.artifact import load, save
+from tests.core.training.test_graphs_trainer import trainer
+torch.set_num_threads(1)
+changes = eval(sys.argv[2])
+run = trainer(**changes)
+run.restore(load(Path(sys.argv[1])))
+run.fit()
+save(run.model().to_artifact(), Path(sys.argv[1]) / "model")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"optimiser": "adagrad", "schedule": "constant", "prover": "exact", "semiring": "max-min", "select": "linear"},
+    ],
+    ids=["tabled", "exact"],
+)
+def test_a_run_resumed_in_another_process_ends_bit_equal(tmp_path: Path, changes: dict[str, object]) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    whole, half = trainer(**changes), trainer(**changes)
+    whole.fit()
+    for _ in range(3):
+        half.train_epoch()
+    save(half.checkpoint(), tmp_path)
+    subprocess.run([sys.executable, "-c", RESUME, str(tmp_path), repr(changes)], check=True, cwd=Path.cwd())
+    torch.set_num_threads(threads)
+    assert equal(weights(whole), load(tmp_path / "model").tensors)
+
+
+def test_a_checkpoint_of_another_config_or_a_damaged_one_is_refused() -> None:
+    first = trainer()
+    first.train_epoch()
+    checkpoint = first.checkpoint()
+    with pytest.raises(ArtifactError, match="another config"):
+        trainer(seed=5).restore(checkpoint)
+    damaged = {name: tensor for name, tensor in checkpoint.tensors.items() if name != "generator"}
+    with pytest.raises(ArtifactError, match="does not fit"):
+        trainer().restore(Artifact(checkpoint.manifest, damaged))
+    json.dumps(checkpoint.manifest, allow_nan=False)
+
+
+def test_progress_is_reported_for_every_step_and_metrics_where_validated() -> None:
+    run, steps = trainer(), []
+    first, second = run.train_epoch(steps.append), run.train_epoch()
+    assert [p.step for p in steps] == list(range(1, first.steps + 1))
+    assert first.metrics == {}
+    assert set(second.metrics) == {"accuracy", "loss"}
+    assert (second.epoch, second.epochs) == (2, 6)
+
+
+def test_what_the_listener_raises_ends_the_epoch() -> None:
+    def stop(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer().train_epoch(stop)
+
+
+def test_training_stops_early_when_validation_no_longer_improves() -> None:
+    run = trainer(epochs=500, patience=2, eval_every=1, learning_rate=0.5, schedule="constant")
+    run.fit()
+    assert run.epoch < 500
+    assert run.stale == 2
+
+
+def test_training_lowers_the_loss() -> None:
+    run = trainer(epochs=30, learning_rate=0.1)
+    losses: list[float] = []
+    run.fit(lambda progress: losses.append(progress.loss))
+    assert losses[-1] < 0.3 * losses[0]
+
+
+def test_held_out_graphs_are_of_the_longest_and_depend_on_the_seed_alone() -> None:
+    graphs = read_graphs(family_graphs(300, (2, 3), seed=2), merge=True)
+    train, valid = hold_out(graphs, 0.1, seed=0)
+    assert len(valid) == int(0.1 * len(graphs))
+    assert {len(graph.graph.edges) for graph in valid} == {3}
+    assert sorted(map(repr, train + valid)) == sorted(map(repr, graphs))
+    assert hold_out(graphs, 0.1, seed=0) == (train, valid)
+    assert hold_out(graphs, 0.1, seed=1) != (train, valid)
+    assert hold_out(graphs[:5], 0.1, seed=0) == (graphs[:5], [])
+
+
+def test_a_graph_seen_twice_weighs_twice() -> None:
+    graphs = family_graphs(60, (2, 3), seed=3)
+    twice = GraphsTrainer(CtpConfig(**SETTINGS | {"validation": 0.0}), graphs_kb({"train": graphs + graphs[:20]}), CPU)  # type: ignore[arg-type]
+    assert len(twice.train.instances) == len(read_graphs(graphs, merge=True))
+    rows = GraphsTrainer(CtpConfig(**SETTINGS | {"distinct": False}), graphs_kb({"train": graphs}), CPU)  # type: ignore[arg-type]
+    assert len(rows.train.instances) + len(rows.valid.instances) == 60
+    assert twice.train.weights.max() > 1.5 * twice.train.weights.min()

@@ -1,0 +1,70 @@
+"""Cancel in every state that a job can be in."""
+
+import time
+
+import pytest
+
+from service.cluster import wait_for
+from service.db.tables import ModelVersion
+from tests.faults.watching import ENDLESS, SHORT, Watch
+
+pytestmark = pytest.mark.slow
+
+
+def model_status(watch: Watch, model_id: str) -> str:
+    database = watch.cluster.database()
+    with database.read() as session:
+        status = session.get_one(ModelVersion, model_id).status
+    database.dispose()
+    return status
+
+
+def test_a_running_job_is_cancelled_and_its_worker_is_free_within_ten_seconds(watch: Watch) -> None:
+    job = watch.submit(ENDLESS)
+    watch.wait_for_epoch(job["id"], 2)
+    assert watch.cancel(job["id"]).json()["status"] == "cancelled"
+    cancelled = time.monotonic()
+    following = watch.submit(SHORT)
+    wait_for(lambda: watch.job(following["id"]).attempt == 1, "the worker is free", 10)
+    assert time.monotonic() - cancelled < 10
+    assert model_status(watch, job["model_id"]) == "cancelled"
+    folders = [watch.artifacts / "jobs" / job["id"], watch.artifacts / "models" / job["model_id"]]
+    wait_for(lambda: not any(folder.exists() for folder in folders), "no files are left", 30)
+    watch.wait_for_end(following["id"])
+
+
+def test_a_queued_job_never_runs_once_it_is_cancelled(watch: Watch) -> None:
+    running, queued = watch.submit(ENDLESS), watch.submit(SHORT)
+    watch.wait_for_epoch(running["id"], 1)
+    assert watch.cancel(queued["id"]).json()["status"] == "cancelled"
+    watch.cancel(running["id"])
+    watch.wait_for_end(watch.submit(SHORT)["id"])
+    assert watch.job(queued["id"]).attempt == 0
+
+
+def test_a_job_whose_worker_is_dead_is_cancelled_at_once(watch: Watch) -> None:
+    job = watch.submit(ENDLESS)
+    watch.wait_for_epoch(job["id"], 1)
+    watch.cluster.parts["train"].kill()
+    assert watch.cancel(job["id"]).json()["status"] == "cancelled"
+    watch.cluster.start("train")
+    watch.wait_for_end(watch.submit(SHORT)["id"])
+    assert (watch.job(job["id"]).status, watch.job(job["id"]).attempt) == ("cancelled", 1)
+
+
+def test_one_of_several_seeds_can_be_cancelled_and_the_others_end_the_job(watch: Watch) -> None:
+    parent = watch.submit(SHORT, seeds=[0, 1])
+    watch.cancel(parent["children"][1]["id"])
+    (ended,) = watch.wait_for_end(parent["id"])
+    assert ended.status == "succeeded"
+    assert model_status(watch, ended.model_id) == "ready"
+
+
+def test_what_has_ended_stays_as_it_is(watch: Watch) -> None:
+    succeeded, cancelled = watch.submit(SHORT), watch.submit(ENDLESS)
+    watch.wait_for_end(succeeded["id"])
+    watch.cancel(cancelled["id"])
+    for job, status in ((succeeded, "succeeded"), (cancelled, "cancelled")):
+        again = watch.cancel(job["id"])
+        assert (again.status_code, again.json()["code"]) == (409, "job_finished")
+        assert watch.job(job["id"]).status == status

@@ -1,0 +1,142 @@
+"""What every fault test does before and after: train, follow, compare with an undisturbed run, look for damage."""
+
+import json
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+import torch
+from sqlalchemy import func, select
+
+from ctp_core.artifact import decode, encode
+from ctp_core.config import parse_config
+from ctp_core.datasets.kb import FactsKB
+from ctp_core.models.registry import create_trainer, load_model
+from service.cluster import Cluster, wait_for
+from service.db.tables import Job, ModelVersion
+from service.samples import read_sample
+from service.settings import Settings
+from service.storage import Files, make_storage
+from service.training.repository import TERMINAL
+
+FAST = {
+    "lease_seconds": "3",
+    "heartbeat_seconds": "1",
+    "reconcile_seconds": "1",
+    "relay_seconds": "0.2",
+    "cancel_seconds": "0.5",
+    "checkpoint_seconds": "0",
+    "log_level": "INFO",
+}
+# About half a second for each epoch, in six steps: whatever happens, happens in the middle of one.
+JOB: dict[str, Any] = {"kb": "umls", "config": {"method": "proofs", "epochs": 12}}
+SHORT = {"kb": "family", "config": {"method": "proofs", "epochs": 3}}
+ENDLESS = {"kb": "umls", "config": {"method": "proofs", "epochs": 10_000}}
+
+
+def undisturbed(job: Job) -> Files:
+    """The files of the job's model, trained in one go, on one thread as in the workers."""
+    return _undisturbed(json.dumps(job.config))
+
+
+@cache
+def _undisturbed(config: str) -> Files:
+    torch.set_num_threads(1)
+    kb = FactsKB.from_facts(read_sample(JOB["kb"]))
+    trainer = create_trainer(parse_config(json.loads(config)), kb, torch.device("cpu"))
+    return encode(trainer.fit().to_artifact())
+
+
+@dataclass
+class Watch:
+    """A cluster under test, and every status that it answered with."""
+
+    cluster: Cluster
+    statuses: list[int] = field(default_factory=list)
+
+    @contextmanager
+    def client(self, name: str = "api") -> Iterator[httpx.Client]:
+        def note(response: httpx.Response) -> None:
+            self.statuses.append(response.status_code)
+
+        with httpx.Client(base_url=self.cluster.url(name), timeout=60, event_hooks={"response": [note]}) as client:
+            yield client
+
+    def submit(self, body: Mapping[str, Any] = JOB, key: str | None = None, **more: Any) -> dict[str, Any]:
+        with self.client() as client:
+            headers = {"Idempotency-Key": key} if key else {}
+            answer = client.post("/train", json={"name": f"m-{uuid.uuid4().hex[:8]}", **body, **more}, headers=headers)
+            assert answer.status_code == 202, answer.text
+            job: dict[str, Any] = answer.json()["job"]
+            return job
+
+    def job(self, job_id: str) -> Job:
+        database = self.cluster.database()
+        with database.read() as session:
+            job = session.get_one(Job, job_id)
+        database.dispose()
+        return job
+
+    def wait_for_epoch(self, job_id: str, epoch: int, attempt: int = 1) -> None:
+        def there() -> bool:
+            job = self.job(job_id)
+            return job.attempt >= attempt and job.status == "running" and job.progress.get("epoch", 0) >= epoch
+
+        wait_for(there, f"epoch {epoch} in attempt {attempt}", 120)
+
+    def wait_for_end(self, *job_ids: str, seconds: float = 180) -> list[Job]:
+        wait_for(lambda: all(self.job(j).status in TERMINAL for j in job_ids), f"the end of {job_ids}", seconds)
+        return [self.job(job_id) for job_id in job_ids]
+
+    def files(self, model_id: str) -> Files:
+        database = self.cluster.database()
+        with database.read() as session:
+            artifact = session.get_one(ModelVersion, model_id).artifact
+        database.dispose()
+        assert artifact is not None
+        return make_storage(self.settings).get(artifact)
+
+    @property
+    def settings(self) -> Settings:
+        values = {key: value for key, value in self.cluster.settings.items() if key.endswith("_url")}
+        own = {"data_dir": str(self.cluster.folder), "redis_url": self.cluster.redis_url}
+        return Settings.model_validate(own | values)
+
+    def cancel(self, job_id: str) -> httpx.Response:
+        with self.client() as client:
+            return client.post(f"/jobs/{job_id}/cancel")
+
+    @property
+    def artifacts(self) -> Path:
+        return self.cluster.folder / "artifacts"
+
+    def log(self, name: str) -> str:
+        return (self.cluster.folder / "logs" / f"{name}.log").read_text()
+
+    def check_nothing_is_lost(self) -> None:
+        """Every job ends, at most one model for each, every ready model loads, no answer was a 500."""
+        database = self.cluster.database()
+        with database.read() as session:
+            assert session.scalars(select(Job.id).where(Job.status.not_in(TERMINAL))).all() == []
+            succeeded = session.scalar(select(func.count()).where(Job.status == "succeeded", Job.parent_id.is_(None)))
+            ready = session.scalars(select(ModelVersion).where(ModelVersion.status == "ready")).all()
+            waiting = session.scalar(select(func.count()).where(ModelVersion.status == "pending"))
+        database.dispose()
+        assert (len(ready), waiting) == (succeeded, 0)
+        for model in ready:
+            load_model(decode(self.files(model.id)), torch.device("cpu"))
+        assert not [status for status in self.statuses if status == 500]
+        for log in (self.cluster.folder / "logs").glob("api*.log"):
+            assert "unexpected_error" not in log.read_text(), log
+
+
+def is_whole(database: Path) -> bool:
+    """SQLite's own opinion of its file."""
+    with sqlite3.connect(database) as connection:
+        return bool(connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok")

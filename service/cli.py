@@ -3,7 +3,9 @@
 import typer
 
 from service.commands import processes
+from service.commands.alive import alive
 from service.commands.bench import bench
+from service.commands.gc import gc
 from service.commands.jobs import jobs
 from service.commands.kb import kb
 from service.commands.keys import keys
@@ -23,7 +25,7 @@ app.command()(query)
 app.command()(rules)
 for name, group in {"kb": kb, "jobs": jobs, "models": models}.items():
     app.add_typer(group, name=name)
-for command in (processes.up, processes.api, processes.worker, processes.dispatch, processes.migrate):
+for command in (processes.up, processes.api, processes.worker, processes.dispatch, processes.migrate, alive, gc):
     app.command()(command)
 
 

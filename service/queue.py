@@ -85,9 +85,9 @@ def alive_key(role: str, owner: str) -> str:
     return f"ctp:alive:{role}:{owner}"
 
 
-def alive(redis: Any, role: str) -> int:
-    """How many workers of a role have said in the last seconds that they are there."""
-    return sum(1 for _ in redis.scan_iter(match=alive_key(role, "*"), count=1000))
+def alive(redis: Any, role: str, machine: str = "*") -> int:
+    """How many workers of a role, on a machine or on any, have said in the last seconds that they are there."""
+    return sum(1 for _ in redis.scan_iter(match=alive_key(role, f"{machine}:*"), count=1000))
 
 
 @contextmanager

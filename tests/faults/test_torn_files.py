@@ -44,9 +44,8 @@ def tmpfs(tmp_path: Path, needs: Needs) -> Iterator[Path]:
     """Two megabytes of disk."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=False, capture_output=True
-    )
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    mounted = subprocess.run(command, check=False, capture_output=True)
     needs("tmpfs", mounted.returncode == 0)
     yield folder
     subprocess.run(["umount", "--lazy", folder], check=True)
@@ -64,12 +63,14 @@ def test_a_full_disk_is_said_so_and_leaves_the_old_files_whole(tmpfs: Path) -> N
 def test_a_job_on_a_full_disk_fails_with_the_reason_and_the_next_one_goes_on(tmpfs: Path, tmp_path: Path) -> None:
     with Cluster(tmp_path / "c", FAST | {"artifacts_url": f"file://{tmpfs}"}) as cluster:
         cluster.start("api", "dispatch", "train")
-        watch = Watch(cluster)
+        watch, filler = Watch(cluster), tmpfs / "filler"
+        filler.write_bytes(bytes(1_900_000))
         (failed,) = watch.wait_for_end(watch.submit(JOB)["id"])
         assert (failed.status, failed.error["code"]) == ("failed", "storage_full")
         assert "make room" in failed.error["detail"]
         assert '"checkpoint_not_saved"' in watch.log("train")
         wait_for(lambda: not list(tmpfs.rglob(TENSORS)) and not parts(tmpfs), "nothing of it is left", 30)
+        filler.unlink()
         (trained,) = watch.wait_for_end(watch.submit(SHORT)["id"])
         assert trained.status == "succeeded"
         watch.check_nothing_is_lost()

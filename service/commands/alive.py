@@ -1,0 +1,44 @@
+"""`ctp alive`: for the health checks of containers."""
+
+import socket
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class AlivePart(StrEnum):
+    api = "api"
+    dispatch = "dispatch"
+    train = "train"
+    query = "query"
+
+
+def alive(part: Annotated[AlivePart, typer.Argument(help="The part that runs on this machine.")]) -> None:
+    """Succeed where this machine's part of the service does its work."""
+    raise typer.Exit(0 if _alive(part) else 1)
+
+
+def _alive(part: AlivePart) -> bool:
+    import httpx  # noqa: PLC0415
+    from redis.exceptions import RedisError  # noqa: PLC0415
+
+    from service.db.engine import Database  # noqa: PLC0415
+    from service.health.service import parts  # noqa: PLC0415
+    from service.queue import alive as num_alive  # noqa: PLC0415
+    from service.queue import make_redis  # noqa: PLC0415
+    from service.settings import get_settings  # noqa: PLC0415
+
+    settings = get_settings()
+    if part is AlivePart.api:
+        try:
+            return httpx.get(f"http://127.0.0.1:{settings.port}/healthz", timeout=5).status_code == 200
+        except httpx.HTTPError:
+            return False
+    if part is AlivePart.dispatch:
+        # Whichever of them leads: the others are ready to.
+        return parts(Database(settings.database), make_redis(settings))["dispatcher"] == "ok"
+    try:
+        return num_alive(make_redis(settings), part.value, socket.gethostname()) > 0
+    except RedisError:
+        return False

@@ -1,0 +1,30 @@
+"""`ctp gc`."""
+
+from typing import Annotated
+
+import typer
+
+from service.settings import get_settings
+
+
+def gc(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
+    min_age: Annotated[float, typer.Option(help="Seconds for which a file must have been there.", min=0)] = 3600.0,
+) -> None:
+    """Remove files that no model, checkpoint or job knows of, and name models whose files are gone."""
+    from service.db.engine import Database  # noqa: PLC0415
+    from service.garbage import find_garbage, remove  # noqa: PLC0415
+    from service.storage import make_storage  # noqa: PLC0415
+
+    settings = get_settings()
+    storage = make_storage(settings)
+    findings = find_garbage(Database(settings.database), storage, min_age)
+    for entry in findings.orphans:
+        typer.echo(f"{'orphan' if dry_run else 'removed'}\t{entry.num_bytes}\t{entry.key}")
+    for key in findings.missing:
+        typer.echo(f"missing\t\t{key}")
+    if not dry_run:
+        remove(storage, findings)
+    total = sum(entry.num_bytes for entry in findings.orphans)
+    typer.echo(f"{len(findings.orphans)} orphans with {total} bytes, {len(findings.missing)} files missing", err=True)
+    raise typer.Exit(1 if findings.missing else 0)

@@ -1,0 +1,54 @@
+"""The container files, as far as they can be checked without an engine."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from service.cli import app
+
+ROOT = Path(__file__).parents[2]
+COMPOSE = ["docker-compose.yml", "docker-compose.gpu.yml"]
+PROGRAMS = Path(sys.executable).parent
+
+
+def services() -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = YAML(typ="safe").load(ROOT / COMPOSE[0])["services"]
+    return found
+
+
+def test_compose_files_follow_the_specification() -> None:
+    command = [PROGRAMS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", *COMPOSE]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_image_file_has_no_known_faults() -> None:
+    assert subprocess.run([PROGRAMS / "hadolint", "docker/Dockerfile"], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", services())
+def test_every_image_is_pinned_and_nothing_that_stays_runs_as_root(name: str) -> None:
+    service = services()[name]
+    tag = str(service["image"]).partition(":")[2]
+    assert any(letter.isdigit() for letter in tag), f"{name} is not pinned"
+    assert name == "s3-folder" or str(service["user"]) not in ("", "0", "root")
+
+
+@pytest.mark.parametrize("name", ["postgres", "redis", "s3", "api", "dispatch", "worker-train", "worker-query"])
+def test_every_part_that_stays_has_a_health_check(name: str) -> None:
+    assert "test" in services()[name]["healthcheck"]  # type: ignore[operator]
+
+
+def test_workers_can_be_scaled() -> None:
+    """A fixed name or a fixed port would allow one of them only."""
+    for name in ("worker-train", "worker-query", "dispatch"):
+        assert not {"container_name", "ports"} & set(services()[name])
+
+
+def test_every_command_of_the_containers_is_one_of_ctp() -> None:
+    known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    ours = [service for service in services().values() if service["image"] == "ctp:0.1.0"]
+    assert ours
+    assert {service["command"][0] for service in ours} | {"alive"} <= known  # type: ignore[index]

@@ -1,0 +1,68 @@
+"""Both kinds of storage keep the same promises."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ctp_core.errors import ArtifactError
+from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
+from service.object_storage import ObjectStorage
+from service.settings import Settings
+from service.storage import FolderStorage, Storage, make_storage
+from tests.object_store import BUCKET, object_store
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    with object_store():
+        yield f"s3://{BUCKET}/some/prefix"
+
+
+@pytest.fixture(params=["folder", "objects"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    if request.param == "folder":
+        return FolderStorage(tmp_path)
+    return ObjectStorage(f"{request.getfixturevalue('bucket')}/{tmp_path.name}")
+
+
+def files(letter: bytes) -> dict[str, bytes]:
+    return {TENSORS: letter * 1000, MANIFEST: encode_manifest({"of": letter.decode()}, letter * 1000)}
+
+
+def test_what_was_put_is_got_again_and_listed(storage: Storage) -> None:
+    keys = [storage.put("models/m/1", files(b"a")), storage.put("models/m/2", files(b"b"))]
+    assert [storage.get(key) for key in keys] == [files(b"a"), files(b"b")]
+    entries = {entry.key: entry for entry in storage.entries()}
+    assert set(entries) == set(keys)
+    assert all(entry.num_bytes > 1000 and entry.modified > 1_600_000_000 for entry in entries.values())
+
+
+def test_deleting_an_owner_leaves_the_others(storage: Storage) -> None:
+    first, second = storage.put("models/m", files(b"a")), storage.put("models/n", files(b"a"))
+    storage.delete("models/m")
+    storage.delete("models/nobody")
+    with pytest.raises(ArtifactError, match="gone"):
+        storage.get(first)
+    assert storage.get(second) == files(b"a")
+
+
+def test_putting_the_same_again_is_harmless(storage: Storage) -> None:
+    assert storage.put("models/m", files(b"a")) == storage.put("models/m", files(b"a"))
+
+
+def test_a_damaged_object_is_refused_and_can_be_put_again(bucket: str) -> None:
+    storage = ObjectStorage(bucket)
+    key = storage.put("models/m", files(b"a"))
+    storage.filesystem.pipe_file(f"{storage.root}/{key}/{TENSORS}", b"other")
+    with pytest.raises(ArtifactError, match="checksum"):
+        storage.get(key)
+    storage.put("models/m", files(b"a"))
+    assert storage.get(key) == files(b"a")
+
+
+def test_the_url_decides_where_files_go(bucket: str, tmp_path: Path) -> None:
+    assert isinstance(make_storage(Settings(data_dir=tmp_path)), FolderStorage)
+    assert isinstance(make_storage(Settings(data_dir=tmp_path, artifacts_url=bucket)), ObjectStorage)

@@ -1,5 +1,6 @@
 """An S3 server on this machine, for tests."""
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ def object_store() -> Iterator[dict[str, str]]:
     """The variables that lead to an empty bucket; they hold in this process too."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
     host, port = server.get_host_and_port()
     variables = ACCESS | {"AWS_ENDPOINT_URL": f"http://{host}:{port}"}
     try:

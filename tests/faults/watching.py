@@ -125,7 +125,8 @@ class Watch:
         with database.read() as session:
             assert session.scalars(select(Job.id).where(Job.status.not_in(TERMINAL))).all() == []
             succeeded = session.scalar(select(func.count()).where(Job.status == "succeeded", Job.parent_id.is_(None)))
-            ready = session.scalars(select(ModelVersion).where(ModelVersion.status == "ready")).all()
+            trained = (ModelVersion.status == "ready", ModelVersion.trained_by.is_not(None))
+            ready = session.scalars(select(ModelVersion).where(*trained)).all()
             waiting = session.scalar(select(func.count()).where(ModelVersion.status == "pending"))
         database.dispose()
         assert (len(ready), waiting) == (succeeded, 0)

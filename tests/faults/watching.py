@@ -16,7 +16,6 @@ from sqlalchemy import func, select
 
 from ctp_core.artifact import decode, encode
 from ctp_core.config import parse_config
-from ctp_core.datasets.kb import FactsKB
 from ctp_core.models.registry import create_trainer, load_model
 from service.cluster import Cluster, wait_for
 from service.db.tables import Job, ModelVersion
@@ -48,7 +47,7 @@ def undisturbed(job: Job) -> Files:
 @cache
 def _undisturbed(config: str) -> Files:
     torch.set_num_threads(1)
-    kb = FactsKB.from_facts(read_sample(JOB["kb"]))
+    kb = read_sample(JOB["kb"]).kb
     trainer = create_trainer(parse_config(json.loads(config)), kb, torch.device("cpu"))
     return encode(trainer.fit().to_artifact())
 

@@ -4,7 +4,7 @@ PORT ?= 8000
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup setup-dev run test test-fast screenshots lint format system-deps clean
+.PHONY: help setup setup-dev run test test-fast test-faults screenshots lint format system-deps clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -22,6 +22,9 @@ test: setup-dev ## Run all tests
 
 test-fast: setup-dev ## Run the tests that need no started processes (under a minute)
 	$(BIN)/python -m pytest -m "not slow"
+
+test-faults: setup-dev ## Kill, stop, fill and flush everything, twenty times over (half an hour)
+	$(BIN)/python -m pytest tests/faults -m "slow or long"
 
 screenshots: setup-dev ## Take the pictures of the README again, with a browser
 	SCREENSHOTS=docs/screenshots $(BIN)/python -m pytest tests/e2e/test_page_views.py tests/e2e/test_page_story.py -k 'pictures or first_visit or watched'

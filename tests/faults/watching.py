@@ -30,11 +30,11 @@ FAST = {
     "reconcile_seconds": "1",
     "relay_seconds": "0.2",
     "cancel_seconds": "0.5",
-    "checkpoint_seconds": "0",
+    "checkpoint_seconds": "0.2",
     "log_level": "INFO",
 }
 # About half a second for each epoch, in six steps: whatever happens, happens in the middle of one.
-JOB: dict[str, Any] = {"kb": "umls", "config": {"method": "proofs", "epochs": 12}}
+JOB: dict[str, Any] = {"kb": "umls", "config": {"method": "proofs", "epochs": 8}}
 SHORT = {"kb": "family", "config": {"method": "proofs", "epochs": 3}}
 ENDLESS = {"kb": "umls", "config": {"method": "proofs", "epochs": 10_000}}
 

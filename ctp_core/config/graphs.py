@@ -6,7 +6,7 @@ How they were found, without looking at a test file, is in docs/results/clutrr.m
 import math
 
 from ctp_core.config.base import BaseConfig
-from ctp_core.config.ctp import CtpConfig
+from ctp_core.config.ctp import CtpConfig, SelectName
 from ctp_core.config.profile import Profile
 
 MAX_REFORMULATORS = 32
@@ -14,12 +14,14 @@ MAX_REFORMULATORS = 32
 
 def graphs_presets(profile: Profile) -> dict[str, BaseConfig]:
     """`fast` and `best` are tabled; `paper` has the published hyper-parameters and the exact prover."""
-    return {
-        "fast": _tabled(profile, epochs=60),
-        "best": _tabled(profile, epochs=120),
-        "paper": _paper(profile, epochs=5),
-        "paper-long": _paper(profile, epochs=25),
-    }
+    return {name: graphs_config(profile, name) for name in ("fast", "best", "paper", "paper-long")}
+
+
+def graphs_config(profile: Profile, preset: str, select: SelectName | None = None) -> CtpConfig:
+    """What a preset means for one `select`; by default attentive, and linear for the paper's."""
+    if preset.startswith("paper"):
+        return _paper(profile, select or "linear", epochs=25 if preset == "paper-long" else 5)
+    return _tabled(profile, select or "attentive", epochs=120 if preset == "best" else 60)
 
 
 def _depth(profile: Profile) -> int:
@@ -27,22 +29,22 @@ def _depth(profile: Profile) -> int:
     return max(1, math.ceil(math.log2(max(2, profile.max_length))))
 
 
-def _tabled(profile: Profile, epochs: int) -> CtpConfig:
+def _tabled(profile: Profile, select: SelectName, epochs: int) -> CtpConfig:
     # A head that can be composed in many ways needs as many reformulators; spare ones learn to close their gates.
     reformulators = min(MAX_REFORMULATORS, max(4, math.ceil(0.8 * profile.num_predicates)))
     return CtpConfig(
-        select="attentive",
+        select=select,
         prover="tabled",
         templates=("2",) * reformulators,
         semiring="max-product",
         depth=None,
         train_depth=_depth(profile),
-        dim=32,
+        dim=16 if select == "memory" else 32,
         gate=True,
-        memory=128,
+        memory=32 * reformulators,
         optimiser="adam",
         schedule="one-cycle",
-        learning_rate=0.05,
+        learning_rate=0.02 if select == "linear" else 0.05,
         batch_size=32,
         distinct=True,
         weight_power=0.5,
@@ -52,9 +54,9 @@ def _tabled(profile: Profile, epochs: int) -> CtpConfig:
     )
 
 
-def _paper(profile: Profile, epochs: int) -> CtpConfig:
+def _paper(profile: Profile, select: SelectName, epochs: int) -> CtpConfig:
     return CtpConfig(
-        select="linear",
+        select=select,
         prover="exact",
         templates=("2",) * 3,
         semiring="max-min",

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -135,12 +135,13 @@ def _ways(template: Template, targets: list[Ids], parts: list[Ids], device: torc
     return Ways(template, torch.as_tensor(target, device=device), _tensors(list(part.T), device))
 
 
-def _shared(ways: Ways, rows: int) -> Ways:
+def _shared_ways(template: Template, targets: list[Ids], parts: list[Ids], rows: int, device: torch.device) -> Ways:
     """With the distinct rows of each place listed: the tabled prover transforms each of them once."""
-    found = [torch.unique(column, return_inverse=True) for column in ways.rows]
-    order = torch.arange(len(ways.targets), device=ways.targets.device)
-    one_each = len(order) == rows and torch.equal(ways.targets, order)
-    return replace(ways, used=tuple(f[0] for f in found), parts=tuple(f[1] for f in found), one_each=one_each)
+    target, part = np.concatenate(targets), np.concatenate(parts)
+    used, inverse = zip(*(np.unique(column, return_inverse=True) for column in part.T), strict=True)
+    one_each = len(target) == rows and bool((target == np.arange(rows)).all())
+    columns = _tensors(list(part.T), device), _tensors(used, device), _tensors(inverse, device)
+    return Ways(template, torch.as_tensor(target, device=device), *columns, one_each)
 
 
 def stack_layered(
@@ -237,7 +238,7 @@ def _stacked_step(
         found = [_spread_step(blocks[s], charts[s], step, kind, first[s], starts[s]) for s, step in with_step.items()]
         targets, parts = ([pair[i] for pair in found] for i in (0, 1))
         if sum(map(len, targets)):
-            ways.append(_shared(_ways(splits.template, targets, parts, device), len(every)))
+            ways.append(_shared_ways(splits.template, targets, parts, len(every), device))
     return BatchStep(torch.as_tensor(every, device=device), tuple(ways))
 
 

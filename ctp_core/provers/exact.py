@@ -8,6 +8,7 @@ T_d(v) = T₀(v) ⊕ ⊕_g head_g(v) ⊗ ⊕_z T_{d−1}(f_g1(v))[i, z] ⊗ T_{d
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -64,7 +65,7 @@ def grow(theory: Theory, goals: Vectors, depth: int, semiring: Semiring) -> list
     growths.append(())
     # One kernel call for all levels: most of the cost of a small batch is the number of calls.
     meets = theory.meet(torch.cat(vectors), theory.vectors).T
-    starts = torch.tensor([0, *(len(v) for v in vectors)]).cumsum(0).tolist()
+    starts = accumulate((len(v) for v in vectors), initial=0)
     return [
         Level(v, meets[:, start : start + len(v)], g) for v, start, g in zip(vectors, starts, growths, strict=False)
     ]

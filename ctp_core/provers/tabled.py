@@ -146,7 +146,7 @@ class _Filling:
         self.transformed = [
             [place.new_zeros((batch.num_pairs, place.shape[1])) for place in rules.places] for rules in theory.rules
         ]
-        self.transform(torch.unique(batch.fact_rows))
+        self.transform(batch.fact_rows)
 
     def transform(self, rows: Int[Tensor, " row"]) -> None:
         for rules, places in zip(self.theory.rules, self.transformed, strict=True):

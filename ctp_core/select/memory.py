@@ -7,6 +7,10 @@ from ctp_core.rules import Template
 from ctp_core.select.base import Select, SelectOptions, normal, uniform
 from ctp_core.shapes import Bodies, Float, Heads, PredicateVectors, Vectors
 
+# Attention over many rules starts almost even, and every body as their mean, far from all predicates. Five times
+# torch's default for a linear map makes each goal begin with a few rules of its own.
+SHARPNESS = 5.0
+
 
 class MemorySelect(Select):
     """One attention per reformulator, shared by all body places; one memory for all reformulators of equal length."""
@@ -14,7 +18,7 @@ class MemorySelect(Select):
     def __init__(self, options: SelectOptions, generator: torch.Generator) -> None:
         super().__init__(options, generator)
         self.weights, self.memories = nn.ParameterDict(), nn.ParameterDict()
-        bound = options.dim**-0.5
+        bound = SHARPNESS * options.dim**-0.5
         for template, count in self.groups.items():
             self.weights[str(template)] = uniform((options.dim, count * options.memory), bound, generator)
             places = template.length + options.head

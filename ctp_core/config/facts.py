@@ -50,13 +50,13 @@ def density(profile: Profile) -> float:
 
 def proofs_config(profile: Profile, *, best: bool = False) -> ProofsConfig | RulesConfig:
     if profile.num_predicates * profile.num_entities**2 > DENSE_CELLS:
-        return RulesConfig(max_length=3 if profile.num_facts < LONG_CHAINS else 2)
+        return RulesConfig() if profile.num_facts < LONG_CHAINS else RulesConfig(max_length=2, sample=150, steps=100)
     if profile.num_facts < SMALL_KB:
         return ProofsConfig(epochs=200, learning_rate=0.1, sparsity=0.02, hidden_facts=0.3)
     if density(profile) > DENSE:
         return ProofsConfig(epochs=60, templates={"1": 16, "2": 16}, sparsity=0.05, hidden_facts=0.2)
     if profile.num_predicates <= FEW_PREDICATES:
-        return ProofsConfig(epochs=60, loss="softmax", templates={"1": 4, "2": 8, "3": 8})
+        return ProofsConfig(epochs=60, templates={"1": 4, "2": 8, "3": 8})
     if best or profile.num_predicates * profile.num_entities**3 < CHEAP_CHAINS:
         templates = (
             {"1": 8, "1X": 4, "1Y": 4, "2": 24, "3": 12} if best else {"1": 8, "1X": 2, "1Y": 2, "2": 16, "3": 8}

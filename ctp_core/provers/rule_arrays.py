@@ -59,6 +59,13 @@ class ChainRows:
         self._counter, self._starts = counter, starts
         self._reached: dict[Body, sparse.csr_array] = {}
 
+    def mean_paths(self, body: Body) -> float:
+        """Paths per question: a bound on the entities that a rule proposes, without finding them."""
+        onward = np.ones(self._counter.num_entities)
+        for atom in reversed(body):
+            onward = self._counter.tables[atom] @ onward
+        return float(onward[self._starts].mean())
+
     def counts(self, body: Body) -> sparse.csr_array:
         """[question, entity]: the number of paths."""
         if len(body) == 1:

@@ -1,13 +1,8 @@
 """Mines rules and fits their weights, one predicate an epoch: every sampled fact against all entities, both ways."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional
 
 from ctp_core.artifact import Artifact
 from ctp_core.config.base import BaseConfig
@@ -20,29 +15,16 @@ from ctp_core.provers.counting import UNARY
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.rule_arrays import PADDING, TEMPLATES, ChainRows, RuleTable, evidence_of, turned
 from ctp_core.training.facts_split import FactsSplit
+from ctp_core.training.fit_rules import Questions, cells_of, collect, fit
 from ctp_core.training.mining import Mined, mine_chains, mine_unary
-from ctp_core.training.schedule import one_cycle
 from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
 
-INITIAL_WEIGHT = -1.0  # softplus: 0.31
 MIN_WEIGHT = 1e-3  # a weaker rule is forgotten
 MAX_FIRED = 500  # entities that a rule may propose per question; a vaguer one says little and costs much
+MAX_PATHS = 5 * MAX_FIRED  # so many paths per question lead to more entities than that, or cost too much to tell
 VALIDATION = 1000  # facts ranked at the end
 NO_IDS, NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0)
 EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, 3), dtype=np.int64), NO_VALUES, NO_VALUES)
-Cells = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
-
-
-@dataclass(frozen=True)
-class Questions:
-    """One direction of the sampled facts as sparse features: cells (question, entity) × rules."""
-
-    features: Float[Tensor, "cell rule"]  # sparse
-    question: Int[Tensor, " cell"]
-    entity: Int[Tensor, " cell"]
-    true_features: Float[Tensor, "question rule"]
-    base: Float[Tensor, "entity rule"]  # what is said of every entity, whoever asks
-    excluded: Float[Tensor, "question entity"]  # sparse: the true answers, which are no rivals
 
 
 class RulesTrainer(Trainer):
@@ -82,7 +64,7 @@ class RulesTrainer(Trainer):
         for length in range(1, self.config.max_length + 1):
             rules += mine_chains(self._edges, facts, str(length), self.config)
         (objects, vague), (subjects, others) = (self._questions(facts, rules, forward=way) for way in (True, False))
-        active = torch.ones(len(rules), dtype=torch.float64)
+        active = np.ones(len(rules))
         active[[*vague, *others]] = 0
         weights, bias, loss = fit([objects, subjects], active, self.config)
         self._bias[predicate] = bias
@@ -106,13 +88,16 @@ class RulesTrainer(Trainer):
                 base[:, index] = evidence_of(self._edges.counter.degrees(rule.body[0]), rule.template)
                 continue
             body = rule.body if forward else turned(rule.body, self._edges.num_predicates)
+            if chains.mean_paths(body) > MAX_PATHS:
+                vague.append(index)
+                continue
             found = chains.counts(body).tocoo()
             rivals = ~known[found.row, found.col]
             if rivals.sum() <= MAX_FIRED * len(facts):
-                cells.append(_cells(found.row[rivals], found.col[rivals], found.data[rivals], rule.template, index))
+                cells.append(cells_of(found.row[rivals], found.col[rivals], found.data[rivals], rule.template, index))
             else:
                 vague.append(index)
-        return _collect(cells, base, true, known, num_entities), vague
+        return collect(cells, base, true, known), vague
 
     def _validate(self) -> dict[str, float]:
         facts = self.split.valid[np.random.default_rng(0).permutation(len(self.split.valid))[:VALIDATION]]
@@ -141,76 +126,6 @@ class RulesTrainer(Trainer):
         except KeyError as error:
             raise ArtifactError(f"the checkpoint of mined rules has no {error}") from None
         self._tables, self._bias = [table], table.bias.copy()
-
-
-def fit(directions: list[Questions], active: Tensor, config: RulesConfig) -> tuple[NDArray[np.float64], float, float]:
-    """(weights, bias, loss): -log of the chance of the true answer among all entities that are not also true.
-
-    The bias turns that chance into the sigmoid of the logit.
-    """
-    raw = torch.full_like(active, INITIAL_WEIGHT, requires_grad=True)
-    optimiser = torch.optim.Adam([raw], lr=config.learning_rate)
-    for step in range(config.steps if len(active) else 0):
-        optimiser.param_groups[0]["lr"] = one_cycle(step, config.steps, config.learning_rate)
-        weights = active * functional.softplus(raw)
-        chances = [_chances(direction, weights) for direction in directions]
-        losses = [functional.softplus(rivals - true).mean() for true, rivals in chances]
-        loss = torch.stack(losses).sum() + config.sparsity * weights.sum() / max(1, len(directions[0].true_features))
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-    with torch.no_grad():
-        weights = active * functional.softplus(raw)
-        chances = [_chances(direction, weights) for direction in directions]
-        bias = -float(torch.cat([rivals for _, rivals in chances]).mean())
-        loss = torch.stack([functional.softplus(rivals - true).mean() for true, rivals in chances]).sum()
-    return weights.numpy(), bias, float(loss)
-
-
-def _chances(questions: Questions, weights: Tensor) -> tuple[Float[Tensor, " question"], Float[Tensor, " question"]]:
-    """(logit of the true answer, log Σ exp of all rivals): entities without evidence are counted, not visited."""
-    base = torch.exp(questions.base @ weights)  # [entity]
-    plain = base[questions.entity]
-    evidence = torch.exp((questions.features @ weights[:, None])[:, 0])
-    rivals = base.sum() - (questions.excluded @ base[:, None])[:, 0]
-    rivals = rivals.index_add(0, questions.question, plain * (evidence - 1))
-    return questions.true_features @ weights, rivals.clamp(min=1e-9).log()
-
-
-def _cells(
-    question: NDArray[np.int64], entity: NDArray[np.int64], counts: NDArray[np.int64], template: str, rule: int
-) -> Cells:
-    return question, entity, np.full(len(question), rule), evidence_of(counts, template)
-
-
-def _collect(
-    cells: list[Cells],
-    base: NDArray[np.float64],
-    true: NDArray[np.float64],
-    known: NDArray[np.bool_],
-    num_entities: int,
-) -> Questions:
-    some = cells or [(NO_IDS, NO_IDS, NO_IDS, NO_VALUES)]
-    question, entity, rule, value = (np.concatenate(column) for column in zip(*some, strict=True))
-    keys, cell = np.unique(question.astype(np.int64) * num_entities + entity, return_inverse=True)
-    features = _sparse(cell, rule, value, (len(keys), true.shape[1]))
-    rows, columns = np.nonzero(known)
-    excluded = _sparse(rows, columns, np.ones(len(rows)), known.shape)
-    return Questions(
-        features,
-        torch.from_numpy(keys // num_entities),
-        torch.from_numpy(keys % num_entities),
-        torch.from_numpy(true),
-        torch.from_numpy(base),
-        excluded,
-    )
-
-
-def _sparse(
-    rows: NDArray[np.int64], columns: NDArray[np.int64], values: NDArray[np.float64], shape: tuple[int, int]
-) -> Tensor:
-    indices = torch.from_numpy(np.stack([rows, columns]).astype(np.int64))
-    return torch.sparse_coo_tensor(indices, torch.from_numpy(values), shape, check_invariants=False).coalesce()
 
 
 def _table(predicate: int, rules: list[Mined], weights: NDArray[np.float64]) -> RuleTable:

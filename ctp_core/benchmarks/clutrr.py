@@ -114,9 +114,7 @@ def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
         "train_batch_cpu_ms": mean(f["train_batch_cpu_ms"] for f in figures),
         "eval_seconds": [f["eval_seconds"] for f in figures],
         "eval_cpu_seconds": [f["eval_cpu_seconds"] for f in figures],
-        "eval_instance_cpu_ms": {
-            length: mean(f["eval_instance_cpu_ms"][length] for f in figures) for length in lengths
-        },
+        "eval_instance_cpu_ms": first["eval_instance_cpu_ms"],
         "depth": first["depth"],
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "threads": torch.get_num_threads(),

@@ -1,0 +1,90 @@
+"""`ctp bench clutrr`, on a small data set in the format of the published ones."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ctp_core.benchmarks.clutrr import ClutrrRun, configure, load
+from ctp_core.datasets.family_graphs import family_graphs
+from ctp_core.datasets.kb import Graph
+from ctp_core.errors import ConfigError
+
+KEYS = {
+    *("dataset", "model", "select", "prover", "seeds", "accuracy", "train_cpu_seconds", "train_batch_cpu_ms"),
+    *("eval_instance_cpu_ms", "depth", "peak_rss_mb", "config", "command"),
+}
+
+
+def as_csv(graphs: list[Graph]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["story_edges", "edge_types", "query_edge", "target", "genders"])
+    for graph in graphs:
+        length = len(graph.facts)
+        people = [graph.facts[0].subject, *(fact.object for fact in graph.facts)]
+        edges = [(i, i + 1) for i in range(length)]
+        types = [fact.predicate for fact in graph.facts]
+        writer.writerow([edges, types, (0, length), graph.label, ",".join(f"{name}:male" for name in people)])
+    return text.getvalue()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "clutrr").mkdir()
+    with zipfile.ZipFile(tmp_path / "clutrr" / "small.zip", "w") as archive:
+        archive.writestr("1.2,1.3_train.csv", as_csv(family_graphs(200, (2, 3), seed=1)))
+        for length in (4, 10):
+            archive.writestr(f"1.{length}_test.csv", as_csv(family_graphs(10, (length,), seed=length)))
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--select", "attentive", "--prover", "tabled", "--config", '{"epochs": 3}'],
+        ["--select", "linear", "--prover", "exact", "--preset", "paper", "--config", '{"epochs": 1}'],
+    ],
+    ids=["tabled", "paper"],
+)
+def test_the_command_writes_the_figures_that_were_promised(data: Path, options: list[str]) -> None:
+    out = data / "figures.json"
+    command = [sys.executable, "-m", "service.cli", "bench", "clutrr", "--data", str(data), "--dataset", "small"]
+    run = [*command, "--model", "ctp", "--seeds", "2", "--json", str(out), *options]
+    done = subprocess.run(run, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert " 10 edges" in done.stdout
+    figures = json.loads(out.read_text())
+    assert set(figures) >= KEYS
+    assert set(figures["accuracy"]) == {"4", "10"}
+    for values in figures["accuracy"].values():
+        assert len(values) == 2
+        assert all(0 <= value <= 1 for value in values)
+    assert len(figures["train_cpu_seconds"]) == 2
+    assert set(figures["eval_instance_cpu_ms"]) == {"4", "10"}
+    assert figures["prover"] == figures["config"]["prover"] == options[3]
+    assert figures["depth"] == (4 if "exact" in options else None)
+    assert "--dataset small" in figures["command"]
+
+
+def test_validation_looks_at_no_test_file(data: Path) -> None:
+    tested, chosen = (load(ClutrrRun(data, "small", split=split)) for split in ("test", "valid"))
+    assert set(tested.tests) == {4, 10}
+    assert set(chosen.tests) == {3}
+    assert {len(graph.facts) for graph in chosen.kb.splits["train"]} == {2}
+
+
+def test_settings_of_the_command_line_win_over_the_preset(data: Path) -> None:
+    kb = load(ClutrrRun(data, "small")).kb
+    run = ClutrrRun(data, "small", select="memory", prover="exact", preset="paper", settings={"dim": 7}, depth=3)
+    config = configure(run, kb, seed=4)
+    assert (config.select, config.prover, config.dim, config.depth, config.seed) == ("memory", "exact", 7, 3, 4)
+    for wrong in (ClutrrRun(data, "small", model="lstm"), ClutrrRun(data, "small", preset="x")):
+        with pytest.raises(ConfigError):
+            configure(wrong, kb, seed=0)

@@ -9,10 +9,11 @@ from ctp_core.errors import ParseError
 from ctp_core.symbols import Fact
 
 _PLAIN = r"[a-z][A-Za-z0-9_]*"
+# Possessive, so that a hostile line cannot make the search try every way of reading its escapes.
 _TOKEN = re.compile(
     r"""\s+ | %.* | (?P<comment>/\*)
-    | (?P<quoted>'(?:[^'\\]|''|\\.)*')
-    | (?P<text>"(?:[^"\\]|""|\\.)*")
+    | (?P<quoted>'(?>[^'\\]+|''|\\x[0-9a-fA-F]+\\|\\.)*+')
+    | (?P<text>"(?>[^"\\]+|""|\\x[0-9a-fA-F]+\\|\\.)*+")
     | (?P<number>[+-]?\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)
     | (?P<word>\w+)
     | (?P<mark>[(),.])""",

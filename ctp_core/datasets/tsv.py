@@ -18,7 +18,7 @@ ESCAPED = "#escaped"
 _ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\\\": "\\"}
 _TO_ESCAPES = str.maketrans({value: key for key, value in _ESCAPES.items()})
 _ESCAPE = re.compile(r"\\(?:t|n|r|\\)")
-UNSAFE = re.compile(r"[\t\n\r]")
+UNSAFE = re.compile(r"[\t\n\r]|^\ufeff")
 
 
 def tsv_rows(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[Row]:

@@ -10,8 +10,8 @@ import torch
 
 from ctp_core.artifact import Artifact
 from ctp_core.config import BaseConfig
-from ctp_core.datasets.kb import Kind
-from ctp_core.errors import CtpError
+from ctp_core.datasets.kb import Kind, KnowledgeBase
+from ctp_core.errors import BadQuestion, CtpError
 from ctp_core.proofs import Proof
 from ctp_core.rules import Rule
 from ctp_core.symbols import Fact, Goal
@@ -76,6 +76,12 @@ class Model(ABC):
     @abstractmethod
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
         """One entry per question, in order; a question that cannot be asked gets its error instead of an answer."""
+
+    def on(self, kb: KnowledgeBase) -> "Model":
+        """The same model, applied to the facts of another KB; raises BadQuestion where it cannot be."""
+        raise BadQuestion(
+            f"a model of method {self.method!r} answers only on the KB it was trained on, not on a {kb.kind} KB"
+        )
 
     @abstractmethod
     def rules(self) -> list[Rule]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ctp_core.artifact import Artifact
 from ctp_core.config import BaseConfig, parse_config
-from ctp_core.datasets.kb import SPLITS, FactIds, FactsKB, Kind
+from ctp_core.datasets.kb import SPLITS, FactIds, FactsKB, Kind, KnowledgeBase
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.models.base import Answer, Answers, Budget, Model, Question
 from ctp_core.proofs import Proof
@@ -171,6 +171,20 @@ def _candidates(question: Question, view: FactsView) -> FactIds:
     for place, value in enumerate(given):
         candidates[:, place] = np.arange(open_size) if value is None else value
     return candidates
+
+
+def facts_about(kb: KnowledgeBase, predicates: Vocabulary) -> FactsKB:
+    """The facts of a KB whose predicates are known, numbered as the model numbers them; raises BadQuestion on none."""
+    if not isinstance(kb, FactsKB):
+        raise BadQuestion("a model of facts cannot be applied to a KB of graphs")
+    numbers = np.array([predicates.id(name) if name in predicates else -1 for name in kb.predicates], dtype=np.int64)
+    splits = {}
+    for split, ids in kb.splits.items():
+        known = ids[numbers[ids[:, 1]] >= 0]
+        splits[split] = np.column_stack([known[:, 0], numbers[known[:, 1]], known[:, 2]])
+    if not any(map(len, splits.values())):
+        raise BadQuestion("the other KB has no predicate that this model knows")
+    return FactsKB(kb.entities, predicates, splits)
 
 
 def read_kb(artifact: Artifact) -> FactsKB:

@@ -10,8 +10,9 @@ from jaxtyping import Float, Int
 from ctp_core.artifact import Artifact
 from ctp_core.config.hybrid import HybridConfig
 from ctp_core.config.proofs import ProofsConfig
-from ctp_core.datasets.kb import FactIds
+from ctp_core.datasets.kb import FactIds, KnowledgeBase
 from ctp_core.errors import ArtifactError
+from ctp_core.models.base import Model
 from ctp_core.models.embeddings import EmbeddingModel
 from ctp_core.models.evidence_model import EvidenceModel
 from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, read_config
@@ -35,6 +36,10 @@ class HybridModel(FactsModel):
     @property
     def semiring(self) -> str:
         return self.proofs.semiring
+
+    def on(self, kb: KnowledgeBase) -> Model:
+        """From proofs alone: the embedding knows none of the other entities."""
+        return self.proofs.on(kb)
 
     def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
         return np.asarray(self.proofs.logits(view, facts) + np.nan_to_num(self._embedding_parts(facts)))

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ctp_core.artifact import Artifact
 from ctp_core.config.proofs import ProofsConfig
-from ctp_core.datasets.kb import FactIds, FactsKB
+from ctp_core.datasets.kb import FactIds, FactsKB, KnowledgeBase
 from ctp_core.errors import ArtifactError
 from ctp_core.models.evidence_model import EvidenceModel
-from ctp_core.models.facts_model import FactsView, read_config, read_kb
+from ctp_core.models.facts_model import FactsView, facts_about, read_config, read_kb
 from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables
 from ctp_core.provers.evidence_arrays import EvidenceArrays
 
@@ -41,6 +41,10 @@ class ProofsModel(EvidenceModel):
     @property
     def _device(self) -> torch.device:
         return self.head.bias.device
+
+    def on(self, kb: KnowledgeBase) -> "ProofsModel":
+        """Its rules on other facts: those whose predicates it knows, about whatever entities."""
+        return ProofsModel(self.config, facts_about(kb, self.kb.predicates), self.head)
 
     def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
         same_predicate = bool((facts[:, 1] == facts[0, 1]).all()) if len(facts) else True

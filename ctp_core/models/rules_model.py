@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from ctp_core.artifact import Artifact
 from ctp_core.config.rules import RulesConfig
-from ctp_core.datasets.kb import FactIds, FactsKB
+from ctp_core.datasets.kb import FactIds, FactsKB, KnowledgeBase
 from ctp_core.errors import ArtifactError
 from ctp_core.models.evidence_model import EvidenceModel
-from ctp_core.models.facts_model import FactsView, read_config, read_kb
+from ctp_core.models.facts_model import FactsView, facts_about, read_config, read_kb
 from ctp_core.provers.rule_arrays import RuleArrays, RuleTable
 
 COLUMNS = ("head", "template", "body", "weight", "bias")
@@ -24,7 +24,12 @@ class RulesModel(EvidenceModel):
     def __init__(self, config: RulesConfig, kb: FactsKB, table: RuleTable) -> None:
         super().__init__(kb)
         self.config: RulesConfig = config
+        self._table = table
         self._arrays = RuleArrays(table)
+
+    def on(self, kb: KnowledgeBase) -> "RulesModel":
+        """Its rules on other facts: those whose predicates it knows, about whatever entities."""
+        return RulesModel(self.config, facts_about(kb, self.kb.predicates), self._table)
 
     @property
     def arrays(self) -> RuleArrays:

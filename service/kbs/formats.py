@@ -4,30 +4,41 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ctp_core.datasets.formats import FORMATS
+from ctp_core.datasets.graph_formats import READERS
+from ctp_core.datasets.graphs_jsonl import write_graphs_jsonl
 from service.errors import Invalid
 
-KINDS = ("facts",)
+FACTS, GRAPHS = "facts", "graphs"
+KINDS = (FACTS, GRAPHS)
+# Graphs are written in one format only: CLUTRR's columns are made from stories, which are not kept.
+READABLE = {FACTS: tuple(FORMATS), GRAPHS: tuple(READERS)}
+WRITABLE = {FACTS: tuple(FORMATS), GRAPHS: ("graphs",)}
 
 
-def default_format(kind: str) -> str:
-    return {"facts": "tsv"}[kind]
+def kind_of(format_name: str) -> str:
+    return GRAPHS if format_name in READERS else FACTS
 
 
-def check_format(name: str, kind: str) -> str:
+def check_format(name: str, kind: str, known: dict[str, tuple[str, ...]] = READABLE) -> str:
     """The name itself; raises Invalid where there is no such format for this kind."""
-    known = tuple(FORMATS)
-    if name not in known:
-        raise Invalid("bad_format", f"format {name[:40]!r} is not known for kind {kind}: use {', '.join(known)}")
+    # What everybody calls it: a line of JSON Lines is a fact in one kind and a graph in the other.
+    name = "graphs" if (kind, name) == (GRAPHS, "jsonl") else name
+    if name not in known[kind]:
+        raise Invalid("bad_format", f"format {name[:40]!r} is not one of kind {kind}: use {', '.join(known[kind])}")
     return name
 
 
-def writer(name: str, kind: str) -> Callable[[Iterable[Any]], Iterator[str]]:
-    return FORMATS[check_format(name, kind)].write
+def default_format(kind: str) -> str:
+    return WRITABLE[kind][0]
+
+
+def writer(name: str) -> Callable[[Iterable[Any]], Iterator[str]]:
+    return write_graphs_jsonl if name == "graphs" else FORMATS[name].write
 
 
 def media_type(name: str) -> str:
-    return FORMATS[name].media_type
+    return FORMATS["jsonl" if name == "graphs" else name].media_type
 
 
 def suffix(name: str) -> str:
-    return FORMATS[name].suffixes[0]
+    return FORMATS["jsonl" if name == "graphs" else name].suffixes[0]

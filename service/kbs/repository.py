@@ -31,6 +31,11 @@ def find(session: Session, tenant: str, reference: str) -> Kb | None:
     return session.scalars(statement.order_by(Kb.id != reference, Kb.tenant == SAMPLE_TENANT)).first()
 
 
+def by_id(session: Session, kb_id: str) -> Kb | None:
+    """For those who were given the id by somebody that may see it."""
+    return session.scalars(select(Kb).where(Kb.id == kb_id, Kb.status == "ready")).one_or_none()
+
+
 def owned(session: Session, tenant: str, name: str) -> Kb | None:
     """Whoever has the name, also while it is loading."""
     return session.scalars(select(Kb).where(Kb.tenant == tenant, Kb.name == name)).one_or_none()

@@ -9,7 +9,7 @@ from service.db.tables import Kb, Symbol
 from service.dependencies import DatabaseDep, SettingsDep, TenantDep
 from service.idempotency import OnceDep, Reply
 from service.kbs import repository, service
-from service.kbs.formats import check_format, default_format, media_type, suffix
+from service.kbs.formats import WRITABLE, check_format, default_format, media_type, suffix
 from service.kbs.schemas import (
     EXAMPLE_FACT,
     EXAMPLE_KB,
@@ -160,7 +160,7 @@ def export_kb(
     """Download a KB in any format, unchanged."""
     with database.read() as session:
         row = service.get(session, tenant, kb)
-    name = check_format(format or default_format(row.kind), row.kind)
+    name = check_format(format or default_format(row.kind), row.kind, WRITABLE)
     file = f"{row.name}{f'-{split}' if split else ''}{suffix(name)}"
     headers = {"Content-Disposition": f'attachment; filename="{file}"', "X-Content-Type-Options": "nosniff"}
     return StreamingResponse(service.export(database, row, name, split), media_type=media_type(name), headers=headers)

@@ -7,6 +7,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from ctp_core.datasets.builder import BuiltKB
+from ctp_core.datasets.graph_formats import BuiltGraphs
 from ctp_core.datasets.kb import SPLITS
 from ctp_core.datasets.tsv import UNSAFE, write_tsv
 from ctp_core.symbols import Fact, Vocabulary
@@ -16,16 +17,21 @@ from service.errors import Conflict, NotFound
 from service.kbs import repository
 from service.kbs.blocks import ORDERINGS, ordering_for
 from service.kbs.formats import writer
-from service.kbs.store import Load, StoredKB
+from service.kbs.store import NO_LABEL, Load, StoredKB
 
 EXPORT_BLOCKS = 16
 EXPORT_LINES = 2000
 
 
-def load(database: Database, tenant: str, name: str, built: BuiltKB) -> Load:
+def load(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> Load:
     """Stores a KB up to the last step, which the caller takes with `finish` in a transaction of its own."""
+    content = _stored_graphs(built) if isinstance(built, BuiltGraphs) else _stored_facts(built)
+    return Load.start(database, tenant, name, content)
+
+
+def _stored_facts(built: BuiltKB) -> StoredKB:
     kb = built.kb
-    content = StoredKB(
+    return StoredKB(
         kind=kb.kind,
         sha256=built.sha256,
         entities=kb.entities,
@@ -34,10 +40,35 @@ def load(database: Database, tenant: str, name: str, built: BuiltKB) -> Load:
         splits={split: len(ids) for split, ids in kb.splits.items()},
         warnings=built.warnings,
     )
-    return Load.start(database, tenant, name, content)
 
 
-def create(database: Database, tenant: str, name: str, built: BuiltKB) -> tuple[Kb, bool]:
+def _stored_graphs(built: BuiltGraphs) -> StoredKB:
+    kb, entities, predicates = built.kb, built.entities, built.kb.predicates
+    graphs = [(split, graph) for split, some in kb.splits.items() for graph in some]
+    ids = [
+        (entities.id(f.subject), predicates.id(f.predicate), entities.id(f.object)) for _, g in graphs for f in g.facts
+    ]
+    return StoredKB(
+        kind=kb.kind,
+        sha256=built.sha256,
+        entities=entities,
+        predicates=predicates,
+        ids=np.array(ids, dtype=np.int64).reshape(-1, 3),
+        splits={split: len(some) for split, some in kb.splits.items()},
+        warnings=built.warnings,
+        graphs=[
+            (split, len(g.facts), entities.id(g.subject), entities.id(g.object), _label(predicates, g.label))
+            for split, g in graphs
+        ],
+        max_length=max(len(graph.facts) for graph in kb.splits["train"]),
+    )
+
+
+def _label(predicates: Vocabulary, label: str | None) -> int:
+    return NO_LABEL if label is None else predicates.id(label)
+
+
+def create(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> tuple[Kb, bool]:
     """Stores a KB; the same content under the same name is the KB that is there (False)."""
     with load(database, tenant, name, built) as loaded, database.write() as session:
         return loaded.finish(session), loaded.created
@@ -118,7 +149,7 @@ def export(database: Database, kb: Kb, format_name: str, split: str | None) -> I
     with database.read() as session:
         if kb.kind == "graphs":
             whole = repository.load(session, kb)
-            return _encoded(writer(format_name, kb.kind)(g for s in _wanted(kb, split) for g in whole.splits[s]))
+            return _encoded(writer(format_name)(g for s in _wanted(kb, split) for g in whole.splits[s]))
         entities, predicates = (
             repository.vocabulary(session, kb, role) for role in (repository.ENTITY, repository.PREDICATE)
         )
@@ -127,7 +158,7 @@ def export(database: Database, kb: Kb, format_name: str, split: str | None) -> I
     if format_name == "tsv":
         unsafe = any(UNSAFE.search(name) for names in (entities, predicates) for name in names)
         return _encoded(write_tsv(rows, escape=unsafe))
-    return _encoded(writer(format_name, kb.kind)(rows))
+    return _encoded(writer(format_name)(rows))
 
 
 def _wanted(kb: Kb, split: str | None) -> list[str]:

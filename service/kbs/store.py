@@ -23,6 +23,7 @@ from service.names import new_id
 log = structlog.get_logger()
 # A load that has written nothing for so long is taken for dead.
 LOAD_SECONDS = 20.0
+NO_LABEL = -1
 CHUNK_ROWS = 10_000
 CHUNK_BLOCKS = 32
 # Between two transactions, for those who wait for the database: SQLite serves nobody in turn.

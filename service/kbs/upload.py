@@ -1,6 +1,6 @@
 """From the body of `POST /kbs` to a KB: what is accepted, and the first thing that is wrong with it."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -9,12 +9,13 @@ from starlette.requests import Request
 
 from ctp_core.datasets.builder import BuiltKB, FactsBuilder, KbLimits
 from ctp_core.datasets.formats import FORMATS, SNIFF_BYTES, recognise
+from ctp_core.datasets.graph_formats import READERS, BuiltGraphs, GraphsBuilder, graph_lines
 from ctp_core.datasets.gzipped import ZipLimits, maybe_gunzipped
 from ctp_core.datasets.kb import SPLITS
-from ctp_core.datasets.rows import FileLimits, Row
+from ctp_core.datasets.rows import FileLimits
 from service.bodies import parse_json
 from service.errors import Invalid, UnsupportedMedia
-from service.kbs.formats import KINDS, check_format
+from service.kbs.formats import GRAPHS, KINDS, check_format, kind_of
 from service.kbs.schemas import KbCreate
 from service.names import check_name
 from service.settings import Settings
@@ -36,23 +37,57 @@ class Upload:
     facts: list[tuple[str, str, str]] = field(default_factory=list)
     files: dict[str, UploadFile] = field(default_factory=dict)
 
-    def build(self, settings: Settings) -> BuiltKB:
+    def build(self, settings: Settings) -> BuiltKB | BuiltGraphs:
         """The KB, each line checked. Raises ParseError at the first bad one."""
         limits = KbLimits(settings.max_facts, settings.max_symbols, settings.max_name_length)
-        builder = FactsBuilder(limits)
         if not self.files:
+            builder = FactsBuilder(limits)
             builder.add("train", ((number, *fact) for number, fact in enumerate(self.facts, 1)), BODY)
-        for split in (split for split in SPLITS if split in self.files):
-            file = (self.files[split].filename or split)[:MAX_FILE_NAME]
-            builder.add(split, self._rows(self.files[split].file, file, settings), file)
-        return builder.build()
+            return builder.build()
+        files = [OpenFile.of(split, self.files[split], settings) for split in SPLITS if split in self.files]
+        formats = [self.format or recognise(file.name, file.content().read(SNIFF_BYTES)) for file in files]
+        kind = self.kind or kind_of(formats[0])
+        readers = [(file, check_format(name, kind)) for file, name in zip(files, formats, strict=True)]
+        return _build_graphs(readers, limits) if kind == GRAPHS else _build_facts(readers, limits)
 
-    def _rows(self, stream: BinaryIO, file: str, settings: Settings) -> Iterator[Row]:
-        zip_limits = ZipLimits(settings.max_decompressed_bytes, settings.max_compression_ratio)
-        name = self.format or recognise(file, maybe_gunzipped(stream, file, zip_limits).read(SNIFF_BYTES))
-        check_format(name, self.kind or "facts")
-        content = maybe_gunzipped(stream, file, zip_limits)
-        return FORMATS[name].read(content, file, FileLimits(settings.max_line_bytes, settings.max_name_length))
+
+@dataclass(frozen=True)
+class OpenFile:
+    """One file of an upload; `content` reads it from its start, unzipped."""
+
+    split: str
+    name: str
+    stream: BinaryIO
+    limits: FileLimits
+    zip_limits: ZipLimits
+
+    @classmethod
+    def of(cls, split: str, upload: UploadFile, settings: Settings) -> "OpenFile":
+        return cls(
+            split,
+            (upload.filename or split)[:MAX_FILE_NAME],
+            upload.file,
+            FileLimits(settings.max_line_bytes, settings.max_name_length),
+            ZipLimits(settings.max_decompressed_bytes, settings.max_compression_ratio),
+        )
+
+    def content(self) -> BinaryIO:
+        return maybe_gunzipped(self.stream, self.name, self.zip_limits)
+
+
+def _build_facts(files: list[tuple[OpenFile, str]], limits: KbLimits) -> BuiltKB:
+    builder = FactsBuilder(limits)
+    for file, name in files:
+        builder.add(file.split, FORMATS[name].read(file.content(), file.name, file.limits), file.name)
+    return builder.build()
+
+
+def _build_graphs(files: list[tuple[OpenFile, str]], limits: KbLimits) -> BuiltGraphs:
+    builder = GraphsBuilder(limits)
+    for file, name in files:
+        lines = graph_lines(file.content(), file.name, file.limits)
+        builder.add(file.split, READERS[name](lines, file.name), file.name)
+    return builder.build()
 
 
 async def read_upload(request: Request) -> AsyncIterator[Upload]:
@@ -84,5 +119,5 @@ def _from_form(form: FormData) -> Upload:
     if kind is not None and kind not in KINDS:
         raise Invalid("bad_kind", f"kind {kind[:40]!r} is not known: use {', '.join(KINDS)}")
     if "format" in texts:
-        check_format(texts["format"], kind or "facts")
+        check_format(texts["format"], kind or kind_of(texts["format"]))
     return Upload(check_name(texts.get("name", "")), kind, texts.get("format"), files=files)

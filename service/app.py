@@ -14,6 +14,7 @@ from service.keys.service import Keyring
 from service.limits import BodyLimit, RateLimit
 from service.logs import configure_logs
 from service.models.router import router as models
+from service.observed import Observed
 from service.problems import add_problem_handlers
 from service.queries.batcher import Batcher
 from service.queries.router import router as queries
@@ -52,6 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(Gate, keyring=Keyring(app.state.database, settings))
+    app.add_middleware(Observed)
     for router in (kbs, training, models, queries, health):
         app.include_router(router)
     add_page(app)

@@ -9,12 +9,12 @@ from service.settings import Settings
 from service.storage import Storage
 
 
-def get_database(request: Request) -> Database:
+async def get_database(request: Request) -> Database:
     database: Database = request.app.state.database
     return database
 
 
-def get_app_settings(request: Request) -> Settings:
+async def get_app_settings(request: Request) -> Settings:
     settings: Settings = request.app.state.settings
     return settings
 
@@ -24,7 +24,7 @@ def get_storage(request: Request) -> Storage:
     return storage
 
 
-def get_tenant(request: Request) -> str:
+async def get_tenant(request: Request) -> str:
     """Set by the gate; a route that it let through without a tenant has no business asking for one."""
     tenant: str = request.scope["ctp.tenant"]
     return tenant

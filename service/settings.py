@@ -40,8 +40,10 @@ class Settings(BaseSettings):
     max_name_length: int = Field(512, gt=0, description="Longest entity or predicate name, in characters.")
     max_query_facts: int = Field(10_000, gt=0, description="Most extra facts in one query.")
     max_goals: int = Field(256, gt=0, description="Most goals in one query.")
+    max_query_results: int = Field(20_000, gt=0, description="Most goals x top_k x (1 + proofs) in one query.")
+    max_waiting_queries: int = Field(2000, gt=0, description="Questions that may wait in one API process.")
     query_seconds: float = Field(5.0, gt=0, description="Time that the search of one query may take.")
-    reply_seconds: float = Field(30.0, gt=0, description="Time that the API waits for a query worker.")
+    reply_seconds: float = Field(20.0, gt=0, description="Time that the API waits for a query worker.")
     model_cache_bytes: int = Field(2048 * MIB, gt=0, description="Memory that a query worker keeps models in.")
 
     lease_seconds: float = Field(30.0, gt=0, description="A job whose worker is silent for so long is started again.")

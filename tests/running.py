@@ -34,7 +34,7 @@ class RunningService:
     printed: str
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=60)
+        return httpx.Client(base_url=self.url, timeout=120)
 
     def children(self) -> dict[str, int]:
         """Part -> process id of the supervisor's child that runs it."""

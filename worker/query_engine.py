@@ -1,61 +1,26 @@
 """Answers batches of questions with models that are kept in memory."""
 
-import json
-import threading
-from collections import OrderedDict
-from dataclasses import dataclass
+from collections import Counter
 from functools import cache
 from typing import Any
 
 import structlog
+from redis.exceptions import RedisError
 
-from ctp_core.artifact import decode
 from ctp_core.errors import CtpError
-from ctp_core.models.base import Answer, Answers, Budget, Model, Question
-from ctp_core.models.registry import load_model
-from ctp_core.proofs import Proof, ProofNode
+from ctp_core.models.base import Answers, Budget, Model, Question
 from ctp_core.symbols import Fact, Goal
 from service.errors import core_problem, problem
+from service.metrics import ANSWERED, WORKER_COUNTS
+from service.queries.wire import Reply, pack
 from service.queue import make_redis
 from service.settings import Settings
-from service.storage import make_storage
-from worker.device import choose_device, limit_threads
+from worker.answer_json import answers_json
+from worker.device import limit_threads
+from worker.model_cache import ModelCache
 
 log = structlog.get_logger()
 REPLY_TTL_SECONDS = 60
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A model in memory. Models are not made for threads: one question batch at a time."""
-
-    model: Model
-    num_bytes: int
-    lock: threading.Lock
-
-
-class ModelCache:
-    """Least recently used models give way when their files add up to more than `max_bytes`."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.storage, self.max_bytes = make_storage(settings), settings.model_cache_bytes
-        self.device = choose_device(settings.device)
-        self._loaded: OrderedDict[str, Loaded] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, artifact: str) -> Loaded:
-        """Raises ArtifactError where the files are gone or damaged."""
-        with self._lock:
-            if artifact not in self._loaded:
-                self._loaded[artifact] = self._load(artifact)
-            self._loaded.move_to_end(artifact)
-            while len(self._loaded) > 1 and sum(m.num_bytes for m in self._loaded.values()) > self.max_bytes:
-                self._loaded.popitem(last=False)
-            return self._loaded[artifact]
-
-    def _load(self, artifact: str) -> Loaded:
-        files = self.storage.get(artifact)
-        return Loaded(load_model(decode(files), self.device), sum(map(len, files.values())), threading.Lock())
 
 
 class QueryEngine:
@@ -63,32 +28,55 @@ class QueryEngine:
 
     def __init__(self, settings: Settings) -> None:
         limit_threads(settings.threads)
-        self.models = ModelCache(settings)
+        self.counts: Counter[str] = Counter()
+        self.models = ModelCache(settings, lambda name: self.counts.update([name]))
         self.redis = make_redis(settings)
 
     def answer(self, message: dict[str, Any]) -> None:
         """Answers a batch and sends the replies to the list that its sender listens to."""
-        replies = self.replies(message)
-        body = json.dumps({"batch_id": message["batch_id"], "replies": replies}, ensure_ascii=False)
-        with self.redis.pipeline() as pipeline:
-            pipeline.rpush(message["reply_to"], body)
-            pipeline.expire(message["reply_to"], REPLY_TTL_SECONDS)
-            pipeline.execute()
+        with structlog.contextvars.bound_contextvars(
+            request_ids=message["request_ids"], model_id=message["model_id"], questions=len(message["questions"])
+        ):
+            replies = self.replies(message)
+            body = pack(message["batch_id"], replies)
+            self.counts[ANSWERED] += len(replies)
+            counts, self.counts = self.counts, Counter()
+            with self.redis.pipeline(transaction=False) as pipeline:
+                pipeline.rpush(message["reply_to"], body)
+                pipeline.expire(message["reply_to"], REPLY_TTL_SECONDS)
+                for name, number in counts.items():
+                    pipeline.hincrby(WORKER_COUNTS, name, number)
+                pipeline.execute()
+            log.info("batch_answered", problems=sum(isinstance(reply, dict) for reply in replies))
 
-    def replies(self, message: dict[str, Any]) -> list[dict[str, Any]]:
-        """One for each question: `{"answers": …}` or `{"problem": …}`."""
+    def replies(self, message: dict[str, Any]) -> list[Reply]:
+        """One for each question."""
         questions = [_question(values) for values in message["questions"]]
         try:
-            loaded = self.models.get(message["artifact"])
+            loaded = self.models.get(message["artifact"], message["kb_id"])
             with loaded.lock:
-                answers = loaded.model.answer(questions, Budget(message["seconds"]))
+                answers = _answers(loaded.model, questions, message["seconds"])
+                loaded.measure()
+            self.models.make_room()
+            return [_reply(loaded.model, answer) for answer in answers]
         except CtpError as error:
-            return [{"problem": core_problem(error)}] * len(questions)
+            log.warning("query_refused", error=str(error))
+            return [core_problem(error)] * len(questions)
+        except (RedisError, MemoryError):
+            raise
         except Exception:
-            log.exception("query_failed", model_id=message["model_id"])
-            fault = problem(500, "Internal error", "query_failed", "the model failed to answer", {})
-            return [{"problem": fault}] * len(questions)
-        return [_reply(loaded.model, answer) for answer in answers]
+            log.exception("query_failed")
+            return [problem(500, "Internal error", "query_failed", "the model failed to answer", {})] * len(questions)
+
+
+def _answers(model: Model, questions: list[Question], seconds: float) -> list[Answers | CtpError]:
+    """The time is for all; who got nothing because others took it is asked again, alone."""
+    answers = model.answer(questions, Budget(seconds))
+    if len(questions) > 1:
+        for number, answer in enumerate(answers):
+            if isinstance(answer, Answers) and answer.truncated and not answer.items:
+                answers[number] = model.answer([questions[number]], Budget(seconds))[0]
+    return answers
 
 
 @cache
@@ -102,42 +90,5 @@ def _question(values: dict[str, Any]) -> Question:
     return Question(Goal(*values["goal"]), facts, **options)
 
 
-def _reply(model: Model, answers: Answers | CtpError) -> dict[str, Any]:
-    if isinstance(answers, CtpError):
-        return {"problem": core_problem(answers)}
-    return {
-        "answers": {
-            "explainable": model.explainable,
-            "semiring": model.semiring,
-            "truncated": answers.truncated,
-            "answers": [_answer(answer, rank) for rank, answer in enumerate(answers.items, 1)],
-        }
-    }
-
-
-def _answer(answer: Answer, rank: int) -> dict[str, Any]:
-    return {
-        **answer.fact._asdict(),
-        "score": answer.score,
-        "rank": rank,
-        "known": answer.known,
-        "score_parts": answer.score_parts,
-        "proofs": [_proof(proof) for proof in answer.proofs],
-    }
-
-
-def _proof(proof: Proof) -> dict[str, Any]:
-    return {"score": proof.score, "share": proof.share, "text": proof.text, "tree": _node(proof.tree)}
-
-
-def _node(node: ProofNode) -> dict[str, Any]:
-    rule = node.rule
-    return {
-        "goal": node.goal._asdict(),
-        "score": node.score,
-        "by": node.by,
-        "rule": None if rule is None else {"id": rule.id, "text": rule.text, "confidence": rule.confidence},
-        "fact": None if node.fact is None else node.fact._asdict(),
-        "unifications": [vars(unification) for unification in node.unifications],
-        "children": [_node(child) for child in node.children],
-    }
+def _reply(model: Model, answers: Answers | CtpError) -> Reply:
+    return core_problem(answers) if isinstance(answers, CtpError) else answers_json(model, answers)

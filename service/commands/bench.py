@@ -98,3 +98,19 @@ def progress_bar() -> Progress:
     """Epochs of the seed that is being trained, with its loss."""
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "loss {task.fields[loss]:.3g}")
     return Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
+
+
+@bench.command()
+def serve(
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows there.")] = None,
+    kb: Annotated[list[str] | None, typer.Option(help="Sample KBs to train and ask on.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long each row is measured.", min=1)] = 8.0,
+) -> None:
+    """Measure how fast the embedded service answers, against the same model called in Python."""
+    from service.benchmarks.serve import measure  # noqa: PLC0415
+
+    figures = measure(kb or ["family", "umls"], seconds, Console(stderr=True))
+    rows = json.dumps(figures.pop("rows"), indent=1)
+    typer.echo(json.dumps(figures, indent=1))
+    if json_file:
+        json_file.write_text(rows + "\n")

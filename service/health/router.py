@@ -1,10 +1,10 @@
-"""`/healthz` and `/readyz`."""
+"""`/healthz`, `/readyz` and `/metrics`."""
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
 
 from service.dependencies import DatabaseDep
-from service.health import service
+from service.health import metrics, service
 
 router = APIRouter(tags=["health"])
 
@@ -21,3 +21,9 @@ def readyz(request: Request, database: DatabaseDep) -> JSONResponse:
     parts = service.parts(database, request.app.state.redis)
     ready = all(state == "ok" for state in parts.values())
     return JSONResponse({"status": "ok" if ready else "not ready", "parts": parts}, 200 if ready else 503)
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def get_metrics(request: Request, database: DatabaseDep) -> Response:
+    """Counts and times of the whole service, for Prometheus."""
+    return Response(metrics.exposition(database, request.app.state.redis), media_type=metrics.CONTENT_TYPE)

@@ -16,7 +16,7 @@ QUESTION = {
 
 async def check_loads(batcher: Batcher, model_id: str, artifact: str) -> None:
     """Raises Invalid where the files are no model, Unavailable where no worker can tell."""
-    reply = await batcher.ask(Target(model_id, artifact), QUESTION)
-    problem = reply.get("problem", {})
+    (reply,) = await batcher.ask(Target(model_id, artifact), [QUESTION], "")
+    problem = reply if isinstance(reply, dict) else {}
     if problem.get("status", 0) >= 500 or problem.get("code") == "bad_artifact":
         raise Invalid("bad_archive", f"the archive cannot be imported: {problem.get('detail', 'it does not load')}")

@@ -1,43 +1,72 @@
-"""Batches: the questions to one model that arrive while a batch is under way are sent as one task."""
+"""Batches: the questions to one model that arrive while its batches are under way are sent as one task.
+
+Two batches may be under way for each model, so that the worker answers one while this process deals with the other.
+"""
 
 import asyncio
-import json
 import uuid
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
 
 import structlog
 from celery import Celery
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from service.errors import Unavailable
-from service.queue import QUERY_QUEUE, QUERY_TASK, make_celery, redis_url
+from service import metrics
+from service.errors import TooMany, Unavailable
+from service.queries.wire import Reply, unpack
+from service.queue import QUERY_QUEUE, QUERY_TASK, alive_key, make_celery, redis_url
 from service.settings import Settings
 
 log = structlog.get_logger()
-MAX_BATCH = 256
+MAX_BATCH = 64
+UNDER_WAY = 2
 BLOCK_SECONDS = 1
 RECONNECT_SECONDS = 0.2
-Reply = dict[str, Any]
+WATCH_SECONDS = 0.5
+ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
 class Target:
-    """The model that a question is for."""
+    """What a question is for: a model, on its own KB or on another one."""
 
     model_id: str
     artifact: str
+    kb_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that waits, and the request it came with."""
+
+    question: dict[str, Any]
+    request_id: str
+    reply: "asyncio.Future[Reply]"
 
 
 @dataclass
 class Lane:
-    """What waits for one model, and whether a batch of it is under way."""
+    """What waits for one target, and how many batches of it are under way."""
 
-    waiting: deque[tuple[dict[str, Any], "asyncio.Future[Reply]"]] = field(default_factory=deque)
-    busy: bool = False
+    waiting: deque[Asked] = field(default_factory=deque)
+    senders: int = 0
+
+
+@dataclass
+class Batch:
+    """A batch that a worker has; `workers` are those that were there when it was sent."""
+
+    future: "asyncio.Future[list[Reply]]"
+    workers: frozenset[str]
+
+
+class WorkerLost(Exception):
+    """A worker that may have had the batch is gone."""
 
 
 class Batcher:
@@ -50,68 +79,98 @@ class Batcher:
         self.redis = Redis.from_url(redis_url(settings))
         self.publisher = ThreadPoolExecutor(1, thread_name_prefix="publish")
         self.lanes: defaultdict[Target, Lane] = defaultdict(Lane)
-        self.under_way: dict[str, asyncio.Future[list[Reply]]] = {}
-        self.listener: asyncio.Task[None] | None = None
-        self.senders: set[asyncio.Task[None]] = set()
+        self.under_way: dict[str, Batch] = {}
+        self.workers: frozenset[str] = frozenset()
+        self.num_waiting = 0
+        self.tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self.listener = asyncio.create_task(self._listen())
+        self._spawn(self._listen())
+        self._spawn(self._watch())
 
     async def stop(self) -> None:
-        if self.listener is not None:
-            self.listener.cancel()
-            await asyncio.gather(self.listener, return_exceptions=True)
+        tasks = list(self.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self.publisher.shutdown(wait=False)
         await self.redis.aclose()
 
-    async def ask(self, target: Target, question: dict[str, Any]) -> Reply:
-        """One question, one reply: `{"answers": …}` or `{"problem": …}`. Raises Unavailable where no worker answers."""
-        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    async def ask(self, target: Target, questions: Sequence[dict[str, Any]], request_id: str) -> list[Reply]:
+        """One reply for each question. Raises TooMany where too much waits, Unavailable where no worker answers."""
+        if self.num_waiting + len(questions) > self.settings.max_waiting_queries:
+            limit = self.settings.max_waiting_queries
+            raise TooMany("too_many_queries", f"{limit} questions wait already (CTP_MAX_WAITING_QUERIES): try again")
+        loop = asyncio.get_running_loop()
+        asked = [Asked(question, request_id, loop.create_future()) for question in questions]
         lane = self.lanes[target]
-        lane.waiting.append((question, reply))
-        if not lane.busy:
-            lane.busy = True
-            sender = asyncio.create_task(self._drain(target, lane))
-            self.senders.add(sender)
-            sender.add_done_callback(self.senders.discard)
-        return await reply
+        lane.waiting.extend(asked)
+        self.num_waiting += len(asked)
+        if lane.senders < UNDER_WAY:
+            lane.senders += 1
+            self._spawn(self._drain(target, lane))
+        try:
+            return list(await asyncio.gather(*(one.reply for one in asked)))
+        finally:
+            self.num_waiting -= len(asked)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     async def _drain(self, target: Target, lane: Lane) -> None:
-        while lane.waiting:
-            batch = [lane.waiting.popleft() for _ in range(min(len(lane.waiting), MAX_BATCH))]
-            batch = [(question, reply) for question, reply in batch if not reply.done()]
-            if batch:
-                await self._answer(target, batch)
-        lane.busy = False
-        self.lanes.pop(target, None)
-
-    async def _answer(self, target: Target, batch: list[tuple[dict[str, Any], "asyncio.Future[Reply]"]]) -> None:
         try:
-            replies = await self._send(target, [question for question, _ in batch])
-            for (_, waiting), reply in zip(batch, replies, strict=True):
-                if not waiting.done():
-                    waiting.set_result(reply)
-        except Exception as error:
-            for _, waiting in batch:
-                if not waiting.done():
-                    waiting.set_exception(error)
+            while lane.waiting:
+                taken = [lane.waiting.popleft() for _ in range(min(len(lane.waiting), MAX_BATCH))]
+                # A caller that went away is not asked for.
+                batch = [asked for asked in taken if not asked.reply.done()]
+                if batch:
+                    await self._answer(target, batch)
+        finally:
+            lane.senders -= 1
+            if not lane.senders and self.lanes.get(target) is lane and not lane.waiting:
+                del self.lanes[target]
 
-    async def _send(self, target: Target, questions: list[dict[str, Any]]) -> list[Reply]:
-        batch_id = uuid.uuid4().hex
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[list[Reply]] = loop.create_future()
-        self.under_way[batch_id] = future
+    async def _answer(self, target: Target, batch: list[Asked]) -> None:
+        metrics.BATCH_SIZE.observe(len(batch))
+        try:
+            replies = await self._send(target, batch)
+            for asked, reply in zip(batch, replies, strict=True):
+                if not asked.reply.done():
+                    asked.reply.set_result(reply)
+        except BaseException as error:
+            for asked in batch:
+                if not asked.reply.done():
+                    failure = error if isinstance(error, Unavailable) else Unavailable("query_lost", "try again")
+                    asked.reply.set_exception(failure)
+            if not isinstance(error, Exception):
+                raise
+
+    async def _send(self, target: Target, batch: list[Asked]) -> list[Reply]:
+        """Once more where a worker is lost, for the batch may have been with it; not a third time."""
         message = {
-            "batch_id": batch_id,
             "reply_to": self.reply_key,
-            "model_id": target.model_id,
-            "artifact": target.artifact,
-            "questions": questions,
+            **asdict(target),
+            "questions": [asked.question for asked in batch],
+            "request_ids": list(dict.fromkeys(asked.request_id for asked in batch)),
             "seconds": self.settings.query_seconds,
         }
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._send_once(message)
+            except WorkerLost:
+                log.warning("query_worker_lost", attempt=attempt, request_ids=message["request_ids"])
+        raise Unavailable("query_worker_lost", "the query worker died twice on this query: try another, or later")
+
+    async def _send_once(self, message: dict[str, Any]) -> list[Reply]:
+        batch_id = uuid.uuid4().hex
+        loop = asyncio.get_running_loop()
+        batch = Batch(loop.create_future(), self.workers)
+        self.under_way[batch_id] = batch
         try:
-            await loop.run_in_executor(self.publisher, self._publish, message)
-            return await asyncio.wait_for(future, self.settings.reply_seconds)
+            await loop.run_in_executor(self.publisher, self._publish, {**message, "batch_id": batch_id})
+            return await asyncio.wait_for(batch.future, self.settings.reply_seconds)
         except TimeoutError:
             raise Unavailable("no_query_worker", "no query worker answered in time: try again, or start one") from None
         finally:
@@ -134,12 +193,26 @@ class Batcher:
         while True:
             try:
                 popped = await self.redis.blpop([self.reply_key], timeout=BLOCK_SECONDS)
-            except RedisError as error:
+            except (RedisError, OSError) as error:
                 log.warning("queue_unreachable", error=str(error))
                 await asyncio.sleep(RECONNECT_SECONDS)
                 continue
             if popped is not None:
-                reply = json.loads(popped[1])
-                future = self.under_way.get(reply["batch_id"])
-                if future is not None and not future.done():
-                    future.set_result(reply["replies"])
+                batch_id, replies = unpack(cast("bytes", popped[1]))
+                batch = self.under_way.get(batch_id)
+                if batch is not None and not batch.future.done():
+                    batch.future.set_result(replies)
+
+    async def _watch(self) -> None:
+        """Knows who is there; a batch that was sent when a worker was there that is gone now is given up."""
+        while True:
+            try:
+                found = [key async for key in self.redis.scan_iter(match=alive_key(QUERY_QUEUE, "*"), count=1000)]
+                self.workers = frozenset(key.decode() for key in found)
+            except (RedisError, OSError):
+                await asyncio.sleep(RECONNECT_SECONDS)
+                continue
+            for batch in self.under_way.values():
+                if batch.workers - self.workers and not batch.future.done():
+                    batch.future.set_exception(WorkerLost())
+            await asyncio.sleep(WATCH_SECONDS)

@@ -1,19 +1,20 @@
 """`/query`."""
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 
 from service.bodies import json_body
 from service.dependencies import SettingsDep, TenantDep
 from service.openapi import example, json_request
+from service.problems import respond
 from service.queries import service
 from service.queries.schemas import EXAMPLE_ANSWER, QueryRequest
+from service.queries.wire import Problem
 
 router = APIRouter(tags=["queries"])
-PROBLEM_JSON = "application/problem+json"
 
 
 @router.post("/query", responses=example(200, EXAMPLE_ANSWER), openapi_extra=json_request(QueryRequest))
@@ -22,24 +23,24 @@ async def query(
     request: Request,
     settings: SettingsDep,
     tenant: TenantDep,
-) -> JSONResponse:
+) -> Response:
     """Ask a model. One place of the goal may be null, which asks for it; the answers come with their proofs."""
     started = time.perf_counter()
     asked = service.questions(body, settings)
-    target = await request.app.state.targets.find(tenant, body.model)
-    replies = await service.ask(request.app.state.batcher, target, asked)
+    state = request.app.state
+    request_id = request.scope.get("ctp.request_id", "")
+    target, replies = await service.ask(state.targets, state.batcher, (tenant, body.model, body.kb), asked, request_id)
+    answers = []
     for number, reply in enumerate(replies):
-        if "problem" in reply:
-            return _problem(reply["problem"], number if body.goals is not None else None)
-    results = [reply["answers"] for reply in replies]
-    head = {"model_id": target.model_id, "elapsed_ms": round((time.perf_counter() - started) * 1000, 3)}
-    if body.goals is None:
-        return JSONResponse(head | results[0])
-    goals = [goal.model_dump() for goal in body.goals]
-    return JSONResponse(head | {"results": [{"goal": g} | r for g, r in zip(goals, results, strict=True)]})
+        if isinstance(reply, dict):
+            return _problem(reply, number if body.goals is not None else None)
+        answers.append(reply)
+    elapsed_ms = (time.perf_counter() - started) * 1000
+    content = service.answer_body(target, elapsed_ms, answers, body.goals)
+    return Response(content, media_type="application/json")
 
 
-def _problem(problem: dict[str, Any], number: int | None) -> JSONResponse:
+def _problem(problem: Problem, number: int | None) -> Response:
     if number is not None:
         problem = problem | {"detail": f"goals.{number}: {problem['detail']}"}
-    return JSONResponse(problem, problem["status"], media_type=PROBLEM_JSON)
+    return respond(problem)

@@ -36,6 +36,7 @@ class QueryRequest(BaseModel):
     )
 
     model: str = Field(min_length=1, max_length=140, description="`id`, `name`, `name@3` or `name@champion`.")
+    kb: str | None = Field(None, min_length=1, max_length=64, description="Another KB to apply the model to.")
     goal: GoalIn | None = None
     goals: list[GoalIn] | None = Field(None, min_length=1)
     facts: list[tuple[str, str, str]] = Field(default_factory=list, description="Facts for this query only.")

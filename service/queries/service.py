@@ -1,17 +1,23 @@
 """From a query to the questions a worker understands, and from its replies to the answer."""
 
 import asyncio
+import json
 import time
 from typing import Any
 
+from ctp_core.errors import ArtifactError
 from service.db.engine import Database
 from service.errors import Invalid, PayloadTooLarge
+from service.kbs import service as kbs
 from service.models import service as models
 from service.queries.batcher import Batcher, Target
 from service.queries.schemas import GoalIn, QueryRequest
+from service.queries.wire import Reply
 from service.settings import Settings
 
 CACHE_SECONDS = 2.0
+MAX_CACHED = 10_000
+Reference = tuple[str, str, str | None]  # tenant, model, kb
 
 
 class Targets:
@@ -19,22 +25,26 @@ class Targets:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._known: dict[tuple[str, str], tuple[float, Target]] = {}
+        self._known: dict[Reference, tuple[float, Target]] = {}
 
-    async def find(self, tenant: str, reference: str) -> Target:
-        found = self._known.get((tenant, reference))
-        if found is not None and time.monotonic() - found[0] < CACHE_SECONDS:
-            return found[1]
+    async def find(self, reference: Reference, fresh: bool = False) -> Target:
+        """Raises NotFound or Conflict that says why the model cannot answer."""
         asked = time.monotonic()
-        target = await asyncio.to_thread(self._look_up, tenant, reference)
-        self._known = {key: value for key, value in self._known.items() if asked - value[0] < CACHE_SECONDS}
-        self._known[tenant, reference] = (asked, target)
+        found = self._known.get(reference)
+        if found is not None and asked - found[0] < CACHE_SECONDS and not fresh:
+            return found[1]
+        target = await asyncio.to_thread(self._look_up, *reference)
+        if len(self._known) >= MAX_CACHED:
+            self._known.clear()
+        self._known[reference] = (asked, target)
         return target
 
-    def _look_up(self, tenant: str, reference: str) -> Target:
+    def _look_up(self, tenant: str, model_name: str, kb_name: str | None) -> Target:
         with self.database.read() as session:
-            model = models.ready(session, tenant, reference)
-            return Target(model.id, model.artifact or "")
+            model = models.ready(session, tenant, model_name)
+            kb = None if kb_name is None else kbs.get(session, tenant, kb_name)
+            own = kb is None or kb.sha256 == model.kb_sha256
+            return Target(model.id, model.artifact or "", None if own or kb is None else kb.id)
 
 
 def questions(request: QueryRequest, settings: Settings) -> list[dict[str, Any]]:
@@ -42,14 +52,32 @@ def questions(request: QueryRequest, settings: Settings) -> list[dict[str, Any]]
     if (request.goal is None) == (request.goals is None):
         raise Invalid("missing_goal", "send either `goal` or `goals`")
     goals = request.goals if request.goals is not None else [request.goal or GoalIn()]
-    if len(goals) > settings.max_goals:
-        raise PayloadTooLarge("too_many_goals", f"a query may have {settings.max_goals} goals at most")
-    if len(request.facts) > settings.max_query_facts:
-        raise PayloadTooLarge("too_many_facts", f"a query may bring {settings.max_query_facts} facts at most")
+    _check_size(request, len(goals), settings)
     for goal in goals:
         _check_goal(goal)
-    shared = request.model_dump(include={"facts", "top_k", "proofs", "depth", "exclude_known"})
+    shared = {
+        "facts": request.facts,
+        "top_k": request.top_k,
+        "proofs": request.proofs,
+        "depth": request.depth,
+        "exclude_known": request.exclude_known,
+    }
     return [{**shared, "goal": [goal.subject, goal.predicate, goal.object]} for goal in goals]
+
+
+def _check_size(request: QueryRequest, num_goals: int, settings: Settings) -> None:
+    if num_goals > settings.max_goals:
+        raise PayloadTooLarge("too_many_goals", f"a query may have {settings.max_goals} goals at most (CTP_MAX_GOALS)")
+    if len(request.facts) > settings.max_query_facts:
+        limit = settings.max_query_facts
+        raise PayloadTooLarge("too_many_facts", f"a query may bring {limit} facts at most (CTP_MAX_QUERY_FACTS)")
+    results = num_goals * request.top_k * (1 + request.proofs)
+    if results > settings.max_query_results:
+        raise PayloadTooLarge(
+            "too_many_results",
+            f"goals x top_k x (1 + proofs) is {results}, more than {settings.max_query_results} "
+            "(CTP_MAX_QUERY_RESULTS): ask for less at once",
+        )
 
 
 def _check_goal(goal: GoalIn) -> None:
@@ -59,5 +87,25 @@ def _check_goal(goal: GoalIn) -> None:
         raise Invalid("too_many_unknowns", f"a goal may leave one place open, this one leaves {', '.join(unknown)}")
 
 
-async def ask(batcher: Batcher, target: Target, asked: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return list(await asyncio.gather(*(batcher.ask(target, question) for question in asked)))
+async def ask(
+    targets: Targets, batcher: Batcher, reference: Reference, asked: list[dict[str, Any]], request_id: str
+) -> tuple[Target, list[Reply]]:
+    """The replies; where the model's files are gone, the database is asked what became of it."""
+    target = await targets.find(reference)
+    replies = await batcher.ask(target, asked, request_id)
+    if any(isinstance(reply, dict) and reply["code"] == ArtifactError.code for reply in replies):
+        now = await targets.find(reference, fresh=True)
+        if now != target:
+            return now, await batcher.ask(now, asked, request_id)
+    return target, replies
+
+
+def answer_body(target: Target, elapsed_ms: float, replies: list[bytes], goals: list[GoalIn] | None) -> bytes:
+    """The answer as JSON around the workers' bytes."""
+    head = b'{"model_id":%b,"elapsed_ms":%.3f' % (json.dumps(target.model_id).encode(), elapsed_ms)
+    if goals is None:
+        return b"%b,%b}" % (head, replies[0])
+    results = b",".join(
+        b'{"goal":%b,%b}' % (goal.model_dump_json().encode(), reply) for goal, reply in zip(goals, replies, strict=True)
+    )
+    return b'%b,"results":[%b]}' % (head, results)

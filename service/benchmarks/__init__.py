@@ -1,0 +1,1 @@
+"""How fast the service answers: `ctp bench serve`."""

@@ -1,0 +1,65 @@
+"""The page that Prometheus reads: what this process counted, and what the database and the queue know now."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from redis.exceptions import RedisError
+from sqlalchemy import func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.db.engine import Database
+from service.db.tables import Job
+from service.health.service import parts
+from service.metrics import REGISTRY, WORKER_COUNTS, WORKER_FIELDS
+from service.queue import QUERY_QUEUE, waiting_jobs
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelled")
+
+
+class Now:
+    """Gauges that are read when somebody asks; what cannot be reached is left out, and `ctp_part_up` tells."""
+
+    def __init__(self, database: Database, redis: Any) -> None:
+        self.database, self.redis = database, redis
+
+    def collect(self) -> Iterator[Metric]:
+        up = GaugeMetricFamily("ctp_part_up", "1 where a part of the service is there.", labels=["part"])
+        for part, state in parts(self.database, self.redis).items():
+            up.add_metric([part], float(state == "ok"))
+        yield up
+        with suppress(SQLAlchemyError):
+            yield self._jobs()
+        try:
+            yield self._queues()
+            yield from self._workers()
+        except RedisError:
+            return
+
+    def _jobs(self) -> Metric:
+        jobs = GaugeMetricFamily("ctp_jobs", "Training jobs by state.", labels=["state"])
+        with self.database.read() as session:
+            counts = {row[0]: row[1] for row in session.execute(select(Job.status, func.count()).group_by(Job.status))}
+        for state in JOB_STATES:
+            jobs.add_metric([state], counts.get(state, 0))
+        return jobs
+
+    def _queues(self) -> Metric:
+        depth = GaugeMetricFamily("ctp_queue_depth", "Messages that wait in the queue.", labels=["queue"])
+        depth.add_metric(["train"], len(waiting_jobs(self.redis)))
+        depth.add_metric([QUERY_QUEUE], self.redis.llen(QUERY_QUEUE))
+        return depth
+
+    def _workers(self) -> Iterator[Metric]:
+        counted = self.redis.hgetall(WORKER_COUNTS)
+        for name, text in WORKER_FIELDS.items():
+            yield CounterMetricFamily(f"ctp_{name}", text, value=int(counted.get(name.encode(), 0)))
+
+
+def exposition(database: Database, redis: Any) -> bytes:
+    now = CollectorRegistry()
+    now.register(Now(database, redis))
+    return generate_latest(REGISTRY) + generate_latest(now)

@@ -70,6 +70,9 @@ class CtpConfig(BaseConfig):
     schedule: Literal["one-cycle", "constant"] = "constant"
     distinct: bool = Field(default=False, description="Train on distinct graphs with weights, not on every row.")
     weight_power: float = Field(default=1.0, ge=0, le=1, description="A graph seen n times weighs n to this power.")
+    steps: int | None = Field(
+        default=None, ge=1, description="Gradient steps that are enough: with many graphs fewer epochs are made."
+    )
     validation: float = Field(default=0.0, ge=0, le=0.5, description="Share held out where there is no valid split.")
     patience: int | None = Field(default=None, ge=1, description="Validations without improvement before stopping.")
     unification: Literal["concat", "per_symbol"] = Field(

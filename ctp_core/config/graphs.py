@@ -10,6 +10,7 @@ from ctp_core.config.ctp import CtpConfig, SelectName
 from ctp_core.config.profile import Profile
 
 MAX_REFORMULATORS = 32
+MAX_TRAIN_DEPTH = 6
 
 
 def graphs_presets(profile: Profile) -> dict[str, BaseConfig]:
@@ -20,16 +21,19 @@ def graphs_presets(profile: Profile) -> dict[str, BaseConfig]:
 def graphs_config(profile: Profile, preset: str, select: SelectName | None = None) -> CtpConfig:
     """What a preset means for one `select`; by default attentive, and linear for the paper's."""
     if preset.startswith("paper"):
-        return _paper(profile, select or "linear", epochs=25 if preset == "paper-long" else 5)
-    return _tabled(profile, select or "attentive", epochs=120 if preset == "best" else 60)
+        return _paper(select or "linear", epochs=25 if preset == "paper-long" else 5)
+    return _tabled(profile, select or "attentive", effort=2 if preset == "best" else 1)
 
 
-def _depth(profile: Profile) -> int:
-    """Enough to chain all facts of the largest training graph by rules of two atoms."""
-    return max(1, math.ceil(math.log2(max(2, profile.max_length))))
+def _every_bracketing(profile: Profile) -> int:
+    """The depth at which the longest chain can be proved in every order.
+
+    With less, a chain whose halves mean nothing by themselves teaches wrong rules.
+    """
+    return min(MAX_TRAIN_DEPTH, max(2, profile.max_length - 1))
 
 
-def _tabled(profile: Profile, select: SelectName, epochs: int) -> CtpConfig:
+def _tabled(profile: Profile, select: SelectName, effort: int) -> CtpConfig:
     # A head that can be composed in many ways needs as many reformulators; spare ones learn to close their gates.
     reformulators = min(MAX_REFORMULATORS, max(4, math.ceil(0.8 * profile.num_predicates)))
     return CtpConfig(
@@ -38,7 +42,7 @@ def _tabled(profile: Profile, select: SelectName, epochs: int) -> CtpConfig:
         templates=("2",) * reformulators,
         semiring="max-product",
         depth=None,
-        train_depth=_depth(profile),
+        train_depth=_every_bracketing(profile),
         dim=16 if select == "memory" else 32,
         gate=True,
         memory=32 * reformulators,
@@ -50,18 +54,19 @@ def _tabled(profile: Profile, select: SelectName, epochs: int) -> CtpConfig:
         weight_power=0.5,
         validation=0.05,
         eval_every=5,
-        epochs=epochs,
+        epochs=effort * 400,
+        steps=effort * 720,
     )
 
 
-def _paper(profile: Profile, select: SelectName, epochs: int) -> CtpConfig:
+def _paper(select: SelectName, epochs: int) -> CtpConfig:
     return CtpConfig(
         select=select,
         prover="exact",
         templates=("2",) * 3,
         semiring="max-min",
         depth=None,
-        train_depth=max(2, _depth(profile)),
+        train_depth=2,
         dim=20,
         optimiser="adagrad",
         learning_rate=0.1,

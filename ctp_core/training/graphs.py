@@ -26,6 +26,7 @@ from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
 
 # The logarithm of a score of 0 or 1 is kept finite; noisy-or and kernels do reach both.
 SCORE_FLOOR = 1e-6
+MIN_EPOCHS = 15  # whatever the number of steps: a graph seen less often than this has taught nothing yet
 MIN_HELD_OUT = 20  # with fewer graphs than this, none can be spared for validation
 
 
@@ -69,13 +70,21 @@ def hold_out(graphs: list[WeightedGraph], share: float, seed: int) -> tuple[list
     return [g for i, g in enumerate(graphs) if i not in chosen], [graphs[i] for i in sorted(chosen)]
 
 
+def enough_epochs(config: CtpConfig, num_graphs: int) -> int:
+    """Those of the config, or fewer where they make more steps than are enough."""
+    if config.steps is None:
+        return config.epochs
+    per_epoch = math.ceil(num_graphs / config.batch_size)
+    return min(config.epochs, max(MIN_EPOCHS, math.ceil(config.steps / per_epoch)))
+
+
 class GraphsTrainer(Trainer):
     """Trains a CTP on a KB of graphs; keeps the weights with the lowest validation loss."""
 
     def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
         if not isinstance(config, CtpConfig) or not isinstance(kb, GraphsKB):
             raise ConfigError("method ctp on graphs needs a config of method ctp and a KB of kind graphs")
-        self.config, self.kb, self.device, self.epochs, self.epoch = config, kb, device, config.epochs, 0
+        self.config, self.kb, self.device, self.epoch = config, kb, device, 0
         # One generator on the CPU for everything random: a seed means the same on every device.
         self.generator = torch.Generator(device="cpu").manual_seed(config.seed)
         theory = build_theory(config, kb.predicates, self.generator).to(device)
@@ -84,6 +93,7 @@ class GraphsTrainer(Trainer):
         self.train = Examples.of(train, self.reasoner, config.weight_power)
         self.valid = Examples.of(valid, self.reasoner, 1.0)
         self.valid_batch: Batch | None = self.reasoner.stack(self.valid.instances, config.depth) if valid else None
+        self.epochs = enough_epochs(config, len(train))
         self.optimiser = self._optimiser()
         self.best: State = {}
         self.best_loss, self.stale = math.inf, 0

@@ -51,7 +51,7 @@ def model(select: str = "attentive", prover: str = "tabled", semiring: str = "ma
 @cache
 def good_model() -> CtpGraphsModel:
     kb = graphs_kb({"train": family_graphs(800, (2, 3), seed=1)})
-    config = presets(Profile.of(kb))["fast"].model_copy(update={"epochs": 25})
+    config = presets(Profile.of(kb))["fast"].model_copy(update={"epochs": 25, "steps": None})
     fitted = GraphsTrainer(config, kb, CPU)
     fitted.fit()
     return fitted.model()
@@ -317,7 +317,7 @@ def test_presets_fit_the_kb() -> None:
     long = Profile(kind="graphs", num_facts=9, num_entities=0, num_predicates=40, max_length=8)
     deep = presets(long)["fast"]
     assert isinstance(deep, CtpConfig)
-    assert (deep.train_depth, len(deep.templates)) == (3, 32)
+    assert (deep.train_depth, len(deep.templates)) == (6, 32)
 
 
 def test_a_kb_without_labels_cannot_be_trained_on() -> None:

@@ -13,7 +13,7 @@ from ctp_core.config.ctp import CtpConfig
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
 from ctp_core.errors import ArtifactError
-from ctp_core.training.graphs import GraphsTrainer, hold_out, read_graphs
+from ctp_core.training.graphs import GraphsTrainer, enough_epochs, hold_out, read_graphs
 from ctp_core.training.trainer import Progress
 
 CPU = torch.device("cpu")
@@ -153,3 +153,9 @@ def test_a_graph_seen_twice_weighs_twice() -> None:
     rows = GraphsTrainer(CtpConfig(**SETTINGS | {"distinct": False}), graphs_kb({"train": graphs}), CPU)  # type: ignore[arg-type]
     assert len(rows.train.instances) + len(rows.valid.instances) == 60
     assert twice.train.weights.max() > 1.5 * twice.train.weights.min()
+
+
+@pytest.mark.parametrize(("graphs", "epochs"), [(10, 400), (383, 60), (2340, 15), (100_000, 15)])
+def test_enough_steps_mean_fewer_epochs_on_more_graphs(graphs: int, epochs: int) -> None:
+    assert enough_epochs(CtpConfig(epochs=400, steps=720, batch_size=32), graphs) == epochs
+    assert enough_epochs(CtpConfig(epochs=7, batch_size=32), graphs) == 7

@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from service.commands.scale import scale
+
 bench = typer.Typer(
     help="Measure accuracy and speed; each command writes the figures of docs/results.", no_args_is_help=True
 )
@@ -18,6 +20,9 @@ bench = typer.Typer(
 @bench.callback()
 def group() -> None:
     """Keeps `ctp bench NAME` a group however many commands there are."""
+
+
+bench.command()(scale)
 
 
 @bench.command()

@@ -52,7 +52,7 @@ def proofs_config(profile: Profile, *, best: bool = False) -> ProofsConfig | Rul
     if profile.num_predicates * profile.num_entities**2 > DENSE_CELLS:
         return RulesConfig() if profile.num_facts < LONG_CHAINS else RulesConfig(max_length=2, sample=150, steps=100)
     if profile.num_facts < SMALL_KB:
-        return ProofsConfig(epochs=200, learning_rate=0.1, sparsity=0.02, hidden_facts=0.3)
+        return ProofsConfig(epochs=200, learning_rate=0.1, sparsity=0.1, hidden_facts=0.1)
     if density(profile) > DENSE:
         return ProofsConfig(epochs=60, templates={"1": 16, "2": 16}, sparsity=0.05, hidden_facts=0.2)
     if profile.num_predicates <= FEW_PREDICATES:

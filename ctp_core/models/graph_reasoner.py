@@ -116,10 +116,13 @@ class GraphReasoner:
         return exact.prove(batch, levels, self.semiring)
 
     def exact_depth(self, num_edges: int) -> int:
-        """Enough to chain that many facts, if it is not too deep for the recursion."""
+        """One more than a balanced chain of that many facts needs, if it is not too deep for the recursion.
+
+        At the least depth every chain must fall into halves, which often mean nothing by themselves.
+        """
         longest = max((template.length for template in self.theory.templates), default=1)
         needed = num_edges if longest == 1 else math.ceil(math.log(max(2, num_edges), longest) - 1e-9)
-        return max(1, min(MAX_EXACT_DEPTH, needed))
+        return max(1, min(MAX_EXACT_DEPTH, needed + 1))
 
     @property
     def _attention(self) -> bool:

@@ -67,7 +67,7 @@ def proofs_config(profile: Profile, *, best: bool = False) -> ProofsConfig | Rul
 
 
 def complex_config(profile: Profile) -> ComplexConfig:
-    return ComplexConfig(epochs=80 if profile.num_facts >= SMALL_KB else 40)
+    return ComplexConfig(epochs=80 if profile.num_facts >= SMALL_KB else 40, reciprocal=False)
 
 
 def hybrid_config(profile: Profile, *, best: bool = False) -> HybridConfig:

@@ -40,6 +40,7 @@ class CtpFactsTrainer(GradientTrainer):
         self.module = SoftTheory(config, *sizes, self.generator, device)
         self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate)
         self._facts = SoftFacts(self.split.train, len(kb.predicates))
+        self._keys = np.sort(self._key(self.split.train))
 
     def batches(self) -> Sequence[Tensor]:
         order = torch.randperm(len(self.split.train), generator=self.generator)
@@ -51,7 +52,9 @@ class CtpFactsTrainer(GradientTrainer):
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
         rows = batch.numpy()
-        goals = np.concatenate([self.split.train[rows], *self._corrupted(self.split.train[rows])])
+        corrupted = np.concatenate(self._corrupted(self.split.train[rows]))
+        false = corrupted[~self._known(corrupted)]  # a corrupted fact may be true: one in seven is, in Nations
+        goals = np.concatenate([self.split.train[rows], false])
         own = np.full(len(goals), NO_FACT, dtype=np.int64)
         own[: len(rows)] = rows
         scores = self.module.scores(Goals(goals[:, 1], goals[:, 0], goals[:, 2], own), self._facts)
@@ -68,6 +71,15 @@ class CtpFactsTrainer(GradientTrainer):
                 changed[:, place] = self._entities(len(facts))
             corrupted.append(changed)
         return corrupted
+
+    def _known(self, facts: FactIds) -> NDArray[np.bool_]:
+        keys = self._key(facts)
+        place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.asarray(self._keys[place] == keys)
+
+    def _key(self, facts: FactIds) -> NDArray[np.int64]:
+        sizes = (len(self.kb.entities), len(self.kb.predicates), len(self.kb.entities))
+        return np.asarray(np.ravel_multi_index(tuple(facts.T), sizes))
 
     def _entities(self, count: int) -> NDArray[np.int64]:
         drawn: NDArray[np.int64] = torch.randint(len(self.kb.entities), (count,), generator=self.generator).numpy()

@@ -15,6 +15,11 @@ class EmbeddingConfig(BaseConfig):
     n3: float = Field(default=0.01, ge=0, description="Weight of the cubed norms of the vectors of a batch.")
     learning_rate: float = Field(default=0.1, gt=0, le=10, description="Of Adagrad.")
     batch_size: int = Field(default=100, ge=1, description="Questions in one step, each against all entities.")
+    negatives: int | None = Field(
+        default=None,
+        ge=1,
+        description="Random entities to rank against in a step, beside the answers of its batch; null: all.",
+    )
     reciprocal: bool = Field(
         default=True,
         description="Learn p and its inverse apart, and average the two scores of a fact before ranking.",

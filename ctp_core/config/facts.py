@@ -67,6 +67,8 @@ def proofs_config(profile: Profile, *, best: bool = False) -> ProofsConfig | Rul
 
 
 def complex_config(profile: Profile) -> ComplexConfig:
+    if profile.num_predicates * profile.num_entities**2 > DENSE_CELLS:
+        return ComplexConfig(epochs=30, rank=100, batch_size=1000, negatives=3000, n3=0.005, reciprocal=False)
     return ComplexConfig(epochs=80 if profile.num_facts >= SMALL_KB else 40, reciprocal=False)
 
 

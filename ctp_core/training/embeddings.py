@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -51,10 +51,19 @@ class EmbeddingTrainer(GradientTrainer):
         given, atoms, answers = batch.to(self.device).unbind(1)
         queries, predicates = self.module.queries(given, atoms, tied=not self.config.reciprocal)
         entities = self.module.entities
-        fit = functional.cross_entropy(queries @ entities.T, answers)
+        rivals, target = self._rivals(answers)
+        fit = functional.cross_entropy(queries @ rivals.T, target)
         vectors = (entities[given], predicates, entities[answers])
         norms = torch.stack([(self.module.moduli(vector) ** 3).sum() for vector in vectors]).sum()
         return fit + self.config.n3 * norms / len(batch)
+
+    def _rivals(self, answers: Int[Tensor, " question"]) -> tuple[Tensor, Int[Tensor, " question"]]:
+        """(vectors to rank among, where each answer stands in them): all entities, or the batch's and random ones."""
+        if self.config.negatives is None:
+            return self.module.entities, answers
+        drawn = torch.randint(len(self.kb.entities), (self.config.negatives,), generator=self.generator)
+        chosen, where = torch.unique(torch.cat([answers, drawn.to(self.device)]), return_inverse=True)
+        return self.module.entities[chosen], where[: len(answers)]
 
     def ranks(self) -> Float[np.ndarray, " question"]:
         model = MODELS[self.config.method](self.config, self.kb, self.module, UNCALIBRATED)

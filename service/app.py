@@ -54,7 +54,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(Gate, keyring=Keyring(app.state.database, settings))
     app.add_middleware(Observed)
-    for router in (kbs, training, models, queries, health):
+    # Routes are tried in their order: the one that is in a hurry comes first.
+    for router in (queries, health, kbs, training, models):
         app.include_router(router)
     add_page(app)
     return app

@@ -1,0 +1,196 @@
+"""Limits and hostile input, against the started service and on the parts in front of it."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import httpx
+import pytest
+
+from service.limits import Bucket
+from tests.running import RunningService, running_service
+
+JSON = {"content-type": "application/json"}
+HOSTILE = {
+    "NaN": b"NaN",
+    "a number too large": b"1e999",
+    "half a surrogate pair": b'"\\ud800"',
+    "NUL": b'"a\\u0000b"',
+    "a number of 5000 digits": b"9" * 5000,
+    "deep nesting": b"[" * 200_000,
+    "deep objects": b'{"a":' * 200_000,
+    "invalid UTF-8": b'"\xff\xfe"',
+    "a binary body": bytes(range(256)),
+    "nothing": b"",
+}
+
+
+def json_calls(client: httpx.Client) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(method, path, properties) of every call with a JSON body, from the OpenAPI document."""
+    for path, methods in client.get("/openapi.json").json()["paths"].items():
+        for method, call in methods.items():
+            content = call.get("requestBody", {}).get("content", {})
+            if "application/json" in content:
+                schema = content["application/json"]["schema"]
+                yield method.upper(), path, schema.get("properties", {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", HOSTILE)
+def test_every_json_call_survives(client: httpx.Client, what: str) -> None:
+    """As the whole body, and as the value of each of its fields."""
+    value = HOSTILE[what]
+    calls = list(json_calls(client))
+    assert {path for _, path, _ in calls} >= {"/kbs", "/train", "/query"}
+    for method, path, properties in calls:
+        url = path.replace("{", "").replace("}", "")
+        bodies = [value] + [b'{"' + name.encode() + b'":' + value + b"}" for name in properties]
+        for body in bodies:
+            answer = client.request(method, url, content=body, headers=JSON)
+            assert 400 <= answer.status_code < 500, (method, path, body[:60], answer.text[:200])
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.json()["code"]
+
+
+@pytest.mark.slow
+def test_a_made_up_cursor_or_url_is_a_4xx(client: httpx.Client) -> None:
+    for cursor in (
+        "x",
+        "WzFlOTk5XQ==",
+        "Wzk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5OV0=",
+        "WyJcdWQ4MDAiXQ==",
+        "W251bGxd",
+        "W1tbW1tb",
+    ):
+        for path in ("/kbs", "/kbs/family/facts", "/kbs/family/entities", "/jobs", "/models"):
+            answer = client.get(path, params={"cursor": cursor})
+            assert (answer.status_code, answer.json()["code"]) == (422, "bad_cursor"), (path, cursor)
+    for path in ("/kbs/a%00b", "/kbs?cursor=%00", "/models/%00"):
+        assert client.get(path).status_code == 422
+    assert client.get("/kbs/%ff%fe").status_code == 404
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
+    """A service with small limits."""
+    limits = {
+        "max_requests_per_second": "5",
+        "header_seconds": "1",
+        "body_seconds": "1",
+        "min_body_bytes_per_second": "100000",
+        "max_body_bytes": "100000",
+        "max_facts": "10",
+        "max_symbols": "8",
+        "max_name_length": "20",
+        "max_line_bytes": "200",
+        "max_decompressed_bytes": "50000",
+    }
+    with running_service(tmp_path_factory.mktemp("strict"), **limits) as running:
+        yield running
+
+
+def connect(running: RunningService) -> socket.socket:
+    host, port = running.url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=20)
+
+
+@pytest.mark.slow
+def test_a_head_that_trickles_in_is_cut_off(strict: RunningService) -> None:
+    with closing(connect(strict)) as connection:
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            connection.sendall(b"GET /kbs HTTP/1.1\r\n")
+            while time.monotonic() - began < 15:
+                connection.sendall(b"X-A: b\r\n")
+                time.sleep(0.3)
+        assert time.monotonic() - began < 10
+
+
+@pytest.mark.slow
+def test_a_connection_that_says_nothing_is_cut_off(strict: RunningService) -> None:
+    with closing(connect(strict)) as connection:
+        assert connection.recv(1) == b""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", [b"Content-Length: 50000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
+def test_a_body_that_trickles_in_is_cut_off(strict: RunningService, head: bytes) -> None:
+    host = strict.url.removeprefix("http://").encode()
+    start = b"POST /kbs HTTP/1.1\r\nHost: " + host + b"\r\nContent-Type: application/json\r\n" + head
+    with closing(connect(strict)) as connection:
+        connection.sendall(start)
+        began = time.monotonic()
+        connection.settimeout(0.3)
+        received = b""
+        while time.monotonic() - began < 15 and b"\r\n\r\n" not in received:
+            connection.sendall(b"1\r\n[\r\n" if b"chunked" in head else b"[")
+            try:
+                received += connection.recv(4096)
+            except TimeoutError:
+                continue
+        assert received.startswith(b"HTTP/1.1 408")
+        assert time.monotonic() - began < 10
+
+
+@pytest.mark.slow
+def test_a_chunked_body_over_the_limit_is_refused(strict: RunningService) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(30):
+            yield b" " * 10_000
+
+    with strict.client() as client:
+        answer = client.post("/kbs", content=chunks(), headers={"content-type": "multipart/form-data; boundary=x"})
+    assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+    assert "100000" in answer.json()["detail"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("content", "status", "said"),
+    [
+        ("".join(f"a\tp{i}\tb\n" for i in range(7)) + "".join(f"b\tp{i}\ta\n" for i in range(7)), 413, "10 facts"),
+        ("".join(f"e{i}\tp\te{i}\n" for i in range(9)), 413, "8 entities"),
+        ("a" * 21 + "\tp\tb\n", 422, "longer than 20"),
+        ("a" * 201 + "\tp\tb\n", 422, "longer than 200 bytes"),
+    ],
+)
+def test_each_limit_is_named_when_it_is_passed(strict: RunningService, content: str, status: int, said: str) -> None:
+    with strict.client() as client:
+        time.sleep(0.2)
+        answer = client.post("/kbs", data={"name": "much"}, files={"file": ("x.tsv", content.encode())})
+    assert answer.status_code == status
+    assert said in answer.json()["detail"]
+
+
+@pytest.mark.slow
+def test_more_calls_a_second_than_allowed_are_told_when_to_come_back(strict: RunningService) -> None:
+    with strict.client() as client:
+        answers = [client.get("/kbs/family") for _ in range(200)]
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert refused
+        assert {answer.status_code for answer in answers} == {200, 429}
+        assert refused[0].json()["code"] == "too_many_requests"
+        assert int(refused[0].headers["retry-after"]) >= 1
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_bucket_fills_again_with_time() -> None:
+    bucket = Bucket(rate=2, level=2, filled=0.0)
+    assert [bucket.take(0.0) for _ in range(3)] == [0.0, 0.0, 0.5]
+    assert bucket.take(0.5) == 0.0
+    assert bucket.take(10.0) == 0.0
+    assert bucket.level == 1
+
+
+@pytest.mark.slow
+def test_names_are_data_and_come_back_exactly(client: httpx.Client) -> None:
+    names = ["../../etc/passwd", "'; DROP TABLE kbs; --", "<script>alert(1)</script>", "\u202eright to left", " "]
+    facts = [[name, "p", name] for name in names]
+    client.post("/kbs", json={"name": "names", "facts": facts}).raise_for_status()
+    answer = client.get("/kbs/names/facts")
+    assert [[f["subject"], f["predicate"], f["object"]] for f in answer.json()["items"]] == facts
+    assert answer.headers["content-type"] == "application/json"
+    for name in names:
+        assert client.get("/kbs/names/facts", params={"subject": name}).json()["items"][0]["object"] == name

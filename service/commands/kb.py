@@ -112,7 +112,7 @@ def facts(
 def export(
     kb: Reference,
     to: Annotated[Path, typer.Argument(help="File to write.")],
-    format: Annotated[str, typer.Option(help="tsv, csv, nt, ttl, jsonl, pl.")] = "tsv",
+    format: Annotated[str, typer.Option(help="tsv, csv, ntriples, turtle, jsonl or prolog.")] = "tsv",
     url: Url = None,
     key: Key = None,
 ) -> None:

@@ -1,6 +1,10 @@
 """The page in a real browser: from nothing to a proof."""
 
+import os
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,6 +37,31 @@ def test_a_first_visit_is_one_click_away_from_a_proof(fresh: RunningService, vis
     expect(page.locator(".proof .node.rule")).to_contain_text("grandparent(X,Y) :- parent(X,Z), parent(Z,Y)")
     expect(page.locator(".proof .link.weakest")).to_have_count(1)
     assert "p=grandparent" in page.url
+
+
+def test_a_key_is_asked_for_once_and_sent_with_every_call_and_the_event_stream(
+    fresh: RunningService, visitor: Visitor
+) -> None:
+    environment = os.environ | {"CTP_DATA_DIR": str(fresh.folder)}
+    command = [sys.executable, "-m", "service.cli", "keys", "create"]
+    key = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    visit = visitor(fresh.url)
+    sent: set[str] = set()
+    visit.page.on("request", lambda request: sent.add(request.headers.get("authorization", "none")))
+    with fresh.client() as client:
+        while client.get("/kbs").status_code != 401:
+            time.sleep(0.1)  # an open service remembers for two seconds that it is open
+    page = visit.open("#/")
+    page.get_by_label("Key", exact=True).fill(key)
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("button", name="Train the family example").click()
+    expect(page.locator(".proof .node.fact")).to_have_count(2, timeout=120_000)
+    assert sent == {"none", f"Bearer {key}"}
+    assert key not in page.url
+
+    page.reload()
+    expect(page.locator(".proof .node.fact")).to_have_count(2)
+    expect(page.locator("dialog")).to_have_count(0)
 
 
 def test_the_whole_story_from_an_upload_to_a_link_to_the_proof(visitor: Visitor, tmp_path: Path, shoot: Shoot) -> None:

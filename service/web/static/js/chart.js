@@ -14,6 +14,10 @@ const WHOLE = [1, 2, 5].flatMap((n) => [1, 10, 100, 1000, 10_000].map((ten) => n
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+/** A loss on validation is drawn with the loss; every other metric lies between 0 and 1. */
+export const scaleOf = (metric) => (/loss/i.test(metric) ? "loss" : "metric");
+export const validation = (metric) => (scaleOf(metric) === "loss" ? `validation ${metric}` : metric);
+
 /**
  * A chart that takes new data at any time. A series is {label, scale: "loss" | "metric", points: [[epoch, value], …]}.
  * The place it takes is fixed from the start, so that nothing jumps when the first points come.

@@ -4,7 +4,7 @@ import { score } from "./format.js";
 import { panzoom } from "./panzoom.js";
 import { fact, steps, telling, weakest } from "./tree.js";
 
-const GAP_X = 28, GAP_Y = 74, LABEL_ROOM = 24;
+const GAP_X = 28, GAP_Y = 74, LABEL_ROOM = 24, LEAST_HEIGHT = 340;
 
 /** Draws a proof into `frame` and fits it. */
 export function drawProof(frame, proof, signal) {
@@ -33,6 +33,8 @@ export function drawProof(frame, proof, signal) {
     step.card.style.top = `${step.y}px`;
     for (const child of step.children) connect(lines, step, child, mark);
   }
+  // As high as the proof needs, and never higher than what the window can show.
+  frame.style.height = `${Math.round(Math.min(Math.max(LEAST_HEIGHT, height + 72), innerHeight * 0.8))}px`;
   stage.style.width = `${width}px`;
   stage.style.height = `${height}px`;
   panzoom(frame, stage, () => ({ width, height }), signal).fit();

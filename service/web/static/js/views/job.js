@@ -1,6 +1,6 @@
 // One training, live: where it is, the curves, how long it will take, and a way to stop it.
 import { get, path, post } from "../api.js";
-import { chart } from "../chart.js";
+import { chart, scaleOf, validation } from "../chart.js";
 import { h, name, notify, problem, show } from "../dom.js";
 import { follow } from "../events.js";
 import { duration, significant, status } from "../format.js";
@@ -66,7 +66,7 @@ export async function job(root, { segments, signal }) {
       if (kind === "epoch") {
         const seed = data.seed == null || first.children?.length < 2 || !first.children ? "" : ` (seed ${data.seed})`;
         point(`loss${seed}`, "loss", data.epoch, data.loss);
-        for (const [key, value] of Object.entries(data.metrics ?? {})) point(`${key}${seed}`, "metric", data.epoch, value);
+        for (const [key, value] of Object.entries(data.metrics ?? {})) point(`${validation(key)}${seed}`, scaleOf(key), data.epoch, value);
         redraw();
       }
     },

@@ -12,7 +12,8 @@ const PAGE = 100, NEIGHBOURS = 40, MOST_NODES = 400;
 
 export async function kb(root, { segments, params, signal }) {
   const found = await get(path("kbs", segments[1]), {}, signal);
-  const tab = params.get("tab") in TABS ? params.get("tab") : "facts";
+  const tabs = Object.entries(TABS).filter(([key]) => found.kind === "facts" || key !== "graph");
+  const tab = tabs.some(([key]) => key === params.get("tab")) ? params.get("tab") : "facts";
   const body = h("div");
   show(root,
     h("header", { class: "head" },
@@ -23,7 +24,7 @@ export async function kb(root, { segments, params, signal }) {
         found.sample ? null : h("button", { type: "button", class: "danger", onclick: () => drop(found) }, "Delete"))),
     counts(found),
     found.warnings.length ? h("div", { class: "caution" }, found.warnings.map((warning) => name(warning))) : null,
-    h("nav", { class: "segmented", "aria-label": "Parts of this KB" }, Object.entries(TABS).map(([key, title]) =>
+    h("nav", { class: "segmented", "aria-label": "Parts of this KB" }, tabs.map(([key, title]) =>
       h("a", { href: to(["kbs", found.name], { tab: key === "facts" ? null : key }), "aria-current": key === tab ? "page" : null }, title))),
     body);
   await { facts, predicates, graph: around }[tab](body, found, params, signal);
@@ -36,7 +37,7 @@ function counts(found) {
 }
 
 async function save(found) {
-  try { await download(`${path("kbs", found.id, "export")}?format=tsv`, `${found.name}.tsv`); } catch (error) { notify(error.message, true); }
+  try { await download(path("kbs", found.id, "export"), found.name); } catch (error) { notify(error.message, true); }
 }
 
 async function drop(found) {

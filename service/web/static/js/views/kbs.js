@@ -54,7 +54,7 @@ function form(place, files, cancel) {
   const splits = bySplit(files);
   const title = h("input", { value: suggestName(files), required: true, maxlength: 64, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", spellcheck: "false" });
   const kind = h("select", {}, h("option", { value: "" }, "recognised"), h("option", { value: "facts" }, "facts"), h("option", { value: "graphs" }, "graphs"));
-  const format = h("select", {}, h("option", { value: "" }, "recognised"), ["tsv", "csv", "nt", "ttl", "jsonl", "prolog", "clutrr"].map((word) => h("option", { value: word }, word)));
+  const format = h("select", {}, h("option", { value: "" }, "recognised"), ["tsv", "csv", "ntriples", "turtle", "jsonl", "prolog", "clutrr", "graphs"].map((word) => h("option", { value: word }, word)));
   const result = h("div", { "aria-live": "polite" });
   const send = h("button", { type: "submit", class: "primary" }, "Upload");
   const element = h("form", { class: "stack" },

@@ -1,6 +1,6 @@
 // One version of a model: metrics, lineage, aliases, curves, and the rules it learnt with the facts behind them.
 import { all, download, get, path, put, remove, text } from "../api.js";
-import { chart } from "../chart.js";
+import { chart, scaleOf, validation } from "../chart.js";
 import { copy, field, h, name, notify, problem, show } from "../dom.js";
 import { count, mainMetric, plural, score, significant, status, time } from "../format.js";
 import { go, note, to } from "../route.js";
@@ -143,7 +143,7 @@ export function curveOf(epochs, title = "", style = {}) {
   const keys = new Set(epochs.flatMap((one) => Object.keys(one.metrics ?? {})));
   for (const key of keys) {
     const points = epochs.filter((one) => typeof one.metrics[key] === "number").map((one) => [one.epoch, one.metrics[key]]);
-    if (points.length) series.push({ label: `${title}${key}`, scale: "metric", points, ...style });
+    if (points.length) series.push({ label: `${title}${validation(key)}`, scale: scaleOf(key), points, ...style });
   }
   return series;
 }

@@ -30,7 +30,8 @@ class Child:
 
     def __init__(self) -> None:
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen([sys.executable, "-m", "worker.child"], stdin=pipe, stdout=pipe, text=True)
+        # Unbuffered: what a dead child did not take must not be tried again when its pipe is closed.
+        self.process = subprocess.Popen([sys.executable, "-m", "worker.child"], stdin=pipe, stdout=pipe, bufsize=0)
         self.jobs = 0
 
     @property
@@ -41,8 +42,7 @@ class Child:
         """A child that is gone hears nothing; that it is gone is seen elsewhere."""
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(f"{order}\n")
-            self.process.stdin.flush()
+            self.process.stdin.write(f"{order}\n".encode())
         except BrokenPipeError:
             log.warning("child_is_gone", process=self.process.pid)
 
@@ -51,7 +51,7 @@ class Child:
         assert self.process.stdout is not None
         self.jobs += 1
         self.tell(job_id)
-        return self.process.stdout.readline().strip() == DONE
+        return self.process.stdout.readline().decode().strip() == DONE
 
     def close(self) -> int:
         """The code it ended with, once it has."""

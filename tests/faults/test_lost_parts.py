@@ -14,7 +14,7 @@ from service.cluster import wait_for
 from service.db.tables import Job
 from tests.faults.watching import ENDLESS, SHORT, Watch
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def num_jobs(watch: Watch) -> int:
@@ -93,3 +93,13 @@ def test_a_hung_dispatcher_hands_over_to_another(watch: Watch) -> None:
     watch.cluster.parts["dispatch"].signal(signal.SIGCONT)
     watch.cluster.parts["dispatch-2"].stop()
     assert watch.wait_for_end(watch.submit(SHORT)["id"])[0].status == "succeeded"
+
+
+def test_a_more_urgent_job_overtakes_those_that_wait(watch: Watch) -> None:
+    running = watch.submit(ENDLESS)
+    watch.wait_for_epoch(running["id"], 1)
+    patient, urgent = watch.submit(SHORT, priority=0)["id"], watch.submit(SHORT, priority=9)["id"]
+    wait_for(lambda: all(watch.job(job).published_at for job in (patient, urgent)), "both are published", 60)
+    watch.cancel(running["id"])
+    first, second = sorted(watch.wait_for_end(patient, urgent), key=lambda job: job.started_at or 0.0)
+    assert (first.id, second.id) == (urgent, patient)

@@ -11,7 +11,7 @@ from service.cluster import Cluster, wait_for
 from service.queue import make_celery, publish_job
 from tests.faults.watching import ENDLESS, FAST, JOB, SHORT, Watch, undisturbed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_a_killed_training_child_is_replaced_and_its_job_ends_in_the_same_bits(watch: Watch) -> None:
@@ -22,6 +22,7 @@ def test_a_killed_training_child_is_replaced_and_its_job_ends_in_the_same_bits(w
     watch.wait_for_epoch(job["id"], 3, attempt=2)
     (ended,) = watch.wait_for_end(job["id"])
     assert (ended.status, ended.attempt) == ("succeeded", 2)
+    assert "child_lost" in watch.log("train"), "its worker missed it, before the lease ended"
     assert "job_resumed" in watch.log("train")
     assert watch.files(ended.model_id) == undisturbed(ended)
 

@@ -31,6 +31,7 @@ def kill_at_random(folder: Path, kills: int, jobs: int, seed: int) -> None:
         watch.check_nothing_is_lost()
 
 
+@pytest.mark.timeout(900)
 def test_a_few_random_kills(tmp_path: Path) -> None:
     kill_at_random(tmp_path, kills=5, jobs=3, seed=0)
 

@@ -12,7 +12,7 @@ from service.postgres import Postgres, postgres
 from tests.faults.watching import FAST, JOB, SHORT, Watch, undisturbed
 from tests.object_store import BUCKET, object_store
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 PARTS = ("api", "api-2", "dispatch", "dispatch-2", "train", "train-2", "query")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "module", ["service.app", "service.cli", "service.supervisor", "service.dispatch", "worker.app"]
+    "module", ["service.app", "service.cli", "service.supervisor", "service.dispatch", "worker.app", "worker.nursery"]
 )
 def test_torch_is_loaded_only_by_the_processes_that_use_it(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

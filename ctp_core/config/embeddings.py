@@ -20,6 +20,9 @@ class EmbeddingConfig(BaseConfig):
         ge=1,
         description="Random entities to rank against in a step, beside the answers of its batch; null: all.",
     )
+    filtered: bool = Field(
+        default=False, description="Other true answers of a question are no rivals while training, as in ranking."
+    )
     reciprocal: bool = Field(
         default=True,
         description="Learn p and its inverse apart, and average the two scores of a fact before ranking.",

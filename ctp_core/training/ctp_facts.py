@@ -17,6 +17,7 @@ from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.ctp_facts import CtpFactsModel
 from ctp_core.models.soft_theory import Goals, SoftTheory
 from ctp_core.provers.soft_entities import NO_FACT, SoftFacts
+from ctp_core.training.facts_split import check_dense
 from ctp_core.training.gradient import GradientTrainer
 
 MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
@@ -37,6 +38,7 @@ class CtpFactsTrainer(GradientTrainer):
             raise ConfigError("on a KB of facts the semiring is max-min or max-product")
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
+        check_dense(float(sizes[1]) * sizes[0] ** 2, config.method)
         self.module = SoftTheory(config, *sizes, self.generator, device)
         self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate)
         self._facts = SoftFacts(self.split.train, len(kb.predicates))

@@ -5,10 +5,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctp_core.datasets.kb import FactIds, FactsKB
-from ctp_core.errors import DataError
+from ctp_core.errors import ConfigError, DataError
 
 HOLD_OUT_FROM = 500  # facts; a smaller KB cannot spare any
 HOLD_OUT_SHARE = 0.05
+
+
+MAX_CELLS = 1e9  # floats of the largest table a dense model may make: 4 GB
+
+
+def check_dense(cells: float, method: str) -> None:
+    """Raises ConfigError where the tables of a dense method do not fit in memory."""
+    if cells > MAX_CELLS:
+        raise ConfigError(
+            f"method {method!r} keeps tables of all pairs of entities, {cells:.1e} cells here; use 'rules' or 'complex'"
+        )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ctp_core.errors import ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.proofs import ProofsModel
 from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables
+from ctp_core.training.facts_split import check_dense
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.losses import LOSSES
 from ctp_core.training.schedule import one_cycle
@@ -30,6 +31,7 @@ class ProofsTrainer(GradientTrainer):
             raise ConfigError("the model of proofs learns from a KB of kind 'facts' and a config of method 'proofs'")
         super().__init__(config, kb, device, config.eval_every)
         self._sizes = (len(kb.entities), len(kb.predicates))
+        check_dense(2.0 * self._sizes[1] * self._sizes[0] ** 2, config.method)
         self.module = EvidenceHead(self._sizes[1], config.templates, self.generator, device, config.initial_scale)
         self.optimiser = torch.optim.Adam(self.module.parameters(), lr=config.learning_rate)
         self._tables = atom_tables(self.split.train, *self._sizes, device)

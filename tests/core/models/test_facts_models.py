@@ -39,7 +39,7 @@ CONFIGS: dict[str, BaseConfig] = {
     "complex": ComplexConfig(rank=8, epochs=6, batch_size=16, negatives=5),
     "distmult": DistMultConfig(rank=8, epochs=6, batch_size=16, reciprocal=False),
     "hybrid": HybridConfig(
-        proofs=ProofsConfig(templates={"2": 3}, epochs=5), embedding=ComplexConfig(rank=4, epochs=4)
+        residual=True, proofs=ProofsConfig(templates={"2": 3}, epochs=5), embedding=ComplexConfig(rank=4, epochs=4)
     ),
 }
 FAMILY = random_family(0)

@@ -1,0 +1,50 @@
+"""Relation prediction through the service: small graphs in, the relation between two people out, with its proof."""
+
+import httpx
+import pytest
+
+from ctp_core.datasets.family_graphs import family_graphs
+from ctp_core.datasets.graphs_jsonl import write_graphs_jsonl
+from ctp_core.datasets.kb import Graph
+
+pytestmark = pytest.mark.slow
+
+
+def jsonl(graphs: list[Graph]) -> bytes:
+    return "".join(write_graphs_jsonl(graphs)).encode()
+
+
+@pytest.fixture(scope="module")
+def model(client: httpx.Client) -> str:
+    graphs = family_graphs(600, lengths=(2, 3), seed=1)
+    form = {"name": "chains", "kind": "graphs", "format": "jsonl"}
+    kb = client.post("/kbs", data=form, files={"file": ("chains.jsonl", jsonl(graphs))})
+    assert kb.status_code == 201, kb.text
+    assert kb.json()["kind"] == "graphs"
+    answer = client.post("/train", params={"wait": 240}, json={"kb": "chains", "name": "chains"}, timeout=270).json()
+    assert answer["job"]["status"] == "succeeded", answer["job"]["error"]
+    return "chains"
+
+
+def test_the_relation_at_the_ends_of_a_longer_chain_is_found_with_its_proof(client: httpx.Client, model: str) -> None:
+    graphs = family_graphs(25, lengths=(6,), seed=2)
+    right = 0
+    for graph in graphs:
+        goal = {"subject": graph.subject, "predicate": None, "object": graph.object}
+        body = {"model": model, "goal": goal, "facts": [list(fact) for fact in graph.facts], "proofs": 1}
+        answers = client.post("/query", json=body).json()["answers"]
+        right += answers[0]["predicate"] == graph.label
+        leaves = answers[0]["proofs"][0]["text"].split(" ⇐ ")[1]
+        assert set(leaves.replace("), ", ")|").split("|")) <= {str(fact) for fact in graph.facts}
+    assert right >= 24
+
+
+def test_a_graph_model_asked_without_a_graph_says_what_to_send(client: httpx.Client, model: str) -> None:
+    answer = client.post("/query", json={"model": model, "goal": {"subject": "a", "object": "b"}})
+    assert answer.status_code == 422
+    assert "facts" in answer.json()["detail"]
+
+
+def test_the_rules_of_a_graph_model_are_listed(client: httpx.Client, model: str) -> None:
+    rules = client.get(f"/models/{model}/rules", params={"limit": 1000}).json()["items"]
+    assert "grandfather(X,Y) :- mother(X,Z), father(Z,Y)" in [rule["text"] for rule in rules]

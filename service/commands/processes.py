@@ -23,9 +23,12 @@ def up(
     port: Annotated[int | None, typer.Option(help="Port of the API.", envvar="PORT", min=0, max=65535)] = None,
 ) -> None:
     """Start the whole service: database, queue, API, workers and dispatcher."""
+    from service.logs import configure_logs  # noqa: PLC0415
     from service.supervisor import Supervisor  # noqa: PLC0415
 
     settings = get_settings()
+    # The terminal shows what the supervisor says; the parts have log files of their own.
+    configure_logs("WARNING")
     if port is not None:
         settings = settings.model_copy(update={"port": port})
     raise typer.Exit(Supervisor(settings).run())

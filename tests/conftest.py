@@ -6,9 +6,13 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.running import RunningService, running_service
 
+# The same examples every time, and no verdict on how fast the machine is.
+settings.register_profile("ctp", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ctp")
 NOT_RUN = pytest.StashKey[list[str]]()
 
 

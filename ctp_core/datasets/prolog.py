@@ -21,7 +21,9 @@ _TOKEN = re.compile(
 )
 # What most lines of most files look like, read in one step.
 _SIMPLE = re.compile(rf"({_PLAIN})\(\s*({_PLAIN})\s*,\s*({_PLAIN})\s*\)\s*\.\s*")
-_ESCAPE = re.compile(r"\\x([0-9a-fA-F]+)\\|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)|''|\"\"", re.DOTALL)
+_BACKSLASHED = r"\\x([0-9a-fA-F]+)\\|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)"
+# A doubled quote stands for one only between quotes of its own kind.
+_ESCAPE = {quote: re.compile(f"{_BACKSLASHED}|{quote}{quote}", re.DOTALL) for quote in "'\""}
 _CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0"}
 _MARKS = ("(", ",", ")", ".")
 SHAPE = "expected a fact such as parent(rick, beth)."
@@ -88,7 +90,7 @@ def _name(token: Token, file: str) -> str:
     line, kind, text = token
     if kind in ("quoted", "text"):
         try:
-            return _ESCAPE.sub(_unescaped, text[1:-1])
+            return _ESCAPE[text[0]].sub(_unescaped, text[1:-1])
         except (ValueError, OverflowError):
             raise ParseError(file, line, f"{text[:40]} has an escape that is no character") from None
     if kind == "word" and not text[0].islower():

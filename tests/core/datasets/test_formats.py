@@ -51,6 +51,11 @@ def read(format_name: str, content: bytes) -> list[Fact]:
     return [Fact(*row[1:]) for row in FORMATS[format_name].read(io.BytesIO(content), "file", LIMITS)]
 
 
+def test_a_doubled_quote_of_the_other_kind_is_two_characters() -> None:
+    content = b"""p('a""b', 'c''d').\np("a''b", "c""d").\n"""
+    assert read("prolog", content) == [Fact('a""b', "p", "c'd"), Fact("a''b", "p", 'c"d')]
+
+
 @pytest.mark.parametrize("format_name", FORMATS)
 @given(facts=fact_lists)
 def test_what_is_written_is_read_again_unchanged(format_name: str, facts: list[Fact]) -> None:

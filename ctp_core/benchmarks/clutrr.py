@@ -21,7 +21,10 @@ from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
 from ctp_core.datasets.kb import Graph, GraphsKB
 from ctp_core.errors import ConfigError
+from ctp_core.models.base import Answers, Budget, Question
+from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.graph_reasoner import GraphReasoner
+from ctp_core.symbols import Goal
 from ctp_core.training.graphs import Examples, GraphsTrainer, accuracy, read_graphs
 from ctp_core.training.trainer import OnStep, ignore
 
@@ -29,6 +32,7 @@ PRESETS = ("fast", "best", "paper", "paper-long")
 EVAL_BATCH = 64  # graphs evaluated together, but for the exact prover's timing, which is of single instances
 TIMED_INSTANCES = 20
 FAMILY = "family"  # our own generator under the name of a data set: train on 2–3 edges, test on lengths never seen
+CHAIN_LENGTH = 100
 FAMILY_TRAIN, FAMILY_TEST, FAMILY_LENGTHS = 3000, 200, (4, 6, 8, 10, 20, 30, 50)
 
 
@@ -117,6 +121,7 @@ def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
         "eval_seconds": [f["eval_seconds"] for f in figures],
         "eval_cpu_seconds": [f["eval_cpu_seconds"] for f in figures],
         "eval_instance_cpu_ms": first["eval_instance_cpu_ms"],
+        "chain_cpu_seconds": first["chain_cpu_seconds"],
         "depth": first["depth"],
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "threads": torch.get_num_threads(),
@@ -149,9 +154,22 @@ def _seed(task: ClutrrRun, data: Data, seed: int, on_epoch: OnStep) -> dict[str,
     if seed == 0:  # once is enough: the time does not depend on the weights
         timed = {str(n): _instance_ms(model.reasoner, graphs) for n, graphs in data.tests.items()}
         figures["eval_instance_cpu_ms"] = timed
+        figures["chain_cpu_seconds"] = _chain_seconds(model) if task.dataset == FAMILY else None
     longest = max(data.tests)
     figures["depth"] = model.config.depth if model.config.prover == "tabled" else _exact_depth(model.reasoner, longest)
     return figures
+
+
+def _chain_seconds(model: CtpGraphsModel) -> float:
+    """CPU time of the question about the ends of one long chain, with its best proof."""
+    [graph] = family_graphs(1, (CHAIN_LENGTH,), seed=5)
+    question = Question(Goal(graph.subject, None, graph.object), graph.facts, top_k=1, proofs=1)
+    started = time.process_time()
+    [answers] = model.answer([question], Budget())
+    seconds = time.process_time() - started
+    assert isinstance(answers, Answers)
+    assert len(answers.items[0].proofs[0].facts) == CHAIN_LENGTH
+    return seconds
 
 
 def _batch_ms(ticks: list[float]) -> float:

@@ -48,7 +48,7 @@ def _tabled(profile: Profile, select: SelectName, effort: int) -> CtpConfig:
         memory=32 * reformulators,
         optimiser="adam",
         schedule="one-cycle",
-        learning_rate=0.02 if select == "linear" else 0.05,
+        learning_rate=0.05 if select == "attentive" else 0.02,
         batch_size=32,
         distinct=True,
         weight_power=0.5,

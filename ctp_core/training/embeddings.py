@@ -12,7 +12,7 @@ from ctp_core.config.base import BaseConfig
 from ctp_core.config.embeddings import EmbeddingConfig
 from ctp_core.datasets.kb import FactsKB, KnowledgeBase
 from ctp_core.errors import ConfigError
-from ctp_core.evaluation.ranking import KnownFilter, known_filters, rank_facts
+from ctp_core.evaluation.ranking import KnownFilter, ScoreObjects, known_filters, rank_facts
 from ctp_core.models.embeddings import ComplexModel, DistMultModel, EmbeddingModel
 from ctp_core.models.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.models.facts_model import FactsModel
@@ -94,7 +94,12 @@ class EmbeddingTrainer(GradientTrainer):
 
     def ranks(self) -> Float[np.ndarray, " question"]:
         model = MODELS[self.config.method](self.config, self.kb, self.module, UNCALIBRATED)
-        return rank_facts(self.split.valid, model.object_logits, model.subject_logits, known_filters(self.kb))
+        objects, subjects = model.object_logits, model.subject_logits
+        filters = known_filters(self.kb)
+        if self.offset is None:
+            return rank_facts(self.split.valid, objects, subjects, filters)
+        together = _sum(objects, self.offset.object_logits), _sum(subjects, self.offset.subject_logits)
+        return rank_facts(self.split.valid, *together, filters)
 
     def model(self) -> EmbeddingModel:
         factorisation = self.best_module()
@@ -103,3 +108,8 @@ class EmbeddingTrainer(GradientTrainer):
         raw = model_class(self.config, self.kb, factorisation, UNCALIBRATED)
         facts = self.split.valid if len(self.split.valid) else self.split.train
         return model_class(self.config, self.kb, factorisation, fit_calibration(raw.fact_products, self.kb, facts))
+
+
+def _sum(own: ScoreObjects, given: ScoreObjects) -> ScoreObjects:
+    """The logits of two models together."""
+    return lambda entities, predicates: own(entities, predicates) + given(entities, predicates)

@@ -16,8 +16,8 @@ class ObjectStorage:
     """There is no rename: each object is put whole, the manifest last, and read back before its row is written."""
 
     def __init__(self, url: str) -> None:
-        # Lists are never remembered: other machines write too.
-        filesystem, root = url_to_fs(url, use_listings_cache=False)
+        # Lists are never remembered: other machines write too. Nor is a connection made for other settings taken over.
+        filesystem, root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
         self.filesystem: Any = filesystem
         self.root: str = root.rstrip("/")
 

@@ -24,7 +24,8 @@ from service.samples import load_samples
 from service.settings import Settings
 
 READY_SECONDS = 60
-STOP_SECONDS = 8
+STOP_SECONDS = 6
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 POLL_SECONDS = 0.1
 BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, STEADY_SECONDS = 0.5, 10.0, 30.0
 # A socket's path must fit into the kernel's 108 bytes.
@@ -82,7 +83,7 @@ class Supervisor:
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in STOP_SIGNALS:
             signal.signal(number, _interrupt)
         try:
             lock = self._lock()
@@ -208,7 +209,9 @@ class Supervisor:
         child.process = None
 
     def _stop(self) -> None:
-        """Everything that uses the queue goes before the queue does."""
+        """Everything that uses the queue goes before the queue does; a second Ctrl-C does not break it off."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
         order = [child for child in self.children if child.name != "queue"]
         for group in (order, [child for child in self.children if child.name == "queue"]):
             for child in group:

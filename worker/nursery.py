@@ -69,7 +69,8 @@ class Nursery:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.database = Database(settings.database)
-        self._lock = threading.Lock()
+        # Closing may happen in a signal handler of the thread that prepares.
+        self._lock = threading.RLock()
         self._child: Child | None = None
         self._closed = False
 

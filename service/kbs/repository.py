@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-from sqlalchemy import CursorResult, Select, delete, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, CursorResult, Select, and_, delete, func, or_, select, tuple_, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from ctp_core.datasets.kb import SPLITS, FactsKB, Graph, GraphsKB, KnowledgeBase
@@ -61,14 +61,19 @@ def give_up(session: Session, kb: Kb) -> None:
     session.execute(update(Kb).where(Kb.number == kb.number).values(status="deleted", name=f"~{kb.id}"))
 
 
-def load_expired(session: Session, kb: Kb) -> bool:
-    return bool(session.scalar(select(Kb.loading_until < now()).where(Kb.number == kb.number)))
+def _is_abandoned() -> ColumnElement[bool]:
+    return or_(Kb.status == "deleted", and_(Kb.status == "loading", Kb.loading_until < now()))
 
 
 def abandoned(session: Session) -> Sequence[Kb]:
     """KBs to be swept: deleted ones, and those whose load went silent."""
-    expired = (Kb.status == "loading") & (Kb.loading_until < now())
-    return session.scalars(select(Kb).where(or_(Kb.status == "deleted", expired)).order_by(Kb.number)).all()
+    return session.scalars(select(Kb).where(_is_abandoned()).order_by(Kb.number)).all()
+
+
+def take_abandoned(session: Session, kb: Kb) -> bool:
+    """Gives it up where it is abandoned still: a load that was silent may have gone on, and even ended, meanwhile."""
+    statement = update(Kb).where(Kb.number == kb.number, _is_abandoned())
+    return _changed(session, statement.values(status="deleted", name=f"~{kb.id}"))
 
 
 def _changed(session: Session, statement: Any) -> bool:
@@ -152,7 +157,7 @@ def _after_prefix(prefix: str) -> str | None:
     return None
 
 
-def has_ready_model(session: Session, kb: Kb) -> bool:
+def has_model(session: Session, kb: Kb) -> bool:
     statement = select(ModelVersion.id).where(
         ModelVersion.kb_id == kb.id, ModelVersion.status.in_(["pending", "ready"])
     )

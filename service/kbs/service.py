@@ -87,7 +87,7 @@ def delete(database: Database, tenant: str, reference: str) -> None:
         kb = get(session, tenant, reference)
         if kb.tenant != tenant:
             raise Conflict("kb_is_sample", f"{kb.name!r} is a sample that belongs to everyone: it cannot be deleted")
-        if repository.has_ready_model(session, kb):
+        if repository.has_model(session, kb):
             raise Conflict("kb_in_use", f"models stand on {kb.name!r}: delete them first")
         repository.give_up(session, kb)
 

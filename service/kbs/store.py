@@ -108,8 +108,8 @@ def _check(ours: bool) -> None:
 def _begin(database: Database, tenant: str, name: str, content: StoredKB) -> tuple[Kb, bool]:
     with database.write() as session:
         existing = repository.owned(session, tenant, name)
-        if existing is not None and existing.status == "loading" and repository.load_expired(session, existing):
-            repository.give_up(session, existing)
+        silent = existing is not None and existing.status == "loading"
+        if existing is not None and silent and repository.take_abandoned(session, existing):
             existing = None
         if existing is not None:
             return _existing(existing, content), False
@@ -165,7 +165,8 @@ def sweep(database: Database) -> int:
         abandoned = repository.abandoned(session)
     for kb in abandoned:
         with database.write() as session:
-            repository.give_up(session, kb)
+            if not repository.take_abandoned(session, kb):
+                continue
         for column, size in SWEPT:
             _sweep_rows(database, kb, column, size)
         with database.write() as session:

@@ -7,7 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field
 MAX_TOP_K = 1000
 MAX_PROOFS = 100
 MAX_DEPTH = 1000
-Name = str
 
 
 class GoalIn(BaseModel):

@@ -137,6 +137,7 @@ def test_a_body_that_trickles_in_is_cut_off(strict: RunningService, head: bytes)
 @pytest.mark.slow
 def test_a_chunked_body_over_the_limit_is_refused(strict: RunningService) -> None:
     def chunks() -> Iterator[bytes]:
+        yield b'--x\r\ncontent-disposition: form-data; name="file"; filename="f.tsv"\r\n\r\n'
         for _ in range(30):
             yield b" " * 10_000
 

@@ -26,9 +26,16 @@ def test_migrations_and_tables_agree(engine: Engine) -> None:
     engine.dispose()
 
 
+def schema(engine: Engine) -> list[tuple[str, ...]]:
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql("SELECT name, sql FROM sqlite_master ORDER BY name")]
+
+
 def test_migrating_twice_changes_nothing(engine: Engine) -> None:
     migrate(engine)
+    first = schema(engine)
     migrate(engine)
+    assert schema(engine) == first
     engine.dispose()
 
 

@@ -8,7 +8,7 @@ from ctp_core.config.base import BaseConfig
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.config.embeddings import ComplexConfig, DistMultConfig
 from ctp_core.config.hybrid import HybridConfig
-from ctp_core.config.presets import DEFAULT_PRESET, presets
+from ctp_core.config.presets import DEFAULT_PRESET, preset_for, presets
 from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.config.rules import RulesConfig
@@ -38,5 +38,6 @@ __all__ = [
     "ProofsConfig",
     "RulesConfig",
     "parse_config",
+    "preset_for",
     "presets",
 ]

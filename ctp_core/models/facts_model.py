@@ -20,6 +20,7 @@ from ctp_core.proofs import Proof
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.symbols import Fact, Vocabulary
 
+EXPLAINED_AT_ONCE = 10  # answers explained between two looks at the clock
 NO_FACTS = np.zeros((0, 3), dtype=np.int64)
 
 
@@ -113,11 +114,11 @@ class FactsModel(Model):
             return Answers((), truncated=True)
         try:
             with torch.no_grad():
-                return self._answer(question)
+                return self._answer(question, budget)
         except CtpError as error:
             return error
 
-    def _answer(self, question: Question) -> Answers:
+    def _answer(self, question: Question, budget: Budget) -> Answers:
         view = FactsView.of(self.kb, question.facts) if question.facts else self._kb_view
         candidates = _candidates(question, view)
         logits = self.logits(view, candidates)
@@ -126,14 +127,27 @@ class FactsModel(Model):
             candidates, logits = candidates[kept], logits[kept]
         best = _best(logits, question.top_k)
         candidates, logits = candidates[best], logits[best]
-        explanations = self.explain(view, candidates, logits, question.proofs)
+        explanations = self._explain_in_time(view, candidates, logits, question.proofs, budget)
+        truncated = len(explanations) < len(candidates)
+        explanations += [Explanation()] * (len(candidates) - len(explanations))
         rows = zip(candidates.tolist(), logits.tolist(), view.known(candidates).tolist(), explanations, strict=True)
         return Answers(
             tuple(
                 Answer(view.fact(*fact), self.score(logit), known, why.proofs, why.score_parts)
                 for fact, logit, known, why in rows
-            )
+            ),
+            truncated,
         )
+
+    def _explain_in_time(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int, budget: Budget
+    ) -> list[Explanation]:
+        """Of the best facts, as many as there is time for."""
+        explained: list[Explanation] = []
+        while len(explained) < len(facts) and not budget.expired:
+            some = slice(len(explained), len(explained) + EXPLAINED_AT_ONCE)
+            explained += self.explain(view, facts[some], logits[some], num_proofs)
+        return explained
 
     def _base_artifact(self, tensors: dict[str, torch.Tensor], **manifest: Any) -> Artifact:
         facts = {f"facts.{name}": torch.from_numpy(ids) for name, ids in self.kb.splits.items()}

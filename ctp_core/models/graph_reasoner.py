@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -30,6 +30,8 @@ from ctp_core.shapes import Float, Tensor
 from ctp_core.symbols import Fact, Vocabulary
 
 MAX_EXACT_DEPTH = 4  # sub-goals grow exponentially with depth: the deepest of the paper's experiments
+DEEPEST_ASKED = 2 * MAX_EXACT_DEPTH  # whatever depth a question asks for
+MAX_EXACT_CELLS = 1 << 25  # numbers in one table of the recursion: 256 MB of doubles, and a few of them at a time
 TIES = 32  # proofs looked at beyond those wanted, to put equal ones in order
 
 Batch = SteppedBatch | LayeredBatch
@@ -177,23 +179,36 @@ class GraphReasoner:
         return _Proved(scores, space, goal, writer, found.truncated)
 
     def _prove_exact(self, asked: AskedGraph, instance: Instance, depth: int | None, budget: Budget) -> _Proved:
-        del budget  # the recursion is bounded by its depth, and cannot stop half way
-        depth = self.exact_depth(len(instance.shape.edges)) if depth is None else min(depth, 2 * MAX_EXACT_DEPTH)
+        """Deeper and deeper, so that there is an answer whenever time or memory end; the last depth is most of it."""
+        wanted = self.exact_depth(len(instance.shape.edges)) if depth is None else depth
+        proved = self._exact_to(0, asked, instance, Budget())
+        assert proved is not None  # facts alone take no time
+        for deeper in range(1, min(wanted, DEEPEST_ASKED) + 1):
+            found = None if budget.expired else self._exact_to(deeper, asked, instance, budget)
+            if found is None:
+                return replace(proved, truncated=True)
+            proved = found
+        return replace(proved, truncated=wanted > DEEPEST_ASKED)
+
+    def _exact_to(self, depth: int, asked: AskedGraph, instance: Instance, budget: Budget) -> _Proved | None:
+        """Nothing where the budget ends first, or where tables would grow out of memory."""
         chart = self.exact.fresh_chart(instance.shape, depth)
         batch = stack_layered([instance], {instance.shape: chart}, self.device)
+        if exact.largest_table(batch, self._settled, len(self.predicates)) > MAX_EXACT_CELLS:
+            return None
         levels = exact.grow(self._settled, self._settled.vectors, depth, self.semiring)
-        found = exact.tables(batch, levels, self.semiring)
-        scores = found[0][batch.query_rows].clamp(min=0.0)
-        space = ExactSpace(batch, levels, found, self.fold)
-        pairs = [layer.pairs for layer in chart.layers]
-        place, name = exact_names(pairs, levels, self.predicates)
+        found = exact.tables_in_time(batch, levels, self.semiring, lambda: budget.expired)
+        if found is None:
+            return None
+        place, name = exact_names([layer.pairs for layer in chart.layers], levels, self.predicates)
         writer = ProofWriter(self.predicates, asked.entities, self.fold, place, name)
         rows = batch.query_rows.tolist()
 
         def goal(pair: int, predicate: int) -> ExactGoal:
             return ExactGoal(0, rows[pair], predicate)
 
-        return _Proved(scores, space, goal, writer, truncated=False)
+        scores = found[0][batch.query_rows].clamp(min=0.0)
+        return _Proved(scores, ExactSpace(batch, levels, found, self.fold), goal, writer, truncated=False)
 
     @cached_property
     def _settled(self) -> Theory:

@@ -6,7 +6,8 @@ batch of graphs. With crisp entities a sub-goal meets facts through their predic
 T_d(v) = T₀(v) ⊕ ⊕_g head_g(v) ⊗ ⊕_z T_{d−1}(f_g1(v))[i, z] ⊗ T_{d−1}(f_g2(v))[z, j].
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -114,12 +115,42 @@ def prove(batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring) -> F
 
 def tables(batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring) -> list[Table]:
     """The table of every layer, goals first."""
+    return list(_upwards(batch, levels, semiring))[::-1]
+
+
+def tables_in_time(
+    batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring, expired: Callable[[], bool]
+) -> list[Table] | None:
+    """`tables`, or nothing where the time was over first: goals come last, and half of a recursion proves none."""
     found: list[Table] = []
+    for table in _upwards(batch, levels, semiring):
+        found.append(table)
+        if len(found) < len(levels) and expired():
+            return None
+    return found[::-1]
+
+
+def _upwards(batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring) -> Iterator[Table]:
+    """From the facts up to the goals."""
     below: Table | None = None
     for layer, level in zip(reversed(batch.layers), reversed(levels), strict=True):
         below = _layer_table(layer, level, below, semiring)
-        found.append(below)
-    return found[::-1]
+        yield below
+
+
+def largest_table(batch: LayeredBatch, theory: Theory, goals: int) -> int:
+    """Numbers in the largest intermediate of `grow` and `tables`, known before anything is computed."""
+    # Two goals, to tell bodies that every goal has for itself from those that all share.
+    expansions = theory.expand(theory.vectors[:1].expand(2, -1))
+    rules: Counter[Template] = Counter()
+    for expansion in expansions:
+        rules[expansion.template] += expansion.bodies.shape[1]
+    largest = 0
+    for layer in batch.layers:
+        rows = max((len(ways.targets) * rules[ways.template] for ways in layer.ways), default=0)
+        largest = max(largest, goals * max(rows, layer.num_pairs, len(theory.vectors)))
+        goals = sum(e.bodies.shape[1] * e.bodies.shape[2] * (1 if e.static else goals) for e in expansions)
+    return largest
 
 
 def _layer_table(layer: BatchLayer, level: Level, below: Table | None, semiring: Semiring) -> Table:

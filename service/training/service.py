@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from ctp_core import __version__
-from ctp_core.config import DEFAULT_PRESET, BaseConfig, Profile, parse_config, presets
+from ctp_core.config import DEFAULT_PRESET, BaseConfig, Profile, parse_config, preset_for, presets
 from service.bodies import invalid
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
@@ -31,9 +31,10 @@ def profile_of(kb: Kb) -> Profile:
 
 def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> BaseConfig:
     """The preset's settings with the user's on top; another method than the preset's starts from its own defaults."""
-    known = presets(profile_of(kb))
-    base = known.get(preset or DEFAULT_PRESET)
+    profile = profile_of(kb)
+    base = preset_for(profile, preset or DEFAULT_PRESET, overrides.get("select"))
     if base is None:
+        known = presets(profile)
         raise Invalid("unknown_preset", f"preset {preset!r} is not known for this KB: choose from {', '.join(known)}")
     method = overrides.get("method", base.method)
     values = base.model_dump(mode="json") if method == base.method else {}

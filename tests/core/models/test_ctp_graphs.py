@@ -18,12 +18,14 @@ from ctp_core.datasets.kb import Graph, GraphsKB
 from ctp_core.errors import ArtifactError, BadQuestion, ConfigError, DataError, UnknownSymbol
 from ctp_core.models.base import Answers, Budget, Question
 from ctp_core.models.ctp_graphs import CtpGraphsModel
+from ctp_core.models.graph_reasoner import MAX_EXACT_DEPTH
 from ctp_core.models.registry import create_trainer, load_model
 from ctp_core.proofs import ProofNode
 from ctp_core.provers.search import FOLDS
 from ctp_core.select.registry import SELECTS
 from ctp_core.symbols import Fact, Goal
 from ctp_core.training.graphs import GraphsTrainer
+from tests.core.clock import BudgetOfLooks
 
 CPU = torch.device("cpu")
 VARIANTS = list(itertools.product(SELECTS, ("tabled", "exact")))
@@ -193,11 +195,47 @@ def test_depth_bounds_the_facts_of_a_proof() -> None:
     assert ask(model(), "a", None, "c", facts=CHAIN, depth=0).items == ()
 
 
-def test_a_budget_that_is_over_truncates_instead_of_looping() -> None:
-    asked = model()
-    [answers] = asked.answer([Question(Goal("a", None, "e"), RING)], Budget(seconds=0.0, started=time.monotonic() - 1))
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+def test_a_budget_that_is_over_truncates_instead_of_looping(prover: str) -> None:
+    asked = model(prover=prover)
+    [answers] = asked.answer([Question(Goal("a", None, "e"), RING)], Budget(seconds=-1))
     assert isinstance(answers, Answers)
     assert answers.truncated
+
+
+def test_the_exact_prover_answers_by_facts_alone_when_there_is_no_time_for_more() -> None:
+    facts = (Fact("a", "brother", "b"), Fact("b", "father", "c"))
+    question = Question(Goal("a", "brother", None), facts)
+    [hurried] = model(prover="exact").answer([question], Budget(seconds=-1))
+    assert isinstance(hurried, Answers)
+    assert [answer.fact for answer in hurried.items] == [facts[0]]
+    assert hurried.truncated
+    unhurried = ask(model(prover="exact"), *question.goal, facts=facts)
+    assert Fact("a", "brother", "c") in [answer.fact for answer in unhurried.items]
+    assert not unhurried.truncated
+
+
+def test_the_exact_prover_looks_at_the_time_inside_its_recursion_and_never_loses_what_it_found() -> None:
+    """Cut at every moment: scores only grow with time, and only the whole search is not truncated."""
+    question, found = Question(Goal("a", None, "e"), CHAIN, top_k=100, proofs=0), []
+    for looks in range(40):
+        [answers] = model(prover="exact").answer([question], BudgetOfLooks(looks=looks))
+        assert isinstance(answers, Answers)
+        found.append((answers.truncated, sum(answer.score for answer in answers.items)))
+        if not answers.truncated:
+            break
+    totals = [total for _, total in found]
+    assert totals == sorted(totals)
+    assert totals[0] == 0
+    assert totals[-1] > 0
+    assert len(found) > MAX_EXACT_DEPTH + 1  # it looked more often than once a depth
+
+
+def test_a_depth_beyond_memory_is_cut_and_says_so() -> None:
+    chain = tuple(Fact(f"e{i}", "brother", f"e{i + 1}") for i in range(30))
+    answers = ask(model(prover="exact"), "e0", None, "e2", facts=chain, depth=20, proofs=1)
+    assert answers.truncated
+    assert answers.items
 
 
 def test_ten_thousand_parallel_edges_answer_at_once() -> None:

@@ -21,8 +21,10 @@ from ctp_core.config import (
 from ctp_core.datasets.kb import FactsKB
 from ctp_core.errors import BadQuestion, DataError, UnknownSymbol
 from ctp_core.models.base import Answer, Answers, Budget, Model, Question
+from ctp_core.models.facts_model import EXPLAINED_AT_ONCE
 from ctp_core.models.registry import MODELS, create_trainer, load_model
 from ctp_core.symbols import Fact, Goal
+from tests.core.clock import BudgetOfLooks
 from tests.core.families import random_family
 
 CPU = torch.device("cpu")
@@ -125,6 +127,18 @@ def test_bad_questions_get_errors_and_the_others_answers(method: str) -> None:
     assert predicate.suggestions[0] == "parent"
     assert isinstance(fact, UnknownSymbol)
     assert isinstance(fine, Answers)
+
+
+@methods
+def test_time_that_ends_inside_a_question_leaves_the_ranking_and_the_first_proofs(method: str) -> None:
+    question = Question(Goal(None, "parent", FAMILY.parent[0][1]), top_k=EXPLAINED_AT_ONCE + 5, proofs=2)
+    whole, part = (model_of(method).answer([question], BudgetOfLooks(looks=looks))[0] for looks in (3, 2))
+    assert isinstance(whole, Answers)
+    assert isinstance(part, Answers)
+    assert (whole.truncated, part.truncated) == (False, True)
+    assert [a.fact for a in part.items] == [a.fact for a in whole.items]
+    assert part.items[:EXPLAINED_AT_ONCE] == whole.items[:EXPLAINED_AT_ONCE]
+    assert all(answer.proofs == () for answer in part.items[EXPLAINED_AT_ONCE:])
 
 
 @methods

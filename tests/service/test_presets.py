@@ -1,0 +1,37 @@
+"""What a preset and the settings on top of it come to."""
+
+from typing import Any, get_args
+
+import pytest
+
+from ctp_core.config.ctp import CtpConfig, SelectName
+from ctp_core.config.graphs import graphs_config
+from service.db.tables import Kb
+from service.errors import Invalid
+from service.training.service import profile_of, resolve_config
+
+
+def graphs() -> Kb:
+    return Kb(kind="graphs", num_facts=900, num_entities=0, num_predicates=20, max_length=3, splits={"train": 300})
+
+
+@pytest.mark.parametrize("preset", [None, "best", "paper"])
+@pytest.mark.parametrize("select", get_args(SelectName))
+def test_a_preset_on_graphs_is_that_of_the_select_which_is_asked_for(preset: str | None, select: SelectName) -> None:
+    config = resolve_config(graphs(), preset, {"select": select, "seed": 3})
+    expected = graphs_config(profile_of(graphs()), preset or "fast", select)
+    assert config == expected.model_copy(update={"seed": 3})
+
+
+def test_memory_has_settings_of_its_own() -> None:
+    attentive, memory = (resolve_config(graphs(), "fast", {"select": name}) for name in ("attentive", "memory"))
+    assert isinstance(attentive, CtpConfig)
+    assert isinstance(memory, CtpConfig)
+    assert (attentive.dim, memory.dim) == (32, 16)
+    assert attentive.learning_rate > memory.learning_rate
+
+
+@pytest.mark.parametrize("select", ["telepathic", ["memory"], None, 7])
+def test_a_select_that_does_not_exist_is_refused(select: Any) -> None:
+    with pytest.raises(Invalid, match="select"):
+        resolve_config(graphs(), "fast", {"select": select})

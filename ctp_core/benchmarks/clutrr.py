@@ -25,7 +25,8 @@ from ctp_core.models.base import Answers, Budget, Question
 from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.graph_reasoner import GraphReasoner
 from ctp_core.symbols import Goal
-from ctp_core.training.graphs import Examples, GraphsTrainer, accuracy, read_graphs
+from ctp_core.training.graph_examples import Examples, accuracy, read_graphs
+from ctp_core.training.graphs import GraphsTrainer
 from ctp_core.training.trainer import OnStep, ignore
 
 PRESETS = ("fast", "best", "paper", "paper-long")

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 
 from ctp_core.config.ctp import CtpConfig
+from ctp_core.datasets.isomorphism import CanonicalGraph
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.models.base import Budget
 from ctp_core.models.graph_proofs import ProofWriter, exact_names, tabled_names
 from ctp_core.models.graph_question import AskedGraph
+from ctp_core.models.graph_scorer import GraphScorer
 from ctp_core.proofs import Proof
 from ctp_core.provers import exact, tabled
 from ctp_core.provers.batches import Instance, LayeredBatch, SteppedBatch, stack_layered, stack_stepped
@@ -77,21 +79,24 @@ class _Proved:
     truncated: bool
 
 
-class GraphReasoner:
+class GraphReasoner(GraphScorer):
     """A theory with the prover of its config. Training and answering use the same prover."""
 
     def __init__(self, config: CtpConfig, predicates: Vocabulary, targets: Sequence[str], theory: Theory) -> None:
         self.config, self.predicates, self.targets, self.theory = config, predicates, tuple(targets), theory
+        self.module = theory
         self.semiring, self.fold = SEMIRINGS[config.semiring], FOLDS[config.semiring]
         self.tabled = tabled.TabledProver(theory.templates)
         self.exact = exact.ExactProver(theory.templates)
         self.target_ids = torch.tensor([predicates.id(name) for name in self.targets], device=self.device)
 
-    @property
-    def device(self) -> torch.device:
-        return self.theory.vectors.device
-
     # Many graphs at once
+
+    def instance(self, graph: CanonicalGraph) -> Instance:
+        return Instance.of(graph, self.predicates)
+
+    def afresh(self) -> "GraphReasoner":
+        return GraphReasoner(self.config, self.predicates, self.targets, self.theory)
 
     def stack(self, instances: Sequence[Instance], depth: int | None) -> Batch:
         if self.config.prover == "tabled":

@@ -14,10 +14,9 @@ from ctp_core.config.base import BaseConfig
 from ctp_core.datasets.kb import FactsKB
 from ctp_core.errors import ArtifactError
 from ctp_core.evaluation.ranking import ranking_metrics
+from ctp_core.training.checkpoints import State, restore_tensors, state_tensors
 from ctp_core.training.facts_split import FactsSplit
 from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
-
-State = dict[str, Tensor]
 
 
 class GradientTrainer(Trainer):
@@ -97,35 +96,14 @@ class GradientTrainer(Trainer):
         return module.requires_grad_(False)
 
     def checkpoint(self) -> Artifact:
-        tensors = {f"module.{name}": tensor for name, tensor in self.module.state_dict().items()}
-        tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
-        for index, slots in self.optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser.{index}.{slot}": value for slot, value in slots.items()}
-        tensors["generator"] = self.generator.get_state()
         manifest = {"config": self.config.model_dump(mode="json"), "epoch": self.epoch, "best_mrr": self.best_mrr}
-        return Artifact(manifest, {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()})
+        return Artifact(manifest, state_tensors(self.module, self.best, self.optimiser, self.generator))
 
     def restore(self, checkpoint: Artifact) -> None:
         if checkpoint.manifest.get("config") != self.config.model_dump(mode="json"):
             raise ArtifactError("the checkpoint was written by a run with another config")
         try:
-            self.module.load_state_dict(under("module.", checkpoint))
-            self._restore_optimiser(under("optimiser.", checkpoint))
-            self.generator.set_state(checkpoint.tensors["generator"])
+            self.best = restore_tensors(checkpoint, self.module, self.optimiser, self.generator)
             self.epoch, self.best_mrr = checkpoint.manifest["epoch"], checkpoint.manifest["best_mrr"]
         except (KeyError, RuntimeError, ValueError) as error:
             raise ArtifactError(f"the checkpoint does not fit this run: {error}") from None
-        self.best = {name: tensor.to(self.device) for name, tensor in under("best.", checkpoint).items()}
-
-    def _restore_optimiser(self, slots: State) -> None:
-        state = self.optimiser.state_dict()
-        state["state"] = {}
-        for name, value in slots.items():
-            index, slot = name.split(".", 1)
-            state["state"].setdefault(int(index), {})[slot] = value.clone()
-        self.optimiser.load_state_dict(state)
-
-
-def under(prefix: str, artifact: Artifact) -> State:
-    """The tensors whose names start with `prefix`, without it."""
-    return {name.removeprefix(prefix): t for name, t in artifact.tensors.items() if name.startswith(prefix)}

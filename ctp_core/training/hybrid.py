@@ -10,9 +10,9 @@ from ctp_core.datasets.kb import FactsKB, KnowledgeBase
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts, ranking_metrics
 from ctp_core.models.hybrid import PARTS, HybridModel
+from ctp_core.training.checkpoints import under
 from ctp_core.training.embeddings import EmbeddingTrainer
 from ctp_core.training.facts_split import FactsSplit
-from ctp_core.training.gradient import under
 from ctp_core.training.proofs import ProofsTrainer
 from ctp_core.training.rules import RulesTrainer
 from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore

@@ -11,7 +11,8 @@ from ctp_core.config.profile import Profile
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
 from ctp_core.models.graph_reasoner import GraphReasoner
-from ctp_core.training.graphs import Examples, GraphsTrainer, read_graphs
+from ctp_core.training.graph_examples import Examples, read_graphs
+from ctp_core.training.graphs import GraphsTrainer
 
 ROOM = 4
 

@@ -13,7 +13,9 @@ from ctp_core.config.ctp import CtpConfig
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
 from ctp_core.errors import ArtifactError
-from ctp_core.training.graphs import GraphsTrainer, enough_epochs, hold_out, read_graphs
+from ctp_core.training.graph_examples import hold_out, read_graphs
+from ctp_core.training.graph_trainer import enough_epochs
+from ctp_core.training.graphs import GraphsTrainer
 from ctp_core.training.trainer import Progress
 
 CPU = torch.device("cpu")

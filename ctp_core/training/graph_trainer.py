@@ -1,0 +1,143 @@
+"""What all trainings on graphs share: epochs of steps, the weights with the lowest validation loss, checkpoints."""
+
+import copy
+import math
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import nn
+
+from ctp_core.artifact import Artifact
+from ctp_core.config.ctp import CtpConfig
+from ctp_core.config.networks import NetworkConfig
+from ctp_core.datasets.isomorphism import WeightedGraph
+from ctp_core.datasets.kb import GraphsKB
+from ctp_core.errors import ArtifactError, DataError
+from ctp_core.models.graph_scorer import GraphScorer
+from ctp_core.shapes import Float, Int, Tensor
+from ctp_core.training.checkpoints import State, restore_tensors, state_tensors
+from ctp_core.training.graph_examples import Examples, accuracy, hold_out, read_graphs
+from ctp_core.training.schedule import one_cycle
+from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
+
+MIN_EPOCHS = 15  # whatever the number of steps: a graph seen less often than this has taught nothing yet
+
+GraphConfig = CtpConfig | NetworkConfig
+
+
+def enough_epochs(config: GraphConfig, num_graphs: int) -> int:
+    """Those of the config, or fewer where they make more steps than are enough."""
+    if config.steps is None:
+        return config.epochs
+    per_epoch = math.ceil(num_graphs / config.batch_size)
+    return min(config.epochs, max(MIN_EPOCHS, math.ceil(config.steps / per_epoch)))
+
+
+class GraphTrainer(Trainer):
+    """A subclass makes the scorer and says what its losses are; `depth` is that of its answers, where it has one."""
+
+    config: GraphConfig
+
+    def __init__(self, config: GraphConfig, kb: GraphsKB, device: torch.device, depth: int | None = None) -> None:
+        self.config, self.kb, self.device, self.epoch = config, kb, device, 0
+        # One generator on the CPU for everything random: a seed means the same on every device.
+        self.generator = torch.Generator(device="cpu").manual_seed(config.seed)
+        self.scorer = self._scorer()
+        train, valid = self._split()
+        self.train = Examples.of(train, self.scorer, config.weight_power)
+        self.valid = Examples.of(valid, self.scorer, 1.0)
+        self.valid_batch: Any = self.scorer.stack(self.valid.instances, depth) if valid else None
+        self.epochs = enough_epochs(config, len(train))
+        kind = torch.optim.Adagrad if config.optimiser == "adagrad" else torch.optim.Adam
+        self.optimiser = kind(self.scorer.module.parameters(), lr=config.learning_rate)
+        self.best: State = {}
+        self.best_loss, self.stale = math.inf, 0
+
+    @abstractmethod
+    def _scorer(self) -> GraphScorer:
+        """With fresh weights, which depend on the seed alone."""
+
+    @abstractmethod
+    def loss(self, rows: Int[Tensor, " graph"]) -> Float[Tensor, ""]:
+        """Of some training graphs, with a gradient."""
+
+    @abstractmethod
+    def validation_loss(self, scores: Float[Tensor, "graph target"]) -> Float[Tensor, ""]:
+        """Of the scores of all validation graphs."""
+
+    def _split(self) -> tuple[list[WeightedGraph], list[WeightedGraph]]:
+        train = read_graphs(self.kb.splits.get("train", ()), self.config.distinct)
+        if not train:
+            raise DataError("there are no labelled training graphs")
+        if "valid" in self.kb.splits:
+            return train, read_graphs(self.kb.splits["valid"], merge=True)
+        return hold_out(train, self.config.validation, self.config.seed)
+
+    @property
+    def finished(self) -> bool:
+        exhausted = self.config.patience is not None and self.stale >= self.config.patience
+        return self.epoch >= self.epochs or exhausted
+
+    def train_epoch(self, on_step: OnStep = ignore) -> Progress:
+        order = torch.randperm(len(self.train.instances), generator=self.generator, device="cpu").to(self.device)
+        batches = order.split(self.config.batch_size)  # type: ignore[no-untyped-call]
+        steps, total = len(batches), 0.0
+        for step, rows in enumerate(batches):
+            total += self.step(rows, self._rate(self.epoch * steps + step, self.epochs * steps))
+            on_step(Progress(self.epoch, self.epochs, step + 1, steps, total / (step + 1)))
+        self.epoch += 1
+        metrics = self._validate() if self.epoch % self.config.eval_every == 0 or self.epoch >= self.epochs else {}
+        return Progress(self.epoch, self.epochs, steps, steps, total / steps, metrics)
+
+    def _rate(self, step: int, steps: int) -> float:
+        peak = self.config.learning_rate
+        return one_cycle(step, steps, peak) if self.config.schedule == "one-cycle" else peak
+
+    def step(self, rows: Int[Tensor, " graph"], rate: float) -> float:
+        """One gradient step on these graphs."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        loss = self.loss(rows)
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        return loss.item()
+
+    def _validate(self) -> dict[str, float]:
+        if self.valid_batch is None:
+            return {}
+        scores = self.scorer.scores(self.valid_batch)
+        loss = float(self.validation_loss(scores))
+        self.stale += 1
+        if loss < self.best_loss:
+            self.best_loss, self.stale = loss, 0
+            self.best = copy.deepcopy(self.scorer.module.state_dict())
+        return {"accuracy": accuracy(scores, self.valid), "loss": loss}
+
+    def best_module(self) -> nn.Module:
+        """A frozen copy with the best weights so far, or the last ones where there is no validation."""
+        module = copy.deepcopy(self.scorer.module)
+        if self.best:
+            module.load_state_dict(self.best)
+        return module.requires_grad_(False)
+
+    def checkpoint(self) -> Artifact:
+        manifest = {
+            "config": self.config.model_dump(mode="json"),
+            "epoch": self.epoch,
+            "best_loss": self.best_loss if math.isfinite(self.best_loss) else None,
+            "stale": self.stale,
+        }
+        return Artifact(manifest, state_tensors(self.scorer.module, self.best, self.optimiser, self.generator))
+
+    def restore(self, checkpoint: Artifact) -> None:
+        if checkpoint.manifest.get("config") != self.config.model_dump(mode="json"):
+            raise ArtifactError("the checkpoint was written by a run with another config")
+        try:
+            self.best = restore_tensors(checkpoint, self.scorer.module, self.optimiser, self.generator)
+            best_loss = checkpoint.manifest["best_loss"]
+            self.best_loss = math.inf if best_loss is None else best_loss
+            self.epoch, self.stale = checkpoint.manifest["epoch"], checkpoint.manifest["stale"]
+        except (KeyError, RuntimeError, ValueError, TypeError) as error:
+            raise ArtifactError(f"the checkpoint does not fit this run: {error}") from None

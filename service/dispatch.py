@@ -15,25 +15,22 @@ import structlog
 from celery import Celery
 from kombu.exceptions import OperationalError as QueueError
 from redis.exceptions import RedisError
-from sqlalchemy import or_, update
-from sqlalchemy.engine import CursorResult
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
-from sqlalchemy.orm import Session
+from sqlalchemy.exc import SQLAlchemyError
 
-from service import removals
-from service.db.clock import now
+from service import leases, removals
 from service.db.engine import Database
-from service.db.tables import Job, Lease
+from service.db.tables import Job
 from service.idempotency import forget_old_keys
-from service.kbs.sweeper import Sweeper
+from service.kbs.store import sweep as sweep_kbs
+from service.leases import DISPATCHER
 from service.queue import make_celery, make_redis, publish_job, waiting_jobs
 from service.settings import Settings
 from service.storage import Storage, make_storage
+from service.sweeper import Sweeper
 from service.training import outcomes, repository
 from service.training.repository import LeaseLost
 
 log = structlog.get_logger()
-ROLE = "dispatcher"
 RELAY_BATCH, REMOVAL_BATCH = 100, 100
 
 
@@ -48,7 +45,11 @@ class Dispatcher:
         self.redis: Any = make_redis(settings)
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._reconciled_at = self._led_at = float("-inf")
-        self.sweeper = Sweeper(self.database)
+        self.sweepers = [
+            Sweeper("kbs", lambda: sweep_kbs(self.database)),
+            # Apart from the rest: a storage that does not answer must not keep jobs from the queue.
+            Sweeper("files", self.sweep_files),
+        ]
 
     def run(self, stop: threading.Event) -> None:
         """Until told to stop. A part that is away is waited for: nothing is lost meanwhile."""
@@ -70,8 +71,10 @@ class Dispatcher:
         self.relay()
         if due:
             self.ring_again()
-            self.sweep()
-            self.sweeper.wake()
+            with self.database.write() as session:
+                forget_old_keys(session)
+            for sweeper in self.sweepers:
+                sweeper.wake()
 
     def relay(self) -> None:
         """Publishes first and forgets second: a kill in between rings twice, which the claim makes harmless."""
@@ -113,16 +116,14 @@ class Dispatcher:
                     repository.ring(session, job)
             log.warning("jobs_rung_again", count=len(missing))
 
-    def sweep(self) -> None:
-        """Files that are due, and idempotency keys that are a day old."""
+    def sweep_files(self) -> None:
+        """Files that are due; what cannot be removed now stays due."""
         with self.database.read() as session:
             due = removals.due(session, REMOVAL_BATCH)
         for removal in due:
             self.storage.delete(removal.owner)
             with self.database.write() as session:
                 removals.done(session, removal)
-        with self.database.write() as session:
-            forget_old_keys(session)
 
     def _leads(self) -> bool:
         """Takes or renews the lease; it outlives a few missed turns, so that a hiccup does not move it."""
@@ -131,29 +132,13 @@ class Dispatcher:
             return True
         asked = time.monotonic()
         with self.database.write() as session:
-            leads = self._take_lease(session, seconds)
+            leads = leases.take(session, DISPATCHER, self.owner, seconds)
         self._led_at = asked if leads else float("-inf")
         return leads
 
-    def _take_lease(self, session: Session, seconds: float) -> bool:
-        mine = update(Lease).where(Lease.role == ROLE, or_(Lease.owner == self.owner, Lease.expires_at < now()))
-        result = session.execute(mine.values(owner=self.owner, expires_at=now() + seconds))
-        assert isinstance(result, CursorResult)
-        if result.rowcount:
-            return True
-        if session.get(Lease, ROLE) is not None:
-            return False
-        try:
-            with session.begin_nested():
-                session.add(Lease(role=ROLE, owner=self.owner, expires_at=now() + seconds))
-        except IntegrityError:
-            return False
-        return True
-
     def _resign(self) -> None:
-        """Lets another lead at once."""
         try:
             with self.database.write() as session:
-                session.execute(update(Lease).where(Lease.role == ROLE, Lease.owner == self.owner).values(expires_at=0))
+                leases.resign(session, DISPATCHER, self.owner)
         except SQLAlchemyError as error:
             log.warning("resign_failed", error=str(error))

@@ -11,13 +11,14 @@ ServiceError
 ├── Invalid              422
 ├── TooMany              429
 └── Unavailable          503, with Retry-After
-`ctp_core`'s errors are mapped by CORE_STATUS: they know no HTTP.
+`ctp_core`'s errors are mapped by CORE_STATUS, the storage's by `storage_problem`: they know no HTTP.
 """
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ctp_core import errors as core
+from service.storage import StorageError, StorageFull
 
 RETRY_AFTER_SECONDS = 2
 
@@ -117,3 +118,9 @@ def core_problem(error: core.CtpError) -> dict[str, Any]:
     if isinstance(error, core.ParseError):
         extra = {"file": error.file, "line": error.line, "reason": error.reason}
     return problem(status, title, error.code, str(error), extra)
+
+
+def storage_problem(error: StorageError) -> dict[str, Any]:
+    """Model files that could not be written or read, though nothing is wrong with them."""
+    status, title = (507, "No room") if isinstance(error, StorageFull) else (503, "Unavailable")
+    return problem(status, title, error.code, str(error), {})

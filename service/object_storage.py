@@ -2,14 +2,37 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
+from aiohttp import ClientError
+from botocore.exceptions import BotoCoreError, NoCredentialsError, ParamValidationError
+from botocore.parsers import ResponseParserError
 from fsspec.core import url_to_fs
+from urllib3.exceptions import HTTPError
 
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST
-from service.storage import Entry, Files, checked, key_of
+from service.storage import (
+    Entry,
+    Files,
+    StorageAway,
+    StorageError,
+    StorageFull,
+    StorageRefused,
+    checked,
+    key_of,
+    storage_error,
+)
+
+# Whoever calls waits better than the library does: it can be told to stop.
+S3_OPTIONS = {"config_kwargs": {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 1}}}
+S3_RETRIES = 2
+LIBRARY_ERRORS = (BotoCoreError, ResponseParserError, ClientError, HTTPError)
+# What S3-compatible servers call a full disk; S3 itself never is.
+FULL_CODES = ("StorageFull", "QuotaExceeded")
 
 
 class ObjectStorage:
@@ -17,41 +40,69 @@ class ObjectStorage:
 
     def __init__(self, url: str) -> None:
         # Lists are never remembered: other machines write too. Nor is a connection made for other settings taken over.
-        filesystem, root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
+        options = S3_OPTIONS if urlsplit(url).scheme == "s3" else {}
+        filesystem, root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True, **options)
+        filesystem.retries = S3_RETRIES
         self.filesystem: Any = filesystem
         self.root: str = root.rstrip("/")
 
     def put(self, owner: str, files: Files) -> str:
         key = key_of(owner, files)
         try:
-            for name in sorted(files, key=lambda name: name == MANIFEST):
-                self.filesystem.pipe_file(self._path(f"{key}/{name}"), files[name])
+            with self._reaching():
+                for name in sorted(files, key=lambda name: name == MANIFEST):
+                    self.filesystem.pipe_file(self._path(f"{key}/{name}"), files[name])
             self.get(key)
+        except FileNotFoundError as error:
+            raise StorageRefused(f"{self.root} is not there ({error})") from error
         except BaseException:
-            self.delete(key)
+            # What cannot be removed now is an orphan that `ctp gc` finds, or is written again under the same key.
+            with suppress(StorageError):
+                self.delete(key)
             raise
         return key
 
     def get(self, key: str) -> Files:
         try:
-            names = [path.rsplit("/", 1)[1] for path in self.filesystem.ls(self._path(key), detail=False)]
-            files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in names}
+            with self._reaching():
+                names = [path.rsplit("/", 1)[1] for path in self.filesystem.ls(self._path(key), detail=False)]
+                files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in names}
         except FileNotFoundError:
             raise ArtifactError(f"the files {key!r} are gone") from None
         return checked(key, files)
 
     def delete(self, owner: str) -> None:
-        for path in self.filesystem.find(self._path(owner)):
-            self.filesystem.rm_file(path)
+        with self._reaching(), suppress(FileNotFoundError):
+            for path in self.filesystem.find(self._path(owner)):
+                self.filesystem.rm_file(path)
 
     def entries(self) -> Iterator[Entry]:
         found: dict[str, Entry] = {}
-        for path, detail in self.filesystem.find(self.root, detail=True).items():
+        with self._reaching():
+            listed = self.filesystem.find(self.root, detail=True)
+        for path, detail in listed.items():
             key = path.removeprefix(self.root).lstrip("/").rsplit("/", 1)[0]
             before = found.get(key, Entry(key, 0, 0.0))
             modified = max(before.modified, _modified(detail))
             found[key] = Entry(key, before.num_bytes + int(detail["size"]), modified)
         yield from found.values()
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """Says of every library's error what it means; a file that is not there stays a FileNotFoundError."""
+        what = f"{self.root} did not take the call"
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (NoCredentialsError, ParamValidationError) as error:
+            raise StorageRefused(f"{what} ({error})") from error
+        except (OSError, *LIBRARY_ERRORS) as error:
+            if any(code in str(error) for code in FULL_CODES):
+                raise StorageFull(f"{what} ({error})") from error
+            if isinstance(error, OSError):
+                raise storage_error(error, what) from error
+            raise StorageAway(f"{what} ({error})") from error
 
     def _path(self, key: str) -> str:
         return f"{self.root}/{key}"

@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from ctp_core.errors import CtpError
-from service.errors import RETRY_AFTER_SECONDS, ServiceError, core_problem, problem
+from service.errors import RETRY_AFTER_SECONDS, ServiceError, core_problem, problem, storage_problem
+from service.storage import StorageError
 
 log = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
@@ -29,7 +30,11 @@ def part_is_away(error: Exception) -> JSONResponse:
     """The database or the queue cannot be reached, or has too much to do."""
     log.warning("part_is_away", error=str(error))
     detail = "the database or the queue cannot be reached: GET /readyz tells which part is missing; try again"
-    return respond(problem(503, "Unavailable", "part_is_away", detail, {}), {"Retry-After": str(RETRY_AFTER_SECONDS)})
+    return respond(problem(503, "Unavailable", "part_is_away", detail, {}), retry_headers(503))
+
+
+def retry_headers(status: int) -> dict[str, str]:
+    return {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else {}
 
 
 def add_problem_handlers(app: FastAPI) -> None:
@@ -40,6 +45,12 @@ def add_problem_handlers(app: FastAPI) -> None:
     @app.exception_handler(CtpError)
     async def core_error(_: Request, error: CtpError) -> JSONResponse:
         return respond(core_problem(error))
+
+    @app.exception_handler(StorageError)
+    async def storage_error(_: Request, error: StorageError) -> JSONResponse:
+        log.warning("storage_failed", error=str(error))
+        body = storage_problem(error)
+        return respond(body, retry_headers(body["status"]))
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(_: Request, error: RequestValidationError) -> JSONResponse:

@@ -52,9 +52,10 @@ class Settings(BaseSettings):
     relay_seconds: float = Field(0.5, gt=0, description="How often new jobs are handed to the queue.")
     cancel_seconds: float = Field(2.0, gt=0, description="How often a worker looks whether its job was cancelled.")
     checkpoint_seconds: float = Field(15.0, ge=0, description="Least time between two checkpoints of a job.")
+    storage_wait_seconds: float = Field(3600.0, ge=0, description="How long a job waits for storage that is away.")
     max_queued_jobs: int = Field(100, ge=1, description="Most jobs of one tenant that may wait for a worker.")
     max_model_bytes: int = Field(1024 * MIB, gt=0, description="Largest model that may be imported, unpacked.")
-    max_attempts: int = Field(3, ge=1, description="Starts of a job before it counts as failed.")
+    max_attempts: int = Field(3, ge=1, description="A job that loses its worker so many times has failed.")
 
     url: str = Field("http://127.0.0.1:8000", description="Service that the client commands talk to.")
     key: str = Field("", description="Key that the client commands send.")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 from urllib.parse import urlsplit
 
 from ctp_core.errors import ArtifactError
@@ -23,10 +23,46 @@ from service.settings import Settings
 Files = dict[str, bytes]
 PART = ".part"
 FULL = (errno.ENOSPC, errno.EDQUOT)
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EINVAL, errno.ENOSYS, errno.ENAMETOOLONG)
 
 
-class StorageFull(Exception):
-    """No room for the files; nothing of them was left behind."""
+class StorageError(Exception):
+    """Files could not be written, read or removed, and it is not the files that are wrong.
+
+    StorageError
+    ├── StorageFull     no room; nothing of the files was left behind
+    ├── StorageRefused  wrong settings or rights: somebody has to change them
+    └── StorageAway     cannot be reached now: the same call may succeed later
+    Files that are gone or damaged are an ArtifactError.
+    """
+
+    code: ClassVar[str] = "storage_failed"
+    remedy: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}: {self.remedy}"
+
+
+class StorageFull(StorageError):
+    code, remedy = "storage_full", "make room and try again"
+
+
+class StorageRefused(StorageError):
+    code, remedy = "storage_refused", "check CTP_ARTIFACTS_URL and the rights on it"
+
+
+class StorageAway(StorageError):
+    code, remedy = "storage_away", "try again in a moment"
+
+
+def storage_error(error: OSError, what: str) -> StorageError:
+    """The kind of trouble that the operating system, or s3fs in its words, has told of."""
+    kind = StorageFull if error.errno in FULL else StorageRefused if _is_refusal(error) else StorageAway
+    return kind(f"{what} ({error.strerror or error})")
+
+
+def _is_refusal(error: OSError) -> bool:
+    return isinstance(error, PermissionError) or error.errno in REFUSED
 
 
 @dataclass(frozen=True)
@@ -42,11 +78,11 @@ class Storage(Protocol):
     """What is under a key never changes."""
 
     def put(self, owner: str, files: Files) -> str:
-        """Stores the files whole and durably, or raises; returns their key."""
+        """Stores the files whole and durably, or raises StorageError; returns their key."""
         ...
 
     def get(self, key: str) -> Files:
-        """Raises ArtifactError where the files are gone or damaged."""
+        """Raises ArtifactError where the files are gone or damaged, StorageError where nobody can tell."""
         ...
 
     def delete(self, owner: str) -> None:
@@ -95,8 +131,8 @@ class FolderStorage:
             # Of a rename that could not be made durable, nothing is left either.
             for rest in (temporary, target):
                 shutil.rmtree(rest, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno in FULL:
-                raise StorageFull(f"no space left for {_size(files)} bytes in {self.root}") from error
+            if isinstance(error, OSError):
+                raise storage_error(error, f"{_size(files)} bytes cannot be written to {self.root}") from error
             raise
         return key
 
@@ -105,10 +141,20 @@ class FolderStorage:
             files = {path.name: path.read_bytes() for path in (self.root / key).iterdir()}
         except FileNotFoundError:
             raise ArtifactError(f"the files {key!r} are gone") from None
+        except OSError as error:
+            raise storage_error(error, f"the files {key!r} cannot be read") from error
         return checked(key, files)
 
     def delete(self, owner: str) -> None:
+        # Others may remove the same at this moment: what counts is that it is gone in the end.
         shutil.rmtree(self.root / owner, ignore_errors=True)
+        try:
+            if (self.root / owner).exists():
+                shutil.rmtree(self.root / owner)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise storage_error(error, f"the files of {owner!r} cannot be removed") from error
         # Folders that became empty; a writer that needs one at this moment makes it again.
         for parent in (self.root / owner).parents:
             if parent == self.root:

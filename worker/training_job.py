@@ -4,10 +4,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import structlog
-from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
@@ -18,11 +18,11 @@ from ctp_core.models.base import Model
 from ctp_core.models.registry import create_trainer
 from ctp_core.training.trainer import Trainer
 from service.db.engine import Database
-from service.db.tables import Checkpoint, Job, Kb
+from service.db.tables import Checkpoint, Job
 from service.kbs import repository as kbs
 from service.removals import remove_later
 from service.settings import Settings
-from service.storage import Storage, StorageFull, make_storage
+from service.storage import Storage, StorageAway, StorageError, make_storage
 from service.training import outcomes, repository
 from service.training.outcomes import Trained, checkpoint_owner, model_owner
 from service.training.repository import Claim, LeaseLost
@@ -76,8 +76,8 @@ class TrainingJob:
             log.info("job_released")
         except CtpError as error:
             self._fail(claim, error.code, str(error))
-        except StorageFull as error:
-            self._fail(claim, "storage_full", f"{error}: make room and train again")
+        except StorageError as error:
+            self._fail(claim, error.code, str(error))
         except Exception as error:
             log.exception("training_crashed")
             trace = traceback.format_exc()[-MAX_TRACE:]
@@ -85,9 +85,9 @@ class TrainingJob:
 
     def _train(self, job: Job, claim: Claim, heart: Heart) -> None:
         limit_threads(self.settings.threads)
-        kb = self._read(lambda s: kbs.load(s, s.scalars(select(Kb).where(Kb.id == job.kb_id)).one()))
+        kb = self._read(lambda session: kbs.load(session, kbs.pinned(session, job.kb_id)))
         trainer = create_trainer(parse_config(job.config), kb, choose_device(self.settings.device))
-        heart.pace, diary = Pace(self._restore(job, trainer)), Diary(claim)
+        heart.pace, diary = Pace(self._restore(job, trainer, heart)), Diary(claim)
         saved_at = time.monotonic()
         while not trainer.finished:
             heart.check()
@@ -100,13 +100,13 @@ class TrainingJob:
             elif diary.due:
                 self._write(diary.write)
                 diary.written()
-        self._register(job, claim, trainer.model())
+        self._register(job, claim, trainer.model(), heart)
 
-    def _restore(self, job: Job, trainer: Trainer) -> int:
+    def _restore(self, job: Job, trainer: Trainer, heart: Heart) -> int:
         """Goes on from the newest checkpoint that is whole; the epoch it stands at, 0 for a fresh start."""
         for checkpoint in self._read(lambda session: repository.checkpoints(session, job.id)):
             try:
-                trainer.restore(decode(self.storage.get(checkpoint.artifact)))
+                trainer.restore(decode(self._stored(partial(self.storage.get, checkpoint.artifact), heart)))
             except ArtifactError as error:
                 log.warning("checkpoint_damaged", epoch=checkpoint.epoch, error=str(error))
                 continue
@@ -115,11 +115,11 @@ class TrainingJob:
         return 0
 
     def _save_checkpoint(self, claim: Claim, trainer: Trainer, metrics: dict[str, float], diary: Diary) -> None:
-        """Files first, then the row. A full disk costs this checkpoint, not the training; the one before stays."""
+        """Files first, then the row. A storage that does not take it costs this checkpoint, not the training."""
         files = encode(trainer.checkpoint())
         try:
             key = self.storage.put(f"{checkpoint_owner(claim.job_id)}/{claim.attempt}", files)
-        except StorageFull as error:
+        except StorageError as error:
             log.warning("checkpoint_not_saved", epoch=trainer.epoch, error=str(error))
             self._write(diary.write)
             diary.written()
@@ -144,10 +144,10 @@ class TrainingJob:
         self._write(record)
         diary.written()
 
-    def _register(self, job: Job, claim: Claim, model: Model) -> None:
+    def _register(self, job: Job, claim: Claim, model: Model, heart: Heart) -> None:
         """The model's files first; then model, rules and job end in one transaction."""
         files = encode(model.to_artifact())
-        key = self.storage.put(self._model_owner(job, claim), files)
+        key = self._stored(lambda: self.storage.put(self._model_owner(job, claim), files), heart)
         trained = Trained(key, sum(map(len, files.values())), model.rules())
         self._write(lambda session: outcomes.succeed(session, claim, trained))
         log.info("job_succeeded", rules=len(trained.rules))
@@ -158,19 +158,37 @@ class TrainingJob:
         log.info("job_failed", code=code)
 
     def _clean_up(self, job: Job, claim: Claim) -> None:
-        """Removes what only this attempt has written and nobody can need; the next attempt may need its checkpoints."""
-        newest = self._read(lambda session: session.get_one(Job, job.id))
-        if newest.status == "succeeded" and newest.attempt == claim.attempt:
-            return  # our own commit, of which we did not hear
-        self.storage.delete(self._model_owner(job, claim))
-        if newest.status in ("failed", "cancelled"):
-            self.storage.delete(checkpoint_owner(job.id))
+        """Has removed what only this attempt wrote and nobody can need; the next one may need its checkpoints."""
+
+        def remove(session: Session) -> None:
+            newest = session.get_one(Job, job.id)
+            if newest.status == "succeeded" and newest.attempt == claim.attempt:
+                return  # our own commit, of which we did not hear
+            remove_later(session, self._model_owner(job, claim))
+            if newest.status in ("failed", "cancelled"):
+                remove_later(session, checkpoint_owner(job.id))
+
+        self._write(remove)
 
     @staticmethod
     def _model_owner(job: Job, claim: Claim) -> str:
         return f"{model_owner(job.model_id)}/{job.id}/{claim.attempt}"
 
-    # The database may be away for a while: what was trained waits for it.
+    # The database and the storage may be away for a while: what was trained waits for them.
+
+    def _stored(self, once: Callable[[], T], heart: Heart) -> T:
+        """Waits for as long as the job is ours, and no longer than the setting allows; then the job has failed."""
+        deadline, wait = time.monotonic() + self.settings.storage_wait_seconds, FIRST_WAIT_SECONDS
+        while True:
+            heart.check()
+            try:
+                return once()
+            except StorageAway as error:
+                if time.monotonic() >= deadline:
+                    raise
+                log.warning("storage_away", error=str(error))
+            self.stop.wait(wait)
+            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
 
     def _write(self, write: Callable[[Session], T]) -> T:
         def once() -> T:
@@ -196,5 +214,5 @@ class TrainingJob:
                 if not (isinstance(error, OperationalError) or error.connection_invalidated) or self.stop.is_set():
                     raise
                 log.warning("database_away", error=str(error.orig))
-            time.sleep(wait)
+            self.stop.wait(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)

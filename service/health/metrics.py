@@ -7,14 +7,13 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from redis.exceptions import RedisError
-from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.engine import Database
-from service.db.tables import Job
 from service.health.service import parts
 from service.metrics import REGISTRY, WORKER_COUNTS, WORKER_FIELDS
 from service.queue import QUERY_QUEUE, waiting_jobs
+from service.training.repository import num_by_status
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelled")
@@ -42,7 +41,7 @@ class Now:
     def _jobs(self) -> Metric:
         jobs = GaugeMetricFamily("ctp_jobs", "Training jobs by state.", labels=["state"])
         with self.database.read() as session:
-            counts = {row[0]: row[1] for row in session.execute(select(Job.status, func.count()).group_by(Job.status))}
+            counts = num_by_status(session)
         for state in JOB_STATES:
             jobs.add_metric([state], counts.get(state, 0))
         return jobs

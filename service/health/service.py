@@ -3,23 +3,21 @@
 from typing import Any
 
 from redis.exceptions import RedisError
-from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.db.clock import now
 from service.db.engine import Database
-from service.db.tables import Lease
+from service.leases import DISPATCHER, leader
 from service.queue import QUERY_QUEUE, TRAIN_QUEUE, alive
 
 
 def parts(database: Database, redis: Any) -> dict[str, str]:
     """Part -> `ok`, or what is wrong with it."""
-    found = dict.fromkeys(("database", "queue", "train_worker", "query_worker", "dispatcher"), "missing")
+    found = dict.fromkeys(("database", "queue", "train_worker", "query_worker", DISPATCHER), "missing")
     try:
         with database.read() as session:
-            leader = session.scalar(select(Lease.owner).where(Lease.role == "dispatcher", Lease.expires_at > now()))
+            leads = leader(session, DISPATCHER)
             found["database"] = "ok"
-            found["dispatcher"] = "ok" if leader else "missing"
+            found[DISPATCHER] = "ok" if leads else "missing"
     except SQLAlchemyError as error:
         found["database"] = type(error).__name__
     try:

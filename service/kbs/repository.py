@@ -36,6 +36,11 @@ def by_id(session: Session, kb_id: str) -> Kb | None:
     return session.scalars(select(Kb).where(Kb.id == kb_id, Kb.status == "ready")).one_or_none()
 
 
+def pinned(session: Session, kb_id: str) -> Kb:
+    """The KB of a job: it cannot be deleted while the job's model stands on it."""
+    return session.scalars(select(Kb).where(Kb.id == kb_id)).one()
+
+
 def owned(session: Session, tenant: str, name: str) -> Kb | None:
     """Whoever has the name, also while it is loading."""
     return session.scalars(select(Kb).where(Kb.tenant == tenant, Kb.name == name)).one_or_none()

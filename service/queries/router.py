@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from service.bodies import json_body
 from service.dependencies import SettingsDep, TenantDep
 from service.openapi import example, json_request
-from service.problems import respond
+from service.problems import respond, retry_headers
 from service.queries import service
 from service.queries.schemas import EXAMPLE_ANSWER, QueryRequest
 from service.queries.wire import Problem
@@ -43,4 +43,4 @@ async def query(
 def _problem(problem: Problem, number: int | None) -> Response:
     if number is not None:
         problem = problem | {"detail": f"goals.{number}: {problem['detail']}"}
-    return respond(problem)
+    return respond(problem, retry_headers(problem["status"]))

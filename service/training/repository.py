@@ -61,6 +61,11 @@ def num_queued(session: Session, tenant: str) -> int:
     return session.scalar(statement) or 0
 
 
+def num_by_status(session: Session) -> dict[str, int]:
+    """Of all tenants."""
+    return {row[0]: row[1] for row in session.execute(select(Job.status, func.count()).group_by(Job.status))}
+
+
 def metrics(session: Session, job_id: str, after: int, limit: int | None = None) -> Sequence[Metric]:
     """By epoch."""
     statement = select(Metric).where(Metric.job_id == job_id, Metric.epoch > after).order_by(Metric.epoch)

@@ -24,9 +24,9 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def watch(server: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
-    with object_store() as variables:
+    with object_store() as store:
         urls = {"database_url": server.url, "artifacts_url": f"s3://{BUCKET}/ctp"}
-        with Cluster(tmp_path_factory.mktemp("t"), FAST | urls, variables) as cluster:
+        with Cluster(tmp_path_factory.mktemp("t"), FAST | urls, store.variables) as cluster:
             cluster.start(*PARTS)
             cluster.wait_until_ready("api-2")
             yield Watch(cluster)

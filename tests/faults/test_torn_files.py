@@ -21,12 +21,14 @@ WRITE = """
 import sys
 from pathlib import Path
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
-from service.storage import FolderStorage, StorageFull
+from service.storage import FolderStorage, StorageAway, StorageFull
 tensors = b"n" * 100_000
 try:
     FolderStorage(Path(sys.argv[1])).put("jobs/j/1", {TENSORS: tensors, MANIFEST: encode_manifest({}, tensors)})
 except StorageFull:
     sys.exit(28)
+except StorageAway:
+    sys.exit(5)
 """
 
 
@@ -54,7 +56,7 @@ def tmpfs(tmp_path: Path, needs: Needs) -> Iterator[Path]:
 def test_a_full_disk_is_said_so_and_leaves_the_old_files_whole(tmpfs: Path) -> None:
     storage = FolderStorage(tmpfs)
     old = storage.put("jobs/j/1", files(b"o"))
-    with pytest.raises(StorageFull, match="no space left for 3000"):
+    with pytest.raises(StorageFull, match=r"3000\d+ bytes cannot be written .*No space left.*make room"):
         storage.put("jobs/j/1", files(b"n", 3_000_000))
     assert storage.get(old) == files(b"o")
     assert parts(tmpfs) == []
@@ -120,6 +122,11 @@ def test_no_space_at_any_fsync_leaves_nothing_of_the_new_files(tmp_path: Path, n
     assert code == errno.ENOSPC
     assert storage.get(old) == files(b"o")
     assert [entry.key for entry in storage.entries()] == [old]
+
+
+def test_a_disk_that_fails_for_a_moment_is_told_from_a_full_one(tmp_path: Path, needs: Needs) -> None:
+    assert strace(needs, tmp_path, "fsync", "error=EIO:when=1") == errno.EIO
+    assert list(FolderStorage(tmp_path).entries()) == []
 
 
 @pytest.mark.parametrize("number", [1, 3, 4])

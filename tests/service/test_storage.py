@@ -9,7 +9,7 @@ from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
 from service.object_storage import ObjectStorage
 from service.settings import Settings
-from service.storage import FolderStorage, Storage, make_storage
+from service.storage import FolderStorage, Storage, StorageAway, StorageRefused, make_storage
 from tests.object_store import BUCKET, object_store
 
 pytestmark = pytest.mark.slow
@@ -66,3 +66,30 @@ def test_a_damaged_object_is_refused_and_can_be_put_again(bucket: str) -> None:
 def test_the_url_decides_where_files_go(bucket: str, tmp_path: Path) -> None:
     assert isinstance(make_storage(Settings(data_dir=tmp_path)), FolderStorage)
     assert isinstance(make_storage(Settings(data_dir=tmp_path, artifacts_url=bucket)), ObjectStorage)
+
+
+def test_a_server_that_is_gone_is_told_from_files_that_are_gone() -> None:
+    with object_store() as store:
+        storage = ObjectStorage(f"s3://{BUCKET}/gone")
+        key = storage.put("models/m", files(b"a"))
+        store.stop()
+        for call in (
+            lambda: storage.put("models/n", files(b"b")),
+            lambda: storage.get(key),
+            lambda: storage.delete(key),
+        ):
+            with pytest.raises(StorageAway, match="try again"):
+                call()
+        store.start()
+        assert storage.get(key) == files(b"a")
+
+
+def test_a_bucket_that_is_not_there_is_refused_at_once(bucket: str) -> None:
+    with pytest.raises(StorageRefused, match="CTP_ARTIFACTS_URL"):
+        ObjectStorage("s3://nobody-made-this/ctp").put("models/m", files(b"a"))
+
+
+def test_a_file_where_the_folder_should_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageRefused, match="Not a directory"):
+        FolderStorage(tmp_path / "file").put("models/m", files(b"a"))

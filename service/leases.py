@@ -1,0 +1,37 @@
+"""The SQL of leading: of many processes that could play a role, one does, for as long as it renews its lease."""
+
+from sqlalchemy import or_, select, update
+from sqlalchemy.engine import CursorResult
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from service.db.clock import now
+from service.db.tables import Lease
+
+DISPATCHER = "dispatcher"
+
+
+def leader(session: Session, role: str) -> str | None:
+    return session.scalar(select(Lease.owner).where(Lease.role == role, Lease.expires_at > now()))
+
+
+def take(session: Session, role: str, owner: str, seconds: float) -> bool:
+    """Takes or renews the lease; False where somebody else has it."""
+    mine = update(Lease).where(Lease.role == role, or_(Lease.owner == owner, Lease.expires_at < now()))
+    result = session.execute(mine.values(owner=owner, expires_at=now() + seconds))
+    assert isinstance(result, CursorResult)
+    if result.rowcount:
+        return True
+    if session.get(Lease, role) is not None:
+        return False
+    try:
+        with session.begin_nested():
+            session.add(Lease(role=role, owner=owner, expires_at=now() + seconds))
+    except IntegrityError:
+        return False
+    return True
+
+
+def resign(session: Session, role: str, owner: str) -> None:
+    """Lets another lead at once."""
+    session.execute(update(Lease).where(Lease.role == role, Lease.owner == owner).values(expires_at=0))

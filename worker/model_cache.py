@@ -16,6 +16,7 @@ from ctp_core.models.base import Model
 from ctp_core.models.registry import load_model
 from service.db.engine import Database
 from service.kbs import repository as kbs
+from service.metrics import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.settings import Settings
 from service.storage import make_storage
 from worker.device import choose_device
@@ -70,26 +71,49 @@ class ModelCache:
         self.device = choose_device(settings.device)
         self.count = count
         self._loaded: OrderedDict[Key, Loaded] = OrderedDict()
+        self._loading: dict[Key, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def get(self, artifact: str, kb_id: str | None) -> Loaded:
-        """Raises ArtifactError where the files are gone or damaged, BadQuestion where the model does not fit the KB."""
+        """Raises ArtifactError where the files are gone or damaged, BadQuestion where the model does not fit the KB.
+
+        Whoever asks for a model that is being loaded waits for it; nobody else does.
+        """
         key = (artifact, kb_id)
+        found = self._find(key)
+        if found is not None:
+            return found
         with self._lock:
-            if key not in self._loaded:
-                self.count("model_cache_misses")
-                self._loaded[key] = self._load(artifact, kb_id)
-            else:
-                self.count("model_cache_hits")
-            self._loaded.move_to_end(key)
-            return self._loaded[key]
+            loading = self._loading.setdefault(key, threading.Lock())
+        with loading:
+            found = self._find(key)
+            if found is not None:
+                return found
+            try:
+                loaded = self._load(artifact, kb_id)
+                with self._lock:
+                    self._loaded[key] = loaded
+            finally:
+                with self._lock:
+                    self._loading.pop(key, None)
+        self.count(CACHE_MISSES)
+        return loaded
+
+    def _find(self, key: Key) -> Loaded | None:
+        with self._lock:
+            found = self._loaded.get(key)
+            if found is not None:
+                self._loaded.move_to_end(key)
+        if found is not None:
+            self.count(CACHE_HITS)
+        return found
 
     def make_room(self) -> None:
         """Lets the least recently used go until the rest fits; called when a batch is done."""
         with self._lock:
             while len(self._loaded) > 1 and sum(m.num_bytes for m in self._loaded.values()) > self.max_bytes:
                 self._loaded.popitem(last=False)
-                self.count("model_cache_evictions")
+                self.count(CACHE_EVICTIONS)
 
     def _load(self, artifact: str, kb_id: str | None) -> Loaded:
         files = self.storage.get(artifact)

@@ -1,20 +1,22 @@
 """Answers batches of questions with models that are kept in memory."""
 
+import threading
 from collections import Counter
 from functools import cache
 from typing import Any
 
 import structlog
-from redis.exceptions import RedisError
+from sqlalchemy.exc import DBAPIError
 
 from ctp_core.errors import CtpError
 from ctp_core.models.base import Answers, Budget, Model, Question
 from ctp_core.symbols import Fact, Goal
-from service.errors import core_problem, problem
+from service.errors import core_problem, problem, storage_problem
 from service.metrics import ANSWERED, WORKER_COUNTS
-from service.queries.wire import Reply, pack
+from service.queries.wire import Problem, Reply, pack
 from service.queue import make_redis
 from service.settings import Settings
+from service.storage import StorageError
 from worker.answer_json import answers_json
 from worker.device import limit_threads
 from worker.model_cache import ModelCache
@@ -23,13 +25,30 @@ log = structlog.get_logger()
 REPLY_TTL_SECONDS = 60
 
 
+class Counts:
+    """What this process has counted and not yet told; the threads that answer count at the same time."""
+
+    def __init__(self) -> None:
+        self._counted: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, name: str, number: int = 1) -> None:
+        with self._lock:
+            self._counted[name] += number
+
+    def take(self) -> Counter[str]:
+        with self._lock:
+            counted, self._counted = self._counted, Counter()
+        return counted
+
+
 class QueryEngine:
     """One for each process."""
 
     def __init__(self, settings: Settings) -> None:
         limit_threads(settings.threads)
-        self.counts: Counter[str] = Counter()
-        self.models = ModelCache(settings, lambda name: self.counts.update([name]))
+        self.counts = Counts()
+        self.models = ModelCache(settings, self.counts.add)
         self.redis = make_redis(settings)
 
     def answer(self, message: dict[str, Any]) -> None:
@@ -39,34 +58,41 @@ class QueryEngine:
         ):
             replies = self.replies(message)
             body = pack(message["batch_id"], replies)
-            self.counts[ANSWERED] += len(replies)
-            counts, self.counts = self.counts, Counter()
+            self.counts.add(ANSWERED, len(replies))
             with self.redis.pipeline(transaction=False) as pipeline:
                 pipeline.rpush(message["reply_to"], body)
                 pipeline.expire(message["reply_to"], REPLY_TTL_SECONDS)
-                for name, number in counts.items():
+                for name, number in self.counts.take().items():
                     pipeline.hincrby(WORKER_COUNTS, name, number)
                 pipeline.execute()
             log.info("batch_answered", problems=sum(isinstance(reply, dict) for reply in replies))
 
     def replies(self, message: dict[str, Any]) -> list[Reply]:
-        """One for each question."""
-        questions = [_question(values) for values in message["questions"]]
+        """One for each question: what goes wrong with one is its own affair, what with the model is everybody's."""
+        asked = message["questions"]
         try:
             loaded = self.models.get(message["artifact"], message["kb_id"])
+        except Exception as error:
+            return [_problem(error)] * len(asked)
+        try:
             with loaded.lock:
-                answers = _answers(loaded.model, questions, message["seconds"])
+                replies = _replies(loaded.model, asked, message["seconds"])
                 loaded.measure()
+            return replies
+        finally:
             self.models.make_room()
-            return [_reply(loaded.model, answer) for answer in answers]
-        except CtpError as error:
-            log.warning("query_refused", error=str(error))
-            return [core_problem(error)] * len(questions)
-        except (RedisError, MemoryError):
-            raise
-        except Exception:
-            log.exception("query_failed")
-            return [problem(500, "Internal error", "query_failed", "the model failed to answer", {})] * len(questions)
+
+
+def _replies(model: Model, asked: list[dict[str, Any]], seconds: float) -> list[Reply]:
+    """All at once; where that fails, each alone, so that only those fail that must."""
+    try:
+        answers = _answers(model, [_question(values) for values in asked], seconds)
+        return [_reply(model, answer) for answer in answers]
+    except Exception as error:
+        if len(asked) == 1:
+            return [_problem(error)]
+        log.warning("batch_failed", error=f"{type(error).__name__}: {error}")
+        return [reply for values in asked for reply in _replies(model, [values], seconds)]
 
 
 def _answers(model: Model, questions: list[Question], seconds: float) -> list[Answers | CtpError]:
@@ -77,6 +103,21 @@ def _answers(model: Model, questions: list[Question], seconds: float) -> list[An
             if isinstance(answer, Answers) and answer.truncated and not answer.items:
                 answers[number] = model.answer([questions[number]], Budget(seconds))[0]
     return answers
+
+
+def _problem(error: Exception) -> Problem:
+    if isinstance(error, CtpError):
+        log.warning("query_refused", error=str(error))
+        return core_problem(error)
+    if isinstance(error, StorageError):
+        log.warning("storage_failed", error=str(error))
+        return storage_problem(error)
+    log.error("query_failed", exc_info=error)
+    if isinstance(error, DBAPIError):
+        return problem(503, "Unavailable", "part_is_away", "the database cannot be reached: try again", {})
+    if isinstance(error, MemoryError):
+        return problem(503, "Unavailable", "out_of_memory", "the query worker has too little memory for this", {})
+    return problem(500, "Internal error", "query_failed", "the model failed to answer", {})
 
 
 @cache

@@ -1,0 +1,102 @@
+"""A query worker's engine on real model files: who fails, who waits, what is counted."""
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ctp_core.artifact import encode
+from ctp_core.config import parse_config
+from ctp_core.manifest import TENSORS
+from ctp_core.models.registry import create_trainer
+from service.metrics import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
+from service.samples import read_sample
+from service.settings import Settings
+from service.storage import Files, FolderStorage
+from worker.query_engine import Counts, QueryEngine
+
+pytestmark = pytest.mark.slow
+CONFIG = {"method": "proofs", "templates": {"1": 4, "2": 4}, "epochs": 2}
+GOAL = [None, "grandparent", "morty"]
+QUESTION = {"goal": GOAL, "facts": [], "top_k": 3, "proofs": 1, "depth": None, "exclude_known": False}
+
+
+@pytest.fixture(scope="module")
+def files() -> Files:
+    trainer = create_trainer(parse_config(CONFIG), read_sample("family").kb, torch.device("cpu"))
+    return encode(trainer.fit().to_artifact())
+
+
+def engine(folder: Path, **more: Any) -> QueryEngine:
+    return QueryEngine(Settings(data_dir=folder, redis_url="redis://127.0.0.1:1", device="cpu", threads=1, **more))
+
+
+def message(artifact: str, *questions: dict[str, Any]) -> dict[str, Any]:
+    return {"artifact": artifact, "kb_id": None, "seconds": 5.0, "questions": list(questions)}
+
+
+def test_a_question_that_breaks_the_model_fails_alone(tmp_path: Path, files: Files) -> None:
+    key = FolderStorage(tmp_path / "artifacts").put("models/m", files)
+    broken = QUESTION | {"top_k": "ten"}  # no such question leaves the API: it stands for a fault of our own
+    first, second, third = engine(tmp_path).replies(message(key, QUESTION, broken, QUESTION))
+    assert isinstance(first, bytes)
+    assert first == third
+    assert isinstance(second, dict)
+    assert (second["status"], second["code"]) == (500, "query_failed")
+
+
+def test_a_model_that_is_slow_to_load_lets_others_pass(tmp_path: Path, files: Files) -> None:
+    storage = FolderStorage(tmp_path / "artifacts")
+    slow, quick = storage.put("models/slow", files), storage.put("models/quick", files)
+    pipe = tmp_path / "artifacts" / slow / TENSORS
+    pipe.unlink()
+    os.mkfifo(pipe)  # whoever reads it waits until somebody writes
+    asked = engine(tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(asked.replies, message(slow, QUESTION)) for _ in range(2)]
+        (answer,) = asked.replies(message(quick, QUESTION))
+        assert isinstance(answer, bytes)
+        assert not any(one.done() for one in waiting)
+        pipe.write_bytes(files[TENSORS])
+        assert [one.result(60) for one in waiting] == [[answer], [answer]]
+    counted = asked.counts.take()
+    assert (counted[CACHE_MISSES], counted[CACHE_HITS]) == (2, 1)
+
+
+def test_room_is_made_also_when_a_question_failed(tmp_path: Path, files: Files) -> None:
+    storage = FolderStorage(tmp_path / "artifacts")
+    keys = [storage.put(f"models/{name}", files) for name in "ab"]
+    asked = engine(tmp_path, model_cache_bytes=1)
+    for key in keys:
+        (reply,) = asked.replies(message(key, QUESTION | {"top_k": "ten"}))
+        assert isinstance(reply, dict)
+    assert asked.counts.take()[CACHE_EVICTIONS] == 1
+
+
+def test_damaged_files_are_everybodys_problem(tmp_path: Path, files: Files) -> None:
+    key = FolderStorage(tmp_path / "artifacts").put("models/m", files)
+    (tmp_path / "artifacts" / key / TENSORS).write_bytes(b"damaged")
+    replies = engine(tmp_path).replies(message(key, QUESTION, QUESTION))
+    assert [reply["code"] for reply in replies if isinstance(reply, dict)] == ["bad_artifact"] * 2
+
+
+def test_nothing_is_lost_when_threads_count_and_tell_at_once() -> None:
+    counts, told, start = Counts(), [], threading.Barrier(4)
+
+    def count() -> None:
+        start.wait()
+        for number in range(5000):
+            counts.add("questions")
+            if number % 7 == 0:
+                told.append(counts.take()["questions"])
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(told) + counts.take()["questions"] == 20_000

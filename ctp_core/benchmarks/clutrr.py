@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median, stdev
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import torch
 
-from ctp_core.config import Profile
+from ctp_core.config import METHODS, Profile, parse_config, preset_for
 from ctp_core.config.ctp import CtpConfig, SelectName
-from ctp_core.config.graphs import graphs_config
 from ctp_core.datasets.clutrr import Task, read_clutrr
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
@@ -23,13 +22,16 @@ from ctp_core.datasets.kb import Graph, GraphsKB
 from ctp_core.errors import ConfigError
 from ctp_core.models.base import Answers, Budget, Question
 from ctp_core.models.ctp_graphs import CtpGraphsModel
-from ctp_core.models.graph_reasoner import GraphReasoner
+from ctp_core.models.graph_scorer import GraphScorer
+from ctp_core.models.network import NetworkModel
+from ctp_core.models.registry import create_trainer
 from ctp_core.symbols import Goal
 from ctp_core.training.graph_examples import Examples, accuracy, read_graphs
-from ctp_core.training.graphs import GraphsTrainer
+from ctp_core.training.graph_trainer import GraphConfig
 from ctp_core.training.trainer import OnStep, ignore
 
 PRESETS = ("fast", "best", "paper", "paper-long")
+GraphsModel = CtpGraphsModel | NetworkModel
 EVAL_BATCH = 64  # graphs evaluated together, but for the exact prover's timing, which is of single instances
 TIMED_INSTANCES = 20
 FAMILY = "family"  # our own generator under the name of a data set: train on 2–3 edges, test on lengths never seen
@@ -85,16 +87,22 @@ def validation_data(tasks: Sequence[Task], started: float) -> Data:
     return Data(graphs_kb({"train": train}), tests, time.process_time() - started)
 
 
-def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> CtpConfig:
+def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphConfig:
     """The preset for this KB with what the command line changes."""
-    if run.model != "ctp":
-        raise ConfigError(f"method {run.model!r} does not work on graphs; choose ctp")
+    methods = METHODS["graphs"]
+    if run.model not in methods:
+        raise ConfigError(f"method {run.model!r} does not work on graphs; choose from {', '.join(methods)}")
     if run.preset not in PRESETS or run.select not in get_args(SelectName):
         raise ConfigError(f"preset is one of {', '.join(PRESETS)}, select one of {', '.join(get_args(SelectName))}")
-    chosen: dict[str, Any] = graphs_config(Profile.of(kb), run.preset, cast(SelectName, run.select)).model_dump()
-    chosen |= {"seed": seed} | ({"prover": run.prover} if run.prover else {})
-    chosen |= {"depth": run.depth} if run.depth is not None else {}
-    return CtpConfig(**{**chosen, **run.settings})
+    preset = preset_for(Profile.of(kb), run.preset, run.model, run.select)
+    assert preset is not None
+    chosen: dict[str, Any] = preset.model_dump() | {"seed": seed}
+    if run.model == "ctp":
+        chosen |= {"prover": run.prover} if run.prover else {}
+        chosen |= {"depth": run.depth} if run.depth is not None else {}
+    config = parse_config({**chosen, **run.settings})
+    assert isinstance(config, GraphConfig)
+    return config
 
 
 def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
@@ -107,8 +115,8 @@ def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
     return {
         "dataset": task.dataset,
         "model": task.model,
-        "select": config.select,
-        "prover": config.prover,
+        "select": config.select if isinstance(config, CtpConfig) else None,
+        "prover": config.prover if isinstance(config, CtpConfig) else None,
         "preset": task.preset,
         "split": task.split,
         "seeds": list(range(task.seeds)),
@@ -137,31 +145,43 @@ def _std(values: list[float]) -> float:
 
 def _seed(task: ClutrrRun, data: Data, seed: int, on_epoch: OnStep) -> dict[str, Any]:
     wall, cpu = time.perf_counter(), time.process_time()
-    trainer = GraphsTrainer(configure(task, data.kb, seed), data.kb, torch.device("cpu"))
+    trainer = create_trainer(configure(task, data.kb, seed), data.kb, torch.device("cpu"))
     ticks: list[float] = []
     while not trainer.finished:
         ticks.append(math.nan)  # what lies between two epochs is no batch
         on_epoch(trainer.train_epoch(lambda _: ticks.append(time.process_time())))
     model = trainer.model()
+    assert isinstance(model, CtpGraphsModel | NetworkModel)
     figures: dict[str, Any] = {
         "train_seconds": time.perf_counter() - wall,
         "train_cpu_seconds": time.process_time() - cpu,
         "train_batch_cpu_ms": _batch_ms(ticks),
     }
     wall, cpu = time.perf_counter(), time.process_time()
-    figures["accuracy"] = {str(n): _accuracy(model.reasoner, graphs) for n, graphs in data.tests.items()}
+    figures["accuracy"] = {str(n): accuracy_on(model, graphs) for n, graphs in data.tests.items()}
     figures["eval_seconds"] = time.perf_counter() - wall
     figures["eval_cpu_seconds"] = time.process_time() - cpu
     if seed == 0:  # once is enough: the time does not depend on the weights
-        timed = {str(n): _instance_ms(model.reasoner, graphs) for n, graphs in data.tests.items()}
+        timed = {str(n): _instance_ms(model, graphs) for n, graphs in data.tests.items()}
         figures["eval_instance_cpu_ms"] = timed
-        figures["chain_cpu_seconds"] = _chain_seconds(model) if task.dataset == FAMILY else None
-    longest = max(data.tests)
-    figures["depth"] = model.config.depth if model.config.prover == "tabled" else _exact_depth(model.reasoner, longest)
+        proves = task.dataset == FAMILY and isinstance(model, CtpGraphsModel)
+        figures["chain_cpu_seconds"] = _chain_seconds(model) if proves else None
+    figures["depth"] = _depth(model, max(data.tests))
     return figures
 
 
-def _chain_seconds(model: CtpGraphsModel) -> float:
+def _depth(model: GraphsModel, longest: int) -> int | None:
+    """Of answers about graphs of this length; None to the fixpoint, and in a network, which has none."""
+    if isinstance(model, NetworkModel) or model.config.prover == "tabled" or model.config.depth is not None:
+        return answer_depth(model)
+    return model.reasoner.exact_depth(longest)
+
+
+def answer_depth(model: GraphsModel) -> int | None:
+    return model.config.depth if isinstance(model, CtpGraphsModel) else None
+
+
+def _chain_seconds(model: GraphsModel) -> float:
     """CPU time of the question about the ends of one long chain, with its best proof."""
     [graph] = family_graphs(1, (CHAIN_LENGTH,), seed=5)
     question = Question(Goal(graph.subject, None, graph.object), graph.facts, top_k=1, proofs=1)
@@ -179,25 +199,23 @@ def _batch_ms(ticks: list[float]) -> float:
     return median(gap for gap in gaps if not math.isnan(gap))
 
 
-def _exact_depth(reasoner: GraphReasoner, longest: int) -> int:
-    return reasoner.config.depth if reasoner.config.depth is not None else reasoner.exact_depth(longest)
-
-
-def _accuracy(reasoner: GraphReasoner, graphs: Sequence[Graph]) -> float:
+def accuracy_on(model: GraphsModel, graphs: Sequence[Graph]) -> float:
     """Every row counts once; isomorphic ones are scored once."""
-    examples = Examples.of(read_graphs(graphs, merge=True), reasoner, 1.0)
+    scorer: GraphScorer = model.scorer
+    depth = answer_depth(model)
+    examples = Examples.of(read_graphs(graphs, merge=True), scorer, 1.0)
     scores = [
-        reasoner.scores(reasoner.stack(examples.instances[start : start + EVAL_BATCH], reasoner.config.depth))
+        scorer.scores(scorer.stack(examples.instances[start : start + EVAL_BATCH], depth))
         for start in range(0, len(examples.instances), EVAL_BATCH)
     ]
     return accuracy(torch.cat(scores), examples)
 
 
-def _instance_ms(reasoner: GraphReasoner, graphs: Sequence[Graph]) -> float:
+def _instance_ms(model: GraphsModel, graphs: Sequence[Graph]) -> float:
     """CPU time of one instance by itself, charts and all: nothing is shared with the instances before it."""
-    some = Examples.of(read_graphs(graphs[:TIMED_INSTANCES], merge=True), reasoner, 1.0).instances
+    some = Examples.of(read_graphs(graphs[:TIMED_INSTANCES], merge=True), model.scorer, 1.0).instances
     started = time.process_time()
     for instance in some:
-        alone = GraphReasoner(reasoner.config, reasoner.predicates, reasoner.targets, reasoner.theory)
-        alone.scores(alone.stack([instance], reasoner.config.depth))
+        alone: GraphScorer = model.scorer.afresh()
+        alone.scores(alone.stack([instance], answer_depth(model)))
     return 1000 * (time.process_time() - started) / len(some)

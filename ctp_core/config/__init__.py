@@ -8,13 +8,32 @@ from ctp_core.config.base import BaseConfig
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.config.embeddings import ComplexConfig, DistMultConfig
 from ctp_core.config.hybrid import HybridConfig
-from ctp_core.config.presets import DEFAULT_PRESET, preset_for, presets
+from ctp_core.config.networks import (
+    AttentionConfig,
+    CnnConfig,
+    CnnHighwayConfig,
+    GatConfig,
+    GcnConfig,
+    RecurrentConfig,
+)
+from ctp_core.config.presets import DEFAULT_PRESET, METHODS, preset_for, presets
 from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.config.rules import RulesConfig
 
 Config = Annotated[
-    CtpConfig | ProofsConfig | RulesConfig | HybridConfig | ComplexConfig | DistMultConfig,
+    CtpConfig
+    | ProofsConfig
+    | RulesConfig
+    | HybridConfig
+    | ComplexConfig
+    | DistMultConfig
+    | RecurrentConfig
+    | CnnConfig
+    | CnnHighwayConfig
+    | AttentionConfig
+    | GatConfig
+    | GcnConfig,
     Field(discriminator="method"),
 ]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Config)
@@ -28,6 +47,7 @@ def parse_config(values: dict[str, Any]) -> BaseConfig:
 
 __all__ = [
     "DEFAULT_PRESET",
+    "METHODS",
     "BaseConfig",
     "ComplexConfig",
     "Config",

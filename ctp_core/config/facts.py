@@ -19,6 +19,7 @@ LONG_CHAINS = 150_000  # facts up to which all paths of three facts can be liste
 CHEAP_CHAINS = 5e7  # predicates × entities³: where a third body atom still trains within a minute
 
 Preset = Literal["fast", "best", "paper", "paper-long"]
+FACTS_METHODS = ("proofs", "hybrid", "complex", "distmult", "ctp")
 
 
 def facts_presets(profile: Profile) -> dict[str, BaseConfig]:

@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from ctp_core.config.base import BaseConfig
 
 Encoding = Literal["joint", "apart"]
-NETWORKS = ("lstm", "gru", "rnn", "cnn", "cnnh", "mha", "gat", "gcn")
 
 
 class NetworkConfig(BaseConfig):
@@ -130,7 +129,18 @@ LONG: dict[str, dict[str, Any]] = {
 }
 
 
-def network_values(method: str, preset: str) -> dict[str, Any]:
+CONFIGS: dict[str, type[NetworkConfig]] = {
+    **dict.fromkeys(("lstm", "gru", "rnn"), RecurrentConfig),
+    "cnn": CnnConfig,
+    "cnnh": CnnHighwayConfig,
+    "mha": AttentionConfig,
+    "gat": GatConfig,
+    "gcn": GcnConfig,
+}
+NETWORKS = tuple(CONFIGS)
+
+
+def network_config(method: str, preset: str) -> NetworkConfig:
     """`paper` is the short tuning and `paper-long` the long one; `fast` and `best` are these with all names learnt."""
     tuned = (LONG if preset in ("best", "paper-long") else SHORT)[method]
-    return {"method": method, **tuned, "few_names": preset.startswith("paper")}
+    return CONFIGS[method](**{"method": method, **tuned, "few_names": preset.startswith("paper")})

@@ -4,11 +4,14 @@ from typing import cast, get_args
 
 from ctp_core.config.base import BaseConfig
 from ctp_core.config.ctp import SelectName
-from ctp_core.config.facts import facts_presets
+from ctp_core.config.facts import FACTS_METHODS, facts_config, facts_presets
 from ctp_core.config.graphs import graphs_config, graphs_presets
+from ctp_core.config.networks import NETWORKS, network_config
 from ctp_core.config.profile import Profile
+from ctp_core.datasets.kb import Kind
 
 DEFAULT_PRESET = "fast"
+METHODS: dict[Kind, tuple[str, ...]] = {"facts": (*FACTS_METHODS, "rules"), "graphs": ("ctp", *NETWORKS)}
 
 
 def presets(profile: Profile) -> dict[str, BaseConfig]:
@@ -16,9 +19,18 @@ def presets(profile: Profile) -> dict[str, BaseConfig]:
     return graphs_presets(profile) if profile.kind == "graphs" else facts_presets(profile)
 
 
-def preset_for(profile: Profile, name: str, select: str | None) -> BaseConfig | None:
-    """A preset as it is for one `select`, whose best settings differ on graphs; None where there is no such preset."""
+def preset_for(profile: Profile, name: str, method: str | None, select: str | None) -> BaseConfig | None:
+    """A preset as it is for one method, and on graphs for one `select`; None where there is no such preset.
+
+    A method that has no such settings gets the preset's own, of another method.
+    """
     config = presets(profile).get(name)
-    if config is not None and profile.kind == "graphs" and select in get_args(SelectName):
+    if config is None:
+        return None
+    if profile.kind == "facts":
+        return facts_config(profile, method, name) if method in FACTS_METHODS else config
+    if method in NETWORKS:
+        return network_config(method, name)
+    if select in get_args(SelectName):
         return graphs_config(profile, name, cast(SelectName, select))
     return config

@@ -80,7 +80,7 @@ class Model(ABC):
     def on(self, kb: KnowledgeBase) -> "Model":
         """The same model, applied to the facts of another KB; raises BadQuestion where it cannot be."""
         raise BadQuestion(
-            f"a model of method {self.method!r} answers only on the KB it was trained on, not on a {kb.kind} KB"
+            f"a model of method {self.config.method!r} answers only on the KB it was trained on, not on a {kb.kind} KB"
         )
 
     @abstractmethod

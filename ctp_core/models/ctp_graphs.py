@@ -10,9 +10,9 @@ from ctp_core.artifact import Artifact
 from ctp_core.config import BaseConfig, parse_config
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.datasets.kb import Kind
-from ctp_core.errors import ArtifactError, BadQuestion, CtpError, UnknownSymbol
+from ctp_core.errors import ArtifactError, CtpError
 from ctp_core.models.base import Answer, Answers, Budget, Model, Question
-from ctp_core.models.graph_question import AskedGraph
+from ctp_core.models.graph_question import AskedGraph, ranked, read_question
 from ctp_core.models.graph_reasoner import Explained, GraphReasoner, build_theory
 from ctp_core.rules import Atom, Rule
 from ctp_core.symbols import Vocabulary
@@ -30,6 +30,10 @@ class CtpGraphsModel(Model):
         self._rules = list(rules)
 
     @property
+    def scorer(self) -> GraphReasoner:
+        return self.reasoner
+
+    @property
     def semiring(self) -> str:
         return self.config.semiring
 
@@ -38,34 +42,12 @@ class CtpGraphsModel(Model):
 
     def _answer(self, question: Question, budget: Budget) -> Answers | CtpError:
         try:
-            asked = self._read(question)
+            asked = read_question(question, self.reasoner.predicates)
             found = self.reasoner.explain(asked, budget)
         except CtpError as error:
             return error
         answers = [self._to_answer(asked, explained) for explained in found.items]
-        ranked = sorted(answers, key=lambda answer: (-answer.score, answer.fact))
-        if question.exclude_known:
-            ranked = [answer for answer in ranked if not answer.known]
-        return Answers(tuple(ranked[: question.top_k]), found.truncated)
-
-    def _read(self, question: Question) -> AskedGraph:
-        """Raises BadQuestion or UnknownSymbol."""
-        if not question.facts:
-            raise BadQuestion(
-                "this model was trained on many small graphs and holds no facts of its own: "
-                "give the facts of the graph in `facts`"
-            )
-        if sum(part is None for part in question.goal) > 1:
-            raise BadQuestion("only one of subject, predicate and object may be open")
-        for fact in question.facts:
-            self.reasoner.predicates.id(fact.predicate)
-        if question.goal.predicate is not None:
-            self.reasoner.predicates.id(question.goal.predicate)
-        asked = AskedGraph.of(question)
-        for name in (question.goal.subject, question.goal.object):
-            if name is not None and name not in asked.entities:
-                raise UnknownSymbol("entity", name, asked.entities)
-        return asked
+        return Answers(ranked(question, answers), found.truncated)
 
     def _to_answer(self, asked: AskedGraph, explained: Explained) -> Answer:
         return Answer(explained.fact, explained.score, explained.fact in asked.stated, explained.proofs)

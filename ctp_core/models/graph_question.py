@@ -1,9 +1,11 @@
 """A question about a graph, with entities numbered and the asked pairs listed."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ctp_core.datasets.isomorphism import CanonicalGraph
-from ctp_core.models.base import Question
+from ctp_core.errors import BadQuestion, UnknownSymbol
+from ctp_core.models.base import Answer, Question
 from ctp_core.symbols import Fact, Vocabulary
 
 
@@ -43,3 +45,29 @@ class AskedGraph:
 
     def fact(self, pair: tuple[int, int], predicate: str) -> Fact:
         return Fact(self.entities[pair[0]], predicate, self.entities[pair[1]])
+
+
+def read_question(question: Question, predicates: Vocabulary) -> AskedGraph:
+    """Raises BadQuestion or UnknownSymbol."""
+    if not question.facts:
+        raise BadQuestion(
+            "this model was trained on many small graphs and holds no facts of its own: "
+            "give the facts of the graph in `facts`"
+        )
+    if sum(part is None for part in question.goal) > 1:
+        raise BadQuestion("only one of subject, predicate and object may be open")
+    for fact in question.facts:
+        predicates.id(fact.predicate)
+    if question.goal.predicate is not None:
+        predicates.id(question.goal.predicate)
+    asked = AskedGraph.of(question)
+    for name in (question.goal.subject, question.goal.object):
+        if name is not None and name not in asked.entities:
+            raise UnknownSymbol("entity", name, asked.entities)
+    return asked
+
+
+def ranked(question: Question, answers: Iterable[Answer]) -> tuple[Answer, ...]:
+    """The best `top_k`, equal ones in the order of their facts; without what is known where that was asked."""
+    kept = [answer for answer in answers if not (question.exclude_known and answer.known)]
+    return tuple(sorted(kept, key=lambda answer: (-answer.score, answer.fact))[: question.top_k])

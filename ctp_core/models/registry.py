@@ -6,6 +6,7 @@ import torch
 
 from ctp_core.artifact import Artifact
 from ctp_core.config import BaseConfig
+from ctp_core.config.networks import NETWORKS
 from ctp_core.datasets.kb import KnowledgeBase
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.models.base import Model
@@ -13,12 +14,14 @@ from ctp_core.models.ctp_facts import CtpFactsModel
 from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.embeddings import ComplexModel, DistMultModel
 from ctp_core.models.hybrid import HybridModel
+from ctp_core.models.network import NetworkModel
 from ctp_core.models.proofs import ProofsModel
 from ctp_core.models.rules_model import RulesModel
 from ctp_core.training.ctp_facts import CtpFactsTrainer
 from ctp_core.training.embeddings import EmbeddingTrainer
 from ctp_core.training.graphs import GraphsTrainer
 from ctp_core.training.hybrid import HybridTrainer
+from ctp_core.training.networks import NetworkTrainer
 from ctp_core.training.proofs import ProofsTrainer
 from ctp_core.training.rules import RulesTrainer
 from ctp_core.training.trainer import Trainer
@@ -40,6 +43,7 @@ MODELS: dict[tuple[str, str], Entry] = {
     ("facts", "complex"): Entry(ComplexModel, EmbeddingTrainer),
     ("graphs", "ctp"): Entry(CtpGraphsModel, GraphsTrainer),
     ("facts", "distmult"): Entry(DistMultModel, EmbeddingTrainer),
+    **{("graphs", method): Entry(NetworkModel, NetworkTrainer) for method in NETWORKS},
 }
 
 

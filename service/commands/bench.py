@@ -66,8 +66,8 @@ def links(
 def clutrr(
     data: Annotated[Path, typer.Option(help="Folder that holds clutrr/<dataset>.zip.")],
     dataset: Annotated[str, typer.Option(help="089907f8, db9b8f04, or family: our own generator.")],
-    model: Annotated[str, typer.Option(help="ctp.")] = "ctp",
-    select: Annotated[str, typer.Option(help="linear, attentive, memory, ntp or gntp.")] = "attentive",
+    model: Annotated[str, typer.Option(help="ctp, lstm, gru, rnn, cnn, cnnh, mha, gat or gcn.")] = "ctp",
+    select: Annotated[str, typer.Option(help="For ctp: linear, attentive, memory, ntp or gntp.")] = "attentive",
     prover: Annotated[str | None, typer.Option(help="tabled or exact; what the preset says where not given.")] = None,
     preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
     config: Annotated[str, typer.Option(help="JSON settings that override the preset.")] = "{}",
@@ -85,7 +85,7 @@ def clutrr(
     torch.set_num_threads(1)
     task = ClutrrRun(data, dataset, model, select, prover, preset, json.loads(config), seeds, depth, split)
     with progress_bar() as bar:
-        line = bar.add_task(f"{dataset} {select}", total=None, loss=0.0)
+        line = bar.add_task(f"{dataset} {select if model == 'ctp' else model}", total=None, loss=0.0)
 
         def show(progress: Epoch) -> None:
             bar.update(line, completed=progress.epoch, total=progress.epochs, loss=progress.loss)

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from ctp_core import __version__
-from ctp_core.config import DEFAULT_PRESET, BaseConfig, Profile, parse_config, preset_for, presets
+from ctp_core.config import DEFAULT_PRESET, METHODS, BaseConfig, Profile, parse_config, preset_for, presets
 from service.bodies import invalid
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
@@ -30,18 +30,25 @@ def profile_of(kb: Kb) -> Profile:
 
 
 def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> BaseConfig:
-    """The preset's settings with the user's on top; another method than the preset's starts from its own defaults."""
+    """What the preset means for the method, with the user's settings on top."""
     profile = profile_of(kb)
-    base = preset_for(profile, preset or DEFAULT_PRESET, overrides.get("select"))
+    base = preset_for(profile, preset or DEFAULT_PRESET, overrides.get("method"), overrides.get("select"))
     if base is None:
         known = presets(profile)
         raise Invalid("unknown_preset", f"preset {preset!r} is not known for this KB: choose from {', '.join(known)}")
     method = overrides.get("method", base.method)
     values = base.model_dump(mode="json") if method == base.method else {}
     try:
-        return parse_config({**values, **overrides, "method": method})
+        config = parse_config({**values, **overrides, "method": method})
     except ValidationError as error:
         raise invalid(error) from None
+    if config.method not in METHODS[profile.kind]:
+        known_methods = ", ".join(METHODS[profile.kind])
+        raise Invalid(
+            "bad_method",
+            f"method {config.method!r} does not work on a KB of kind {profile.kind!r}: choose from {known_methods}",
+        )
+    return config
 
 
 def submit(session: Session, tenant: str, request: TrainRequest, settings: Settings) -> tuple[Job, ModelVersion]:

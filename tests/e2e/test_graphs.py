@@ -48,3 +48,27 @@ def test_a_graph_model_asked_without_a_graph_says_what_to_send(client: httpx.Cli
 def test_the_rules_of_a_graph_model_are_listed(client: httpx.Client, model: str) -> None:
     rules = client.get(f"/models/{model}/rules", params={"limit": 1000}).json()["items"]
     assert "grandfather(X,Y) :- mother(X,Z), father(Z,Y)" in [rule["text"] for rule in rules]
+
+
+def test_a_network_is_trained_by_name_and_answers_alike_but_without_proofs(client: httpx.Client, model: str) -> None:
+    config = {"method": "gru", "epochs": 2}
+    body = {"kb": "chains", "name": "chains-gru", "preset": "paper", "config": config}
+    trained = client.post("/train", params={"wait": 240}, json=body, timeout=270).json()
+    assert trained["job"]["status"] == "succeeded", trained["job"]["error"]
+    found = client.get("/models/chains-gru").json()
+    assert (found["method"], found["config"]["hidden"], found["config"]["few_names"]) == ("gru", 64, True)
+    [graph] = family_graphs(1, lengths=(4,), seed=2)
+    goal = {"subject": graph.subject, "predicate": None, "object": graph.object}
+    facts = [list(fact) for fact in graph.facts]
+    answer = client.post("/query", json={"model": "chains-gru", "goal": goal, "facts": facts}).json()
+    assert answer["explainable"] is False
+    assert all(one["proofs"] == [] and 0 <= one["score"] <= 1 for one in answer["answers"])
+    assert client.get("/models/chains-gru/rules").json()["items"] == []
+
+
+def test_a_method_of_the_other_kind_is_refused_before_it_is_queued(client: httpx.Client, model: str) -> None:
+    for kb, method in (("chains", "complex"), ("family", "lstm")):
+        answer = client.post("/train", json={"kb": kb, "name": "wrong", "config": {"method": method}})
+        assert answer.status_code == 422
+        assert answer.json()["code"] == "bad_method"
+        assert "choose from" in answer.json()["detail"]

@@ -85,6 +85,6 @@ def test_settings_of_the_command_line_win_over_the_preset(data: Path) -> None:
     run = ClutrrRun(data, "small", select="memory", prover="exact", preset="paper", settings={"dim": 7}, depth=3)
     config = configure(run, kb, seed=4)
     assert (config.select, config.prover, config.dim, config.depth, config.seed) == ("memory", "exact", 7, 3, 4)
-    for wrong in (ClutrrRun(data, "small", model="lstm"), ClutrrRun(data, "small", preset="x")):
+    for wrong in (ClutrrRun(data, "small", model="complex"), ClutrrRun(data, "small", preset="x")):
         with pytest.raises(ConfigError):
             configure(wrong, kb, seed=0)

@@ -1,0 +1,1 @@
+"""Networks that label graphs without proofs: one file for each family."""

@@ -1,0 +1,35 @@
+"""The one table of networks: method -> how it is built from its config."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ctp_core.config.networks import NetworkConfig
+from ctp_core.networks.attention import AttentionEncoder
+from ctp_core.networks.base import GraphNetwork
+from ctp_core.networks.convolution import ConvolutionEncoder, HighwayEncoder
+from ctp_core.networks.messages import AttentionLayer, ConvolutionLayer, MessageLayer, MessageNetwork
+from ctp_core.networks.recurrent import CELLS, RecurrentEncoder
+from ctp_core.networks.sequence import SequenceEncoder, SequenceNetwork
+
+ENCODERS: dict[str, Callable[[Any], SequenceEncoder]] = {
+    **{cell: lambda config: RecurrentEncoder(config.method, config.dim, config.hidden) for cell in CELLS},
+    "cnn": lambda config: ConvolutionEncoder(config.dim, config.filters),
+    "cnnh": lambda config: HighwayEncoder(config.dim, config.highway),
+    "mha": lambda config: AttentionEncoder(config.dim, config.heads, config.hidden),
+}
+LAYERS: dict[str, Callable[[Any], MessageLayer]] = {
+    "gat": lambda config: AttentionLayer(config.dim, config.edge_dim, config.heads),
+    "gcn": lambda config: ConvolutionLayer(config.dim, config.edge_dim),
+}
+
+
+def build_network(config: Any, num_predicates: int, num_targets: int) -> GraphNetwork:
+    """Fresh weights, drawn from torch's own generator."""
+    assert isinstance(config, NetworkConfig)
+    sizes = (config.names, num_predicates, num_targets)
+    if config.method in ENCODERS:
+        return SequenceNetwork(ENCODERS[config.method](config), config.dim, sizes, config.encoding)
+    make = LAYERS[config.method]
+    vector_sizes = (config.dim, config.edge_dim)  # type: ignore[attr-defined]
+    options = (config.encoding, config.rounds, config.dropout)  # type: ignore[attr-defined]
+    return MessageNetwork((make(config), make(config)), vector_sizes, sizes, *options)

@@ -1,0 +1,113 @@
+"""Graphs as rows of numbers: facts in the order of a walk from the goal's subject, padded to one length."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ctp_core.datasets.isomorphism import CanonicalGraph, Edge
+from ctp_core.shapes import Bool, Int, Tensor
+from ctp_core.symbols import Vocabulary
+
+PAD = -1
+
+
+@dataclass(frozen=True)
+class NumberedGraph:
+    """One graph and the pairs asked about; entities are numbered in the order in which the walk meets them."""
+
+    facts: NDArray[np.int64]  # [fact, 3]: entity, predicate, entity
+    goals: tuple[tuple[int, int], ...]
+    num_entities: int
+
+    @classmethod
+    def of(
+        cls, graph: CanonicalGraph, predicates: Vocabulary, goals: tuple[tuple[int, int], ...] | None = None
+    ) -> "NumberedGraph":
+        """Raises UnknownSymbol for a predicate that was not learnt."""
+        order = walk(graph)
+        number = {entity: i for i, entity in enumerate(order)}
+        edges = sorted(graph.edges, key=lambda edge: _place(edge, number))
+        facts = [(number[a], predicates.id(predicate), number[b]) for a, predicate, b in edges]
+        asked = tuple((number[a], number[b]) for a, b in goals or (graph.query,))
+        return cls(np.array(facts, dtype=np.int64).reshape(-1, 3), asked, graph.num_entities)
+
+
+def walk(graph: CanonicalGraph) -> list[int]:
+    """Entities by distance from the goal's subject, whichever way the facts point; a chain is walked end to end."""
+    around: list[list[tuple[str, int]]] = [[] for _ in range(graph.num_entities)]
+    for a, predicate, b in graph.edges:
+        around[a].append((predicate, b))
+        around[b].append((predicate, a))
+    met, waiting = dict.fromkeys([graph.query[0]]), deque([graph.query[0]])
+    while waiting:
+        for _, entity in sorted(around[waiting.popleft()]):
+            if entity not in met:
+                met[entity] = None
+                waiting.append(entity)
+    return [*met, *(entity for entity in range(graph.num_entities) if entity not in met)]
+
+
+def _place(edge: Edge, number: dict[int, int]) -> tuple[int, int, str, int]:
+    a, b = number[edge[0]], number[edge[2]]
+    return max(a, b), min(a, b), edge[1], a
+
+
+@dataclass(frozen=True)
+class GraphRows:
+    """A batch: one row for every pair asked about. Facts beyond a row's own are `PAD`.
+
+    Entities are numbered within their graph; `names` says which of the learnt vectors stands for each.
+    """
+
+    facts: Int[Tensor, "query fact 3"]
+    goals: Int[Tensor, "query 2"]
+    num_entities: Int[Tensor, " query"]
+    names: Int[Tensor, "query entity"]
+
+    @property
+    def present(self) -> Bool[Tensor, "query fact"]:
+        return self.facts[:, :, 1] != PAD
+
+    @property
+    def named_facts(self) -> Int[Tensor, "query fact 3"]:
+        """With names in the place of entities."""
+        facts = self.facts.clone()
+        for place in (0, 2):
+            named = self.names.gather(1, self.facts[:, :, place].clamp(min=0))
+            facts[:, :, place] = torch.where(self.present, named, PAD)
+        return facts
+
+    @property
+    def named_goals(self) -> Int[Tensor, "query 2"]:
+        return self.names.gather(1, self.goals)
+
+    def __getitem__(self, rows: Int[Tensor, " query"]) -> "GraphRows":
+        """Some of the rows, without the padding that none of them needs."""
+        facts, sizes = self.facts[rows], self.num_entities[rows]
+        longest = int((facts[:, :, 1] != PAD).sum(dim=1).max())
+        return GraphRows(facts[:, :longest], self.goals[rows], sizes, self.names[rows, : int(sizes.max())])
+
+    def with_names(self, num_names: int, few: bool, generator: torch.Generator) -> "GraphRows":
+        """A random naming of every row, among all names or among as many as it has entities."""
+        keys = torch.rand(len(self.goals), num_names, generator=generator, device="cpu").to(self.goals.device)
+        if few:  # the names that a row is too small to use come last
+            keys = keys + (torch.arange(num_names, device=keys.device) >= self.num_entities[:, None])
+        return replace(self, names=keys.argsort(dim=1).gather(1, self.names))
+
+
+def stack_rows(graphs: Sequence[NumberedGraph], num_names: int, device: torch.device) -> GraphRows:
+    """Named in the order of the walk; entities beyond the number of names share theirs."""
+    longest = max(len(graph.facts) for graph in graphs)
+    facts = np.full((sum(len(graph.goals) for graph in graphs), longest, 3), PAD, dtype=np.int64)
+    row = 0
+    for graph in graphs:
+        facts[row : row + len(graph.goals), : len(graph.facts)] = graph.facts
+        row += len(graph.goals)
+    goals = np.array([goal for graph in graphs for goal in graph.goals], dtype=np.int64).reshape(-1, 2)
+    sizes = np.array([graph.num_entities for graph in graphs for _ in graph.goals])
+    names = np.tile(np.arange(sizes.max()) % num_names, (len(goals), 1))
+    return GraphRows(*(torch.as_tensor(array, device=device) for array in (facts, goals, sizes, names)))

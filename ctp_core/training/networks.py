@@ -1,0 +1,72 @@
+"""Training networks on graphs: cross-entropy of the label among all targets, entities named anew in every step."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ctp_core.config.base import BaseConfig
+from ctp_core.config.networks import NetworkConfig
+from ctp_core.datasets.kb import GraphsKB, KnowledgeBase
+from ctp_core.errors import ConfigError
+from ctp_core.models.network import NetworkModel, NetworkScorer
+from ctp_core.networks.base import GraphNetwork
+from ctp_core.networks.registry import build_network
+from ctp_core.shapes import Float, Int, Tensor
+from ctp_core.training.graph_trainer import GraphTrainer
+from ctp_core.training.trainer import OnStep, Progress, ignore
+
+SCORE_FLOOR = 1e-6  # the logarithm of a chance of 0 is kept finite
+SEEDS = 2**62
+
+
+class NetworkTrainer(GraphTrainer):
+    """The trainer of every network."""
+
+    config: NetworkConfig
+    scorer: NetworkScorer
+
+    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
+        if not isinstance(config, NetworkConfig) or not isinstance(kb, GraphsKB):
+            raise ConfigError(f"method {config.method!r} needs a KB of kind graphs")
+        super().__init__(config, kb, device)
+        self.rows = self.scorer.stack(self.train.instances)
+
+    def _scorer(self) -> NetworkScorer:
+        with self._drawing():
+            network = build_network(self.config, len(self.kb.predicates), len(self.kb.targets))
+        return NetworkScorer(self.config, self.kb.predicates, self.kb.targets, network.to(self.device))
+
+    def train_epoch(self, on_step: OnStep = ignore) -> Progress:
+        with self._drawing():
+            return super().train_epoch(on_step)
+
+    @contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """torch's own generator, which layers and dropout draw from, follows ours; it is put back afterwards."""
+        seed = int(torch.randint(SEEDS, (1,), generator=self.generator))
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            torch.manual_seed(seed)
+            yield
+
+    def loss(self, rows: Int[Tensor, " graph"]) -> Float[Tensor, ""]:
+        batch = self.rows[rows].with_names(self.config.names, self.config.few_names, self.generator)
+        self.scorer.module.train()
+        logarithms = self.scorer.module(batch).log_softmax(dim=1)
+        return cross_entropy(logarithms, self.train.labels[rows], self.train.weights[rows])
+
+    def validation_loss(self, scores: Float[Tensor, "graph target"]) -> Float[Tensor, ""]:
+        return cross_entropy(scores.clamp(min=SCORE_FLOOR).log(), self.valid.labels, self.valid.weights)
+
+    def model(self) -> NetworkModel:
+        network = self.best_module()
+        assert isinstance(network, GraphNetwork)
+        return NetworkModel(NetworkScorer(self.config, self.kb.predicates, self.kb.targets, network))
+
+
+def cross_entropy(
+    logarithms: Float[Tensor, "graph target"], labels: Float[Tensor, "graph target"], weights: Float[Tensor, " graph"]
+) -> Float[Tensor, ""]:
+    """Of the distribution of labels, weighted mean over graphs."""
+    return -((labels * logarithms).sum(dim=1) * weights).mean()

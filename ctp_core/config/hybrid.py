@@ -15,9 +15,5 @@ class HybridConfig(BaseConfig):
 
     method: Literal["hybrid"] = "hybrid"
     epochs: int = Field(default=10_000, ge=1, le=10_000, description="Passes of each part at most.")
-    residual: bool = Field(
-        default=False,
-        description="Train the embedding on top of the proofs' logits, so that it learns what they leave unexplained.",
-    )
     proofs: ProofsConfig | RulesConfig = Field(default=ProofsConfig(), discriminator="method")
     embedding: ComplexConfig | DistMultConfig = Field(default=ComplexConfig(), discriminator="method")

@@ -21,6 +21,12 @@ class ProofsConfig(BaseConfig):
         "inverses, so that `1` covers `1R`. `1X` and `1Y` are p(X,Y) :- q(X,Z) and p(X,Y) :- q(Y,Z): what a fact "
         "elsewhere says of the kind of thing X or Y is.",
     )
+    members: int = Field(
+        default=1,
+        ge=1,
+        le=32,
+        description="Heads that start at random and learn side by side; the model is their mean, with all their rules.",
+    )
     loss: Loss = Field(
         default="binary",
         description="One-vs-all on every pair of entities: cross-entropy of each fact, or of the true object among all "

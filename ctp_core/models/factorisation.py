@@ -38,6 +38,12 @@ class Factorisation(nn.Module, ABC):
     def adjoint(self, predicate: Float[Tensor, "row width"]) -> Float[Tensor, "row width"]:
         """The predicate read from object to subject."""
 
+    def pairs(
+        self, subjects: Float[Tensor, "row width"], objects: Float[Tensor, "row width"]
+    ) -> Float[Tensor, "row width"]:
+        """The vector whose product with a predicate is φ."""
+        return self.adjoint(self.compose(subjects, self.adjoint(objects)))
+
     @abstractmethod
     def moduli(self, vectors: Float[Tensor, "row width"]) -> Float[Tensor, "row rank"]:
         """What the 3-norm is taken of."""

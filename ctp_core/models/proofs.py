@@ -104,7 +104,8 @@ class ProofsModel(EvidenceModel):
         config, kb = read_config(artifact), read_kb(artifact)
         if not isinstance(config, ProofsConfig):
             raise ArtifactError(f"a model of method {config.method!r} is no model of proofs")
-        head = EvidenceHead(len(kb.predicates), config.templates, torch.Generator(), device)
+        widths = {template: config.members * width for template, width in config.templates.items()}
+        head = EvidenceHead(len(kb.predicates), widths, torch.Generator(), device)
         state = {name.removeprefix("head."): t for name, t in artifact.tensors.items() if name.startswith("head.")}
         try:
             head.load_state_dict(state)

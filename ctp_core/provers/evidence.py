@@ -19,6 +19,7 @@ from torch.nn import functional
 from ctp_core.config.proofs import EvidenceTemplate
 from ctp_core.datasets.kb import FactIds
 from ctp_core.provers.counting import UNARY
+from ctp_core.provers.saturation import SaturatedEvidence
 
 EXCLUDED = -1e9  # an attention logit whose softmax is exactly 0 in float32
 INITIAL_WEIGHT = 0.0  # softplus(0) = 0.69: every reformulator starts as evidence worth following
@@ -45,13 +46,18 @@ def saturate(count: Float[Tensor, "*shape"], template: str) -> Float[Tensor, "*s
     return count if template == "1" else count / (1 + count)
 
 
+def inverse_softplus(value: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """The weight whose strength is `value`."""
+    return value + torch.log(-torch.expm1(-value).clamp(max=-torch.finfo(value.dtype).tiny))
+
+
 class EvidenceHead(nn.Module):
     """Attention, weights and biases of every predicate; knows nothing of the facts."""
 
     def __init__(
         self,
         num_predicates: int,
-        templates: Mapping[EvidenceTemplate, int],
+        templates: Mapping[EvidenceTemplate, int] | Mapping[str, int],
         generator: torch.Generator,
         device: torch.device,
         scale: float = 1.0,
@@ -132,9 +138,13 @@ def chain_evidence(
     """What the paths from one entity to the other add to the logit of each pair."""
     places = mix(attention, tables)
     counts = chain(places)
-    if own is not None:
-        counts = without_own(counts, attention, places, own)
-    return torch.einsum("pg,pgij->pij", strength, saturate(counts, str(len(places))))
+    if own is None:
+        return torch.einsum("pg,pgij->pij", strength, saturate(counts, str(len(places))))
+    if len(places) == 1:
+        return torch.einsum("pg,pgij->pij", strength, without_own(counts, attention, places, own))
+    rows = (own.goal, own.subject, own.object)
+    evidence: Tensor = SaturatedEvidence.apply(counts, strength, own_counts(attention, places, own), *rows)  # type: ignore[no-untyped-call]
+    return evidence
 
 
 def unary_evidence(
@@ -169,8 +179,10 @@ def mix(
     attention: Float[Tensor, "goal reformulator place atom"], tables: Float[Tensor, "atom entity entity"]
 ) -> Places:
     """The table of each body place: the atoms' tables weighted by attention."""
-    mixed = attention.flatten(0, 2) @ tables.flatten(1)  # [goal · reformulator · place, entity · entity]
-    return mixed.view(*attention.shape[:3], *tables.shape[1:]).unbind(2)
+    goals, reformulators, num_places, _ = attention.shape
+    cells = tables.flatten(1)  # [atom, entity · entity]
+    mixed = (attention[:, :, place].flatten(0, 1) @ cells for place in range(num_places))
+    return tuple(one.view(goals, reformulators, *tables.shape[1:]) for one in mixed)
 
 
 def chain(places: Places) -> Float[Tensor, "goal reformulator entity entity"]:
@@ -223,10 +235,17 @@ def own_counts(
     across = [place[goal, :, s, o] for place in places]
     middle = backward[..., 1]  # a middle atom may go back from o to s
     once = (
-        first * (places[1][goal, :, o, :] * places[2][goal, :, :, o]).sum(-1)
+        first * _returning(places[1], places[2])[goal, :, o]
         + forward[..., 1] * one[0] * places[2][goal, :, o, o]
         + middle * across[0] * across[2] * ~loop[:, None]
-        + last * (places[0][goal, :, s, :] * places[1][goal, :, :, s]).sum(-1)
+        + last * _returning(places[0], places[1])[goal, :, s]
     )
     twice = first * middle * across[2] + first * last * places[1][goal, :, o, s] + middle * last * across[0]
     return once - twice + first * middle * last
+
+
+def _returning(
+    one: Float[Tensor, "goal reformulator entity entity"], other: Float[Tensor, "goal reformulator entity entity"]
+) -> Float[Tensor, "goal reformulator entity"]:
+    """Weighted number of ways from each entity to itself in two steps."""
+    return torch.einsum("pgiz,pgzi->pgi", one, other)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -12,23 +12,23 @@ from ctp_core.config.base import BaseConfig
 from ctp_core.config.embeddings import EmbeddingConfig
 from ctp_core.datasets.kb import FactsKB, KnowledgeBase
 from ctp_core.errors import ConfigError
-from ctp_core.evaluation.ranking import KnownFilter, ScoreObjects, known_filters, rank_facts
+from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.embeddings import ComplexModel, DistMultModel, EmbeddingModel
 from ctp_core.models.factorisation import FACTORISATIONS, Factorisation
-from ctp_core.models.facts_model import FactsModel
 from ctp_core.training.calibration import fit_calibration
 from ctp_core.training.gradient import GradientTrainer
+from ctp_core.training.questions import QuestionList
 
 MODELS: dict[str, type[EmbeddingModel]] = {"complex": ComplexModel, "distmult": DistMultModel}
 UNCALIBRATED = (1.0, 0.0)
+VALIDATION = 5000  # facts ranked between epochs at most
 
 
 class EmbeddingTrainer(GradientTrainer):
-    """A question is (entity, predicate or inverse, answer)."""
+    """A question is (entity, predicate or inverse); a step scores each of its questions once, for all its answers."""
 
     config: EmbeddingConfig
     module: Factorisation
-    offset: FactsModel | None = None  # what a hybrid explains by proofs already
 
     def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
         if not isinstance(config, EmbeddingConfig) or not isinstance(kb, FactsKB):
@@ -37,54 +37,39 @@ class EmbeddingTrainer(GradientTrainer):
         sizes = (len(kb.entities), len(kb.predicates))
         self.module = FACTORISATIONS[config.method](sizes, config.rank, self.generator, device)
         self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate)
-        facts = torch.from_numpy(self.split.train)
-        reverse = torch.stack([facts[:, 2], facts[:, 1] + len(kb.predicates), facts[:, 0]], 1)
-        self._questions = torch.cat([facts, reverse])
-        self._known = KnownFilter([self._questions.numpy()], sizes[0], 2 * sizes[1], subjects=False)
+        self._questions = QuestionList(torch.from_numpy(self.split.train), sizes[1], grouped=config.grouped)
         self._everybody = torch.arange(sizes[0], device=device)
 
     def batches(self) -> Sequence[Tensor]:
         order = torch.randperm(len(self._questions), generator=self.generator)
-        return torch.split(self._questions[order], self.config.batch_size)
+        return torch.split(order, self.config.batch_size)
 
     def learning_rate(self, step: int, steps: int) -> float:
         del step, steps
         return self.config.learning_rate
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
-        given, atoms, answers = batch.to(self.device).unbind(1)
-        queries, predicates = self.module.queries(given, atoms, tied=not self.config.reciprocal)
-        entities = self.module.entities
-        rivals, target = self._rivals(answers)
-        logits = queries @ entities[rivals].T + self._explained(batch)[:, rivals]
-        if self.config.filtered:
-            logits = logits.masked_fill(self._also_true(batch)[:, rivals], -torch.inf)
-        fit = functional.cross_entropy(logits, target)
-        vectors = (entities[given], predicates, entities[answers])
-        norms = torch.stack([(self.module.moduli(vector) ** 3).sum() for vector in vectors]).sum()
-        return fit + self.config.n3 * norms / len(batch)
+        entity, atom, question, answer = (ids.to(self.device) for ids in self._questions.of(batch))
+        queries, predicates = self.module.queries(entity, atom, tied=not self.config.reciprocal)
+        rivals, target = self._rivals(answer)
+        logits = queries @ self.module.entities[rivals].T
+        fit = (torch.logsumexp(logits, 1)[question] - logits[question, target]).mean()
+        given, answers = self.module.entities[entity[question]], self.module.entities[answer]
+        if self.config.predicate_weight:
+            fit = fit + self.config.predicate_weight * self._predicates_loss(given, atom[question], answers)
+        norms = [(self.module.moduli(v) ** 3).sum() for v in (given, predicates[question], answers)]
+        return fit + self.config.n3 * torch.stack(norms).sum() / len(answer)
 
-    def _explained(self, questions: Int[Tensor, "question 3"]) -> Float[Tensor, "question entity"]:
-        """The logits that another model gives to all answers already; none by itself."""
-        if self.offset is None:
-            return self.module.entities.new_zeros(1, 1).expand(len(questions), len(self._everybody))
-        given, atoms, _ = questions.cpu().numpy().T
-        num_predicates = len(self.kb.predicates)
-        logits = np.empty((len(given), len(self._everybody)), dtype=np.float32)
-        for forward, score in ((True, self.offset.object_logits), (False, self.offset.subject_logits)):
-            chosen = np.flatnonzero((atoms < num_predicates) == forward)
-            if len(chosen):
-                logits[chosen] = score(given[chosen], atoms[chosen] % num_predicates)
-        return torch.from_numpy(logits).to(self.device)
+    def _predicates_loss(
+        self, given: Float[Tensor, "fact width"], atoms: Int[Tensor, " fact"], answers: Float[Tensor, "fact width"]
+    ) -> Float[Tensor, ""]:
+        """-log of the chance of the predicate of each fact among all predicates."""
+        forward = (atoms < self.module.num_predicates)[:, None]
+        subjects, objects = torch.where(forward, given, answers), torch.where(forward, answers, given)
+        logits = self.module.pairs(subjects, objects) @ self.module.predicates.T
+        return functional.cross_entropy(logits, atoms % self.module.num_predicates)
 
-    def _also_true(self, questions: Int[Tensor, "question 3"]) -> Bool[Tensor, "question entity"]:
-        """The other answers that the training facts give to each question."""
-        given, atoms, answers = questions.cpu().numpy().T
-        known = self._known.mask(given, atoms)
-        known[np.arange(len(answers)), answers] = False
-        return torch.from_numpy(known).to(self.device)
-
-    def _rivals(self, answers: Int[Tensor, " question"]) -> tuple[Int[Tensor, " rival"], Int[Tensor, " question"]]:
+    def _rivals(self, answers: Int[Tensor, " fact"]) -> tuple[Int[Tensor, " rival"], Int[Tensor, " fact"]]:
         """(entities to rank among, where each answer stands in them): all, or the batch's and random ones."""
         if self.config.negatives is None:
             return self._everybody, answers
@@ -94,12 +79,8 @@ class EmbeddingTrainer(GradientTrainer):
 
     def ranks(self) -> Float[np.ndarray, " question"]:
         model = MODELS[self.config.method](self.config, self.kb, self.module, UNCALIBRATED)
-        objects, subjects = model.object_logits, model.subject_logits
-        filters = known_filters(self.kb)
-        if self.offset is None:
-            return rank_facts(self.split.valid, objects, subjects, filters)
-        together = _sum(objects, self.offset.object_logits), _sum(subjects, self.offset.subject_logits)
-        return rank_facts(self.split.valid, *together, filters)
+        facts = self.split.valid_sample(VALIDATION)
+        return rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb))
 
     def model(self) -> EmbeddingModel:
         factorisation = self.best_module()
@@ -108,8 +89,3 @@ class EmbeddingTrainer(GradientTrainer):
         raw = model_class(self.config, self.kb, factorisation, UNCALIBRATED)
         facts = self.split.valid if len(self.split.valid) else self.split.train
         return model_class(self.config, self.kb, factorisation, fit_calibration(raw.fact_products, self.kb, facts))
-
-
-def _sum(own: ScoreObjects, given: ScoreObjects) -> ScoreObjects:
-    """The logits of two models together."""
-    return lambda entities, predicates: own(entities, predicates) + given(entities, predicates)

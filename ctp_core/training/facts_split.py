@@ -10,7 +10,6 @@ from ctp_core.errors import ConfigError, DataError
 HOLD_OUT_FROM = 500  # facts; a smaller KB cannot spare any
 HOLD_OUT_SHARE = 0.05
 
-
 MAX_CELLS = 1e9  # floats of the largest table a dense model may make: 4 GB
 
 
@@ -41,3 +40,9 @@ class FactsSplit:
         order = np.random.default_rng(0).permutation(len(train))
         held_out = order[: round(HOLD_OUT_SHARE * len(train))]
         return cls(np.delete(train, held_out, axis=0), train[held_out])
+
+    def valid_sample(self, size: int) -> FactIds:
+        """At most `size` validation facts, always the same ones: what a run looks at on its way."""
+        if len(self.valid) <= size:
+            return self.valid
+        return self.valid[np.sort(np.random.default_rng(0).permutation(len(self.valid))[:size])]

@@ -47,8 +47,6 @@ class HybridTrainer(Trainer):
 
     def train_epoch(self, on_step: OnStep = ignore) -> Progress:
         part = self.embedding if self.proofs.finished else self.proofs
-        if part is self.embedding and self.config.residual and self.embedding.offset is None:
-            self.embedding.offset = self.proofs.model()
         before = self.proofs.epochs if part is self.embedding else 0
 
         def shifted(progress: Progress) -> Progress:

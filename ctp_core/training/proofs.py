@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ctp_core.config.base import BaseConfig
@@ -13,6 +13,7 @@ from ctp_core.datasets.kb import FactsKB, KnowledgeBase
 from ctp_core.errors import ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.proofs import ProofsModel
+from ctp_core.provers.ensemble import Ensemble
 from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables
 from ctp_core.training.facts_split import check_dense
 from ctp_core.training.gradient import GradientTrainer
@@ -24,7 +25,7 @@ class ProofsTrainer(GradientTrainer):
     """Adam with a one-cycle rate; keeps the weights that were best on validation."""
 
     config: ProofsConfig
-    module: EvidenceHead
+    module: Ensemble
 
     def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
         if not isinstance(config, ProofsConfig) or not isinstance(kb, FactsKB):
@@ -32,10 +33,14 @@ class ProofsTrainer(GradientTrainer):
         super().__init__(config, kb, device, config.eval_every)
         self._sizes = (len(kb.entities), len(kb.predicates))
         check_dense(2.0 * self._sizes[1] * self._sizes[0] ** 2, config.method)
-        self.module = EvidenceHead(self._sizes[1], config.templates, self.generator, device, config.initial_scale)
+        self.module = Ensemble([self._new_head(config) for _ in range(config.members)])
         self.optimiser = torch.optim.Adam(self.module.parameters(), lr=config.learning_rate)
         self._tables = atom_tables(self.split.train, *self._sizes, device)
         self._goals = torch.from_numpy(np.unique(self.split.train[:, 1]))
+
+    def _new_head(self, config: ProofsConfig) -> EvidenceHead:
+        num_predicates = self._sizes[1]
+        return EvidenceHead(num_predicates, config.templates, self.generator, self.device, config.initial_scale)
 
     def batches(self) -> Sequence[Tensor]:
         order = self._goals[torch.randperm(len(self._goals), generator=self.generator)]
@@ -45,12 +50,16 @@ class ProofsTrainer(GradientTrainer):
         return one_cycle(step, steps, self.config.learning_rate)
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
+        """Each member learns on its own; their losses are summed so that one step serves all."""
         goals = batch.to(self.device)
+        return torch.stack([self._loss_of(head, goals) for head in self.module.heads]).sum()
+
+    def _loss_of(self, head: EvidenceHead, goals: Int[Tensor, " goal"]) -> Float[Tensor, ""]:
         visible = self._visible()
         goal, subject, object_ = visible[goals].nonzero().unbind(1)
-        logits = self.module.logits(visible, goals, OwnFacts(goal, goals[goal], subject, object_))
+        logits = head.logits(visible, goals, OwnFacts(goal, goals[goal], subject, object_))
         loss = LOSSES[self.config.loss](logits, self._tables[goals])
-        return (loss + self.config.sparsity * self.module.sparsity(goals)) / len(goals)
+        return (loss + self.config.sparsity * head.sparsity(goals)) / len(goals)
 
     def _visible(self) -> Float[Tensor, "atom entity entity"]:
         """The tables without a random share of the facts: no proof may rest on the KB being complete."""
@@ -72,6 +81,6 @@ class ProofsTrainer(GradientTrainer):
         )
 
     def model(self) -> ProofsModel:
-        head = self.best_module()
-        assert isinstance(head, EvidenceHead)
-        return ProofsModel(self.config, self.kb, head)
+        ensemble = self.best_module()
+        assert isinstance(ensemble, Ensemble)
+        return ProofsModel(self.config, self.kb, ensemble.merged())

@@ -38,10 +38,10 @@ CONFIGS: dict[str, BaseConfig] = {
     ),
     "rules": RulesConfig(sample=50, steps=40),
     "ctp": CtpConfig(templates=("0", "1R", "2", "3"), dim=6, epochs=3, batch_size=16, select="attentive"),
-    "complex": ComplexConfig(rank=8, epochs=6, batch_size=16, negatives=5),
+    "complex": ComplexConfig(rank=8, epochs=6, batch_size=16, negatives=5, grouped=True),
     "distmult": DistMultConfig(rank=8, epochs=6, batch_size=16, reciprocal=False),
     "hybrid": HybridConfig(
-        residual=True, proofs=ProofsConfig(templates={"2": 3}, epochs=5), embedding=ComplexConfig(rank=4, epochs=4)
+        proofs=ProofsConfig(templates={"2": 3}, epochs=5, members=2), embedding=ComplexConfig(rank=4, epochs=4)
     ),
 }
 FAMILY = random_family(0)

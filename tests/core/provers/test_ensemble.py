@@ -1,0 +1,18 @@
+"""The mean of several heads as one head."""
+
+import torch
+
+from ctp_core.provers.ensemble import Ensemble
+from tests.core.provers.test_evidence import NUM_PREDICATES, new_head, random_facts, tables_of
+
+
+def test_the_merged_head_scores_like_the_mean_of_its_members() -> None:
+    ensemble = Ensemble([new_head(seed) for seed in range(3)])
+    with torch.no_grad():
+        for number, head in enumerate(ensemble.heads):
+            for parameter in head.parameters():
+                parameter.add_(number)
+        tables, goals = tables_of(random_facts(5)), torch.arange(NUM_PREDICATES)
+        merged = ensemble.merged().double()
+        assert merged.templates["2"] == 3 * ensemble.heads[0].templates["2"]
+        assert torch.allclose(merged.logits(tables, goals), ensemble.logits(tables, goals), atol=1e-5)

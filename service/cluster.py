@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,15 +18,13 @@ import httpx
 
 from service.db.engine import Database
 from service.db.migrate import migrate
-from service.processes import die_with_parent
+from service.processes import PARTS, die_with_parent
 from service.samples import load_samples
 from service.supervisor import redis_command
 
-CTP = [sys.executable, "-m", "service.cli"]
 READY_SECONDS = 90.0
 STOP_SECONDS = 20.0
 POLL_SECONDS = 0.05
-COMMANDS = {"api": ["api"], "train": ["worker", "train"], "query": ["worker", "query"], "dispatch": ["dispatch"]}
 
 
 def free_port() -> int:
@@ -161,7 +158,7 @@ class Cluster:
             if kind == "api":
                 self.ports.setdefault(name, free_port())
             if name not in self.parts:
-                command = [*CTP, *COMMANDS[kind]] if kind in COMMANDS else self._redis()
+                command = PARTS[kind] if kind in PARTS else self._redis()
                 self.parts[name] = Part(command, self.variables(name), self.folder / "logs" / f"{name}.log")
             self.parts[name].start()
         for name in names:

@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 
 from service.db.engine import Database
+from service.idempotency import Once
 from service.settings import Settings
 from service.storage import Storage
 
@@ -34,3 +35,19 @@ DatabaseDep = Annotated[Database, Depends(get_database)]
 SettingsDep = Annotated[Settings, Depends(get_app_settings)]
 StorageDep = Annotated[Storage, Depends(get_storage)]
 TenantDep = Annotated[str, Depends(get_tenant)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="Repeat a call with the same key and body, and it is carried out once; kept for 24 hours.",
+    ),
+]
+
+
+def get_once(request: Request, tenant: TenantDep, key: IdempotencyKey = None) -> Once:
+    return Once(tenant, f"{request.method} {request.scope['route'].path}", key)
+
+
+OnceDep = Annotated[Once, Depends(get_once)]

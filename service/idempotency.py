@@ -6,9 +6,8 @@ The answer is kept in the transaction that creates, so that a kill at any moment
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, Header, Request
 from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -16,20 +15,10 @@ from sqlalchemy.orm import Session
 from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import IdempotencyKey
-from service.dependencies import TenantDep
 from service.errors import Conflict, Invalid
 
 KEPT_SECONDS = 24 * 3600
 RACE_RETRIES = 5
-Key = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        min_length=1,
-        max_length=255,
-        description="Repeat a call with the same key and body, and it is carried out once; kept for 24 hours.",
-    ),
-]
 
 
 @dataclass(frozen=True)
@@ -94,10 +83,3 @@ class Once:
 
 def forget_old_keys(session: Session) -> None:
     session.execute(delete(IdempotencyKey).where(IdempotencyKey.created_at < now() - KEPT_SECONDS))
-
-
-def get_once(request: Request, tenant: TenantDep, key: Key = None) -> Once:
-    return Once(tenant, f"{request.method} {request.scope['route'].path}", key)
-
-
-OnceDep = Annotated[Once, Depends(get_once)]

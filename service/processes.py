@@ -1,4 +1,4 @@
-"""Processes that must not outlive the one that started them."""
+"""The processes of the service: how each is started, and that none outlives the one that started it."""
 
 import ctypes
 import os
@@ -6,6 +6,20 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+CTP = [sys.executable, "-m", "service.cli"]
+
+
+def worker_command(role: str) -> list[str]:
+    return [sys.executable, "-m", "worker", role]
+
+
+# A worker is started by itself rather than through `ctp worker`, which would only become it.
+PARTS = {
+    "api": [*CTP, "api"],
+    "train": worker_command("train"),
+    "query": worker_command("query"),
+    "dispatch": [*CTP, "dispatch"],
+}
 
 
 def die_with_parent(parent: int | None = None) -> None:

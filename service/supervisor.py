@@ -1,26 +1,24 @@
 """`ctp up`: the whole service on one machine, each part a process of its own, kept running until Ctrl-C."""
 
 import fcntl
+import http.client
+import json
 import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Iterable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-import httpx
 from rich.console import Console
 
 from ctp_core import __version__
-from service.db.engine import Database
-from service.db.migrate import migrate
-from service.keys.service import NO_KEYS, is_open, may_listen
-from service.processes import die_with_parent
-from service.samples import load_samples
+from service.processes import PARTS, die_with_parent
 from service.settings import Settings
 
 READY_SECONDS = 60
@@ -30,7 +28,8 @@ POLL_SECONDS = 0.1
 BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, STEADY_SECONDS = 0.5, 10.0, 30.0
 # A socket's path must fit into the kernel's 108 bytes.
 MAX_SOCKET_PATH = 100
-CTP = [sys.executable, "-m", "service.cli"]
+# Started first, before the database is looked at: the query worker takes longest to load.
+EARLY = ("queue", "query")
 
 
 class StartError(Exception):
@@ -123,6 +122,22 @@ class Supervisor:
         settings = self.settings
         self._check_port()
         self._say(f"ctp {__version__}, data in {settings.data_dir.absolute()}")
+        self._plan()
+        self._start_children(child for child in self.children if child.name in EARLY)
+        self._prepare_database()
+        self._start_children(child for child in self.children if child.name not in EARLY)
+        self._wait_until_ready()
+        self._say(f"Ready after {time.monotonic() - began:.1f} s")
+        self._say(WELCOME.format(url=self._url, logs=settings.data_dir / "logs"))
+
+    def _prepare_database(self) -> None:
+        # Loaded here, while the query worker loads what it needs.
+        from service.db.engine import Database  # noqa: PLC0415
+        from service.db.migrate import migrate  # noqa: PLC0415
+        from service.keys.service import NO_KEYS, is_open, may_listen  # noqa: PLC0415
+        from service.samples import load_samples  # noqa: PLC0415
+
+        settings = self.settings
         database = Database(settings.database)
         migrate(database.engine)
         self._say(f"  database   {database.engine.dialect.name}, schema up to date")
@@ -132,13 +147,11 @@ class Supervisor:
         access = OPEN_ACCESS if is_open(database, settings) else "with keys only"
         self._say(f"  access     {access}")
         database.dispose()
-        self._plan()
-        for child in self.children:
+
+    def _start_children(self, children: Iterable[Child]) -> None:
+        for child in children:
             child.start(self.environment)
             self._say(f"  {child.name:<10} started")
-        self._wait_until_ready()
-        self._say(f"Ready after {time.monotonic() - began:.1f} s")
-        self._say(WELCOME.format(url=self._url, logs=settings.data_dir / "logs"))
 
     def _plan(self) -> None:
         """The children and their settings; with no Redis of the user's, one of our own comes first."""
@@ -149,8 +162,7 @@ class Supervisor:
             path = self._socket_path()
             self.environment["CTP_REDIS_URL"] = f"unix://{path}"
             self.children.append(Child("queue", redis_command(folder, path), logs / "queue.log"))
-        parts = {"api": ["api"], "train": ["worker", "train"], "query": ["worker", "query"], "dispatch": ["dispatch"]}
-        self.children += [Child(name, [*CTP, *command], logs / f"{name}.log") for name, command in parts.items()]
+        self.children += [Child(name, command, logs / f"{name}.log") for name, command in PARTS.items()]
 
     def _socket_path(self) -> Path:
         path = self.settings.data_dir.absolute() / "queue.sock"
@@ -178,17 +190,23 @@ class Supervisor:
             for child in self.children:
                 if child.process is not None and child.process.poll() is not None:
                     raise StartError(f"{child.name} did not start: its log is {child.log}")
-            try:
-                answer = httpx.get(f"{self._url}/readyz", timeout=5)
-                if answer.status_code == 200:
-                    return
-                missing = ", ".join(part for part, state in answer.json()["parts"].items() if state != "ok")
-            except (httpx.HTTPError, ValueError):
-                pass
+            with suppress(OSError, http.client.HTTPException, ValueError):
+                missing = self._missing()
+            if not missing:
+                return
             time.sleep(POLL_SECONDS)
         raise StartError(
             f"not ready after {READY_SECONDS} s, missing: {missing}; see {self.settings.data_dir / 'logs'}"
         )
+
+    def _missing(self) -> str:
+        """What the API is still waiting for."""
+        # The plain client of the standard library: asked ten times a second while everything else is loading.
+        connection = http.client.HTTPConnection(self.settings.host, self.settings.port, timeout=5)
+        with closing(connection):
+            connection.request("GET", "/readyz")
+            parts = json.load(connection.getresponse())["parts"]
+        return ", ".join(part for part, state in parts.items() if state != "ok")
 
     def _watch(self) -> None:
         while True:

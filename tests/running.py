@@ -43,8 +43,8 @@ class RunningService:
         listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
         patterns = {
             "api": r"service\.cli api|service\.app",
-            "train": r"--queues train",
-            "query": r"--queues query",
+            "train": r"-m worker train",
+            "query": r"-m worker query",
             "dispatch": r"service\.cli dispatch",
             "queue": r"valkey",
         }

@@ -1,43 +1,52 @@
 """The Celery app of the workers: `ctp worker train` and `ctp worker query` start it."""
 
-import os
+import gc
 from contextlib import ExitStack
 
-from celery import Celery
 from celery.signals import worker_ready, worker_shutting_down
 
 from service.logs import configure_logs
 from service.queue import QUERY_QUEUE, announced, make_celery
-from service.settings import get_settings
+from service.settings import Settings, get_settings
 from worker.tasks import register
 
-settings = get_settings()
-configure_logs(settings.log_level)
-app: Celery = make_celery(settings)
-app.conf.update(worker_disable_prefetch=True, worker_prefetch_multiplier=1)
-register(app, settings)
-role = os.environ.get("CTP_WORKER_ROLE", "")
-presence = ExitStack()
+
+def serve(role: str, arguments: list[str]) -> None:
+    """Runs a worker until it is told to stop; `arguments` are those of the `celery` program."""
+    settings = get_settings()
+    configure_logs(settings.log_level)
+    app = make_celery(settings)
+    app.conf.update(worker_disable_prefetch=True, worker_prefetch_multiplier=1)
+    register(app, settings)
+    presence = ExitStack()
+
+    @worker_ready.connect(weak=False)  # type: ignore[untyped-decorator]
+    def announce(**_: object) -> None:
+        _prepare(role, settings)
+        presence.enter_context(announced(settings, role))
+
+    @worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
+    def leave(**_: object) -> None:
+        presence.close()
+        if role != QUERY_QUEUE:
+            from worker.nursery import nursery  # noqa: PLC0415
+
+            nursery(settings).close()
+
+    app.worker_main(arguments)
 
 
-@worker_ready.connect  # type: ignore[untyped-decorator]
-def announce(**_: object) -> None:
+def _prepare(role: str, settings: Settings) -> None:
     """A query worker loads torch before it says that it is there; a train worker has a child do so."""
     if role == QUERY_QUEUE:
+        # What is loaded stays: the collector need not look through it, now or later.
+        gc.disable()
         from worker.query_engine import engine  # noqa: PLC0415
 
         engine(settings)
+        gc.freeze()
+        gc.enable()
     else:
         from worker.nursery import nursery  # noqa: PLC0415
 
-        nursery(settings).prepare()
-    presence.enter_context(announced(settings, role))
-
-
-@worker_shutting_down.connect  # type: ignore[untyped-decorator]
-def leave(**_: object) -> None:
-    presence.close()
-    if role != QUERY_QUEUE:
-        from worker.nursery import nursery  # noqa: PLC0415
-
-        nursery(settings).close()
+        nursery(settings).prepare_soon()

@@ -23,6 +23,8 @@ from worker.names import DONE, STOP, worker_name
 log = structlog.get_logger()
 # A fresh process now and then, so that no leak of any library grows for ever.
 JOBS_PER_CHILD = 50
+# Where all parts start at once on few cores, the first child leaves them to those who are waited for.
+SOON_SECONDS = 4.0
 
 
 class Child:
@@ -73,6 +75,12 @@ class Nursery:
         self._lock = threading.RLock()
         self._child: Child | None = None
         self._closed = False
+
+    def prepare_soon(self) -> None:
+        """The first child, a little later; a job that comes before gets it at once."""
+        timer = threading.Timer(SOON_SECONDS, self.prepare)
+        timer.daemon = True
+        timer.start()
 
     def prepare(self) -> Child | None:
         """The child, started where there is none; None once this is closed."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from ctp_core.datasets.kb import FactIds, FactsKB
 
@@ -26,6 +25,9 @@ def fit_calibration(
     def loss(parameters: NDArray[np.float64]) -> float:
         logits = np.exp(parameters[0]) * values / spread + parameters[1]
         return float(np.logaddexp(0, np.where(true == 1, -logits, logits)).mean())
+
+    # Most of the time that all of the models take to load, and needed only at the end of a training.
+    from scipy.optimize import minimize  # noqa: PLC0415
 
     fitted = minimize(loss, np.array([0.0, -1.0]), method="Nelder-Mead")
     scale = max(MIN_SCALE, float(np.exp(fitted.x[0])) / spread)

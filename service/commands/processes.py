@@ -2,16 +2,14 @@
 
 import os
 import signal
-import sys
 import threading
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from service.processes import worker_command
 from service.settings import get_settings
-
-QUERY_THREADS = 2
 
 
 class Role(StrEnum):
@@ -51,18 +49,8 @@ def api() -> None:
 
 def worker(role: Annotated[Role, typer.Argument(help="What this worker does.")]) -> None:
     """Run a Celery worker that trains models or answers queries."""
-    pool = {
-        # The thread only waits for a process of its own that trains: see worker.nursery.
-        Role.train: ["--pool", "threads", "--concurrency", "1"],
-        Role.query: ["--pool", "threads", "--concurrency", str(QUERY_THREADS)],
-    }
-    os.environ["CTP_WORKER_ROLE"] = role.value
-    threads = str(get_settings().threads or max(1, (os.cpu_count() or 2) // 2))
-    # Read by torch's thread pool when it is loaded, so it must be set before.
-    os.environ.setdefault("OMP_NUM_THREADS", threads)
-    celery = [sys.executable, "-m", "celery", "--app", "worker.app", "--quiet", "worker", "--queues", role.value]
-    options = ["--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"]
-    os.execv(sys.executable, [*celery, *options, *pool[role]])  # noqa: S606
+    command = worker_command(role.value)
+    os.execv(command[0], command)  # noqa: S606
 
 
 def dispatch() -> None:

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import StreamingResponse
 
 from service.db.tables import Kb, Symbol
-from service.dependencies import DatabaseDep, SettingsDep, TenantDep
-from service.idempotency import OnceDep, Reply
+from service.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep
+from service.idempotency import Reply
 from service.kbs import repository, service
 from service.kbs.formats import WRITABLE, check_format, default_format, media_type, suffix
 from service.kbs.schemas import (

@@ -11,8 +11,8 @@ from sqlalchemy.orm import Session
 
 from service.bodies import json_body
 from service.db.tables import Checkpoint, Job, RuleRow
-from service.dependencies import DatabaseDep, SettingsDep, StorageDep, TenantDep
-from service.idempotency import OnceDep, Reply
+from service.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
+from service.idempotency import Reply
 from service.models import comparison, probe, repository, service, transfer
 from service.models.schemas import (
     EXAMPLE_MODEL,

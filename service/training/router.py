@@ -12,8 +12,8 @@ from ctp_core.config import presets
 from service.bodies import json_body
 from service.db.engine import Database
 from service.db.tables import Job
-from service.dependencies import DatabaseDep, SettingsDep, TenantDep
-from service.idempotency import OnceDep, Reply
+from service.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep
+from service.idempotency import Reply
 from service.kbs import service as kbs
 from service.openapi import example, json_request
 from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page

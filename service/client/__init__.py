@@ -1,7 +1,7 @@
 """The service from Python: `from service.client import Client`."""
 
 from service.client.client import Client
-from service.client.errors import ApiError, ClientError, Unreachable
+from service.client.errors import ApiError, BrokenOff, ClientError, Unreachable
 from service.client.types import (
     Answer,
     Answers,
@@ -31,6 +31,7 @@ __all__ = [
     "Answers",
     "ApiError",
     "Atom",
+    "BrokenOff",
     "Client",
     "ClientError",
     "Epoch",

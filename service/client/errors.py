@@ -2,6 +2,7 @@
 
 ClientError
 ├── Unreachable   nobody listens there, or the connection broke
+├── BrokenOff     the answer ended before it was whole
 └── ApiError      the service answered with a problem
 """
 
@@ -19,6 +20,13 @@ class Unreachable(ClientError):
 
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"cannot reach the service at {url} ({reason}): start it with `ctp up`, or set CTP_URL")
+
+
+class BrokenOff(ClientError):
+    """The answer ended before it was whole."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the download broke off ({reason}): is what you asked for still there? Try again")
 
 
 class ApiError(ClientError):

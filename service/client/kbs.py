@@ -5,11 +5,31 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from service.client.errors import ClientError
 from service.client.paths import segment
 from service.client.transport import Transport
 from service.client.types import FactRow, Kb, Symbol
 
 UPLOAD_SECONDS = 600
+# What a file's suffix says about its format; any other is written as the service likes best.
+SUFFIXES = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".nt": "ntriples",
+    ".ttl": "turtle",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".pl": "prolog",
+    ".pro": "prolog",
+    ".prolog": "prolog",
+}
+
+
+def format_of(file: Path) -> str | None:
+    """Raises ClientError where the name promises what is not written."""
+    if file.suffix.lower() == ".gz":
+        raise ClientError(f"{file.name}: exports are not zipped: leave .gz out")
+    return SUFFIXES.get(file.suffix.lower())
 
 
 class Kbs:
@@ -68,14 +88,10 @@ class Kbs:
         answer: dict[str, Any] = self._transport.send("GET", f"/kbs/{segment(kb)}/neighbourhood", params=params).json()
         return answer
 
-    def export(self, kb: str, to: Path, format: str = "tsv") -> None:
-        """Writes the KB to a file, as it comes."""
-        with (
-            self._transport.stream(f"/kbs/{segment(kb)}/export", params={"format": format}) as response,
-            to.open("wb") as file,
-        ):
-            for chunk in response.iter_bytes():
-                file.write(chunk)
+    def export(self, kb: str, to: Path, format: str | None = None) -> None:
+        """Writes the KB to a file, as it comes; in the format of the file's suffix where none is given."""
+        params = {"format": format or format_of(to)}
+        self._transport.download(f"/kbs/{segment(kb)}/export", to, params={k: v for k, v in params.items() if v})
 
     def delete(self, kb: str) -> None:
         self._transport.send("DELETE", f"/kbs/{segment(kb)}")

@@ -58,9 +58,7 @@ class Models:
 
     def export(self, model: str, to: Path) -> None:
         """Writes the whole model to one archive that any service can import."""
-        with self._transport.stream(f"/models/{segment(model)}/export") as response, to.open("wb") as file:
-            for chunk in response.iter_bytes():
-                file.write(chunk)
+        self._transport.download(f"/models/{segment(model)}/export", to)
 
     def load(self, archive: Path, name: str | None = None) -> Model:
         """Registers an exported archive as a new version."""

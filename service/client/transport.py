@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 from pydantic import BaseModel
 
-from service.client.errors import ApiError, Unreachable
+from service.client.errors import ApiError, BrokenOff, Unreachable
 from service.client.types import Page
 
 M = TypeVar("M", bound=BaseModel)
@@ -39,6 +40,20 @@ class Transport:
                 response.read()
                 raise ApiError.of(response)
             yield response
+
+    def download(self, path: str, to: Path, **options: Any) -> None:
+        """Writes an answer to a file as it comes; a file that is not whole is never left under its name."""
+        part = to.with_name(f"{to.name}.part")
+        try:
+            with self.stream(path, **options) as response, part.open("wb") as file:
+                try:
+                    for chunk in response.iter_bytes():
+                        file.write(chunk)
+                except httpx.RemoteProtocolError as error:
+                    raise BrokenOff(str(error)) from error
+            part.replace(to)
+        finally:
+            part.unlink(missing_ok=True)
 
     def get(self, model: type[M], path: str, **params: Any) -> M:
         return model.model_validate(self.send("GET", path, params=_given(params)).json())

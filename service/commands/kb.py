@@ -112,7 +112,9 @@ def facts(
 def export(
     kb: Reference,
     to: Annotated[Path, typer.Argument(help="File to write.")],
-    format: Annotated[str, typer.Option(help="tsv, csv, ntriples, turtle, jsonl or prolog.")] = "tsv",
+    format: Annotated[
+        str | None, typer.Option(help="tsv, csv, ntriples, turtle, jsonl or prolog; else as the file's suffix says.")
+    ] = None,
     url: Url = None,
     key: Key = None,
 ) -> None:

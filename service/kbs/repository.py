@@ -8,7 +8,9 @@ from sqlalchemy import ColumnElement, CursorResult, Select, and_, delete, func, 
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from ctp_core.datasets.kb import SPLITS, FactsKB, Graph, GraphsKB, KnowledgeBase
+from ctp_core.errors import ArtifactError
 from ctp_core.symbols import Fact, Vocabulary
+from service.db.bulk import one_of
 from service.db.clock import now
 from service.db.tables import FactBlock, GraphRow, Kb, ModelVersion, Symbol
 from service.kbs.blocks import COLUMNS, ORDERINGS, UPLOAD, Rows, decode, matching, ordering_for
@@ -34,6 +36,15 @@ def find(session: Session, tenant: str, reference: str) -> Kb | None:
 def by_id(session: Session, kb_id: str) -> Kb | None:
     """For those who were given the id by somebody that may see it."""
     return session.scalars(select(Kb).where(Kb.id == kb_id, Kb.status == "ready")).one_or_none()
+
+
+def hold(session: Session, kb: Kb, to_delete: bool = False) -> bool:
+    """Until the transaction ends: nobody deletes it, or nobody begins to stand on it. False where it is gone already.
+
+    On SQLite the transaction itself sees to that.
+    """
+    statement = select(Kb.number).where(Kb.number == kb.number, Kb.status == "ready")
+    return session.scalar(statement.with_for_update(read=not to_delete)) is not None
 
 
 def pinned(session: Session, kb_id: str) -> Kb:
@@ -91,10 +102,9 @@ def position_of(session: Session, kb: Kb, role: str, name: str) -> int | None:
 
 
 def names_of(session: Session, kb: Kb, role: str, positions: set[int]) -> dict[int, str]:
-    statement = select(Symbol.position, Symbol.name).where(
-        Symbol.kb == kb.number, Symbol.role == role, Symbol.position.in_(positions)
-    )
-    return {row.position: row.name for row in session.execute(statement)}
+    wanted = one_of(session, Symbol.position, sorted(positions))
+    statement = select(Symbol.position, Symbol.name).where(Symbol.kb == kb.number, Symbol.role == role, wanted)
+    return {position: name for position, name in session.execute(statement)}  # noqa: C416  rows are no tuples to mypy
 
 
 def rows(session: Session, kb: Kb, fixed: dict[int, int], after: list[int] | None, limit: int) -> list[list[int]]:
@@ -198,11 +208,18 @@ def graph_rows(session: Session, kb: Kb) -> Sequence[GraphRow]:
     return session.scalars(select(GraphRow).where(GraphRow.kb == kb.number).order_by(GraphRow.number)).all()
 
 
+def check_whole(kb: Kb, num_entities: int, num_facts: int) -> None:
+    """Raises ArtifactError where less was found than is there: the KB was deleted, and is being swept away."""
+    if (num_entities, num_facts) != (kb.num_entities, kb.num_facts):
+        raise ArtifactError(f"the KB {kb.name!r} was deleted while it was read")
+
+
 def load(session: Session, kb: Kb) -> KnowledgeBase:
-    """The whole KB in memory, numbered as it was uploaded."""
+    """The whole KB in memory, numbered as it was uploaded. Raises ArtifactError where it goes away meanwhile."""
     entities, predicates = (vocabulary(session, kb, role) for role in (ENTITY, PREDICATE))
     found = upload_blocks(session, kb, 0, kb.num_facts + 1)
     ids = np.concatenate(found)[:, :3].astype(np.int64) if found else np.zeros((0, 3), np.int64)
+    check_whole(kb, len(entities), len(ids))
     if kb.kind == "graphs":
         return _graphs(graph_rows(session, kb), kb, entities, predicates, ids.tolist())
     counts = facts_by_split(session, kb)

@@ -77,8 +77,20 @@ def create(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGra
 def get(session: Session, tenant: str, reference: str) -> Kb:
     kb = repository.find(session, tenant, reference)
     if kb is None:
-        raise NotFound("kb_not_found", f"there is no KB {reference[:80]!r}: GET /kbs lists those there are")
+        raise _not_found(reference)
     return kb
+
+
+def held(session: Session, tenant: str, reference: str, to_delete: bool = False) -> Kb:
+    """A KB that stays until the transaction ends, or that nobody begins to stand on before it is deleted."""
+    kb = get(session, tenant, reference)
+    if not repository.hold(session, kb, to_delete):
+        raise _not_found(reference)
+    return kb
+
+
+def _not_found(reference: str) -> NotFound:
+    return NotFound("kb_not_found", f"there is no KB {reference[:80]!r}: GET /kbs lists those there are")
 
 
 def delete(database: Database, tenant: str, reference: str) -> None:
@@ -87,6 +99,7 @@ def delete(database: Database, tenant: str, reference: str) -> None:
         kb = get(session, tenant, reference)
         if kb.tenant != tenant:
             raise Conflict("kb_is_sample", f"{kb.name!r} is a sample that belongs to everyone: it cannot be deleted")
+        held(session, tenant, kb.id, to_delete=True)
         if repository.has_model(session, kb):
             raise Conflict("kb_in_use", f"models stand on {kb.name!r}: delete them first")
         repository.give_up(session, kb)
@@ -154,6 +167,7 @@ def export(database: Database, kb: Kb, format_name: str, split: str | None) -> I
             repository.vocabulary(session, kb, role) for role in (repository.ENTITY, repository.PREDICATE)
         )
         counts = repository.facts_by_split(session, kb)
+        repository.check_whole(kb, len(entities), sum(counts.values()))
     rows = _export_facts(database, kb, entities, predicates, _range(counts, split))
     if format_name == "tsv":
         unsafe = any(UNSAFE.search(name) for names in (entities, predicates) for name in names)
@@ -180,13 +194,16 @@ def _range(counts: Mapping[str, int], split: str | None) -> range:
 def _export_facts(
     database: Database, kb: Kb, entities: Vocabulary, predicates: Vocabulary, positions: range
 ) -> Iterator[Fact]:
-    number = 0
+    """Raises ArtifactError where the KB is swept away meanwhile: a short file must not look like a whole one."""
+    number = seen = 0
     while True:
         with database.read() as session:
             blocks = repository.upload_blocks(session, kb, number, EXPORT_BLOCKS)
         if not blocks:
+            repository.check_whole(kb, len(entities), seen)
             return
         number += len(blocks)
+        seen += sum(map(len, blocks))
         for block in blocks:
             for subject, predicate, object_, position in block.tolist():
                 if position in positions:

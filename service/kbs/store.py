@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import structlog
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from ctp_core.datasets.kb import FactIds
@@ -23,6 +24,7 @@ from service.names import new_id
 log = structlog.get_logger()
 # A load that has written nothing for so long is taken for dead.
 LOAD_SECONDS = 20.0
+RACE_RETRIES = 5
 NO_LABEL = -1
 CHUNK_ROWS = 10_000
 CHUNK_BLOCKS = 32
@@ -106,6 +108,16 @@ def _check(ours: bool) -> None:
 
 
 def _begin(database: Database, tenant: str, name: str, content: StoredKB) -> tuple[Kb, bool]:
+    """The KB that has the name, or a new one; of two who take a free name at once, the second finds the first's."""
+    for _ in range(RACE_RETRIES):
+        try:
+            return _begin_once(database, tenant, name, content)
+        except IntegrityError:
+            continue
+    raise _loading(name)
+
+
+def _begin_once(database: Database, tenant: str, name: str, content: StoredKB) -> tuple[Kb, bool]:
     with database.write() as session:
         existing = repository.owned(session, tenant, name)
         silent = existing is not None and existing.status == "loading"
@@ -134,9 +146,13 @@ def _begin(database: Database, tenant: str, name: str, content: StoredKB) -> tup
         return kb, True
 
 
+def _loading(name: str) -> Conflict:
+    return Conflict("kb_loading", f"a KB named {name!r} is being loaded: try again when it is done")
+
+
 def _existing(kb: Kb, content: StoredKB) -> Kb:
     if kb.status == "loading":
-        raise Conflict("kb_loading", f"a KB named {kb.name!r} is being loaded: try again when it is done")
+        raise _loading(kb.name)
     if kb.sha256 != content.sha256:
         detail = f"a KB named {kb.name!r} with other facts exists: choose another name or delete it first"
         raise Conflict("kb_exists", detail)

@@ -116,6 +116,6 @@ def kb_of(session: Session, model: ModelVersion) -> Kb | None:
 
 
 def kb_like(session: Session, tenants: Sequence[str], sha256: str) -> Kb | None:
-    """A KB with the same content."""
+    """A KB with the same content, which stays until the transaction ends."""
     statement = select(Kb).where(Kb.tenant.in_(tenants), Kb.sha256 == sha256, Kb.status == "ready")
-    return session.scalars(statement.order_by(Kb.number).limit(1)).first()
+    return session.scalars(statement.order_by(Kb.number).limit(1).with_for_update(read=True)).first()

@@ -41,7 +41,7 @@ def model_owner(model_id: str) -> str:
 
 
 def succeed(session: Session, claim: Claim, trained: Trained) -> None:
-    job = _lock(session, claim.job_id)
+    job = repository.lock(session, claim.job_id)
     metrics, loss = best_epoch(repository.metrics(session, job.id, 0))
     result = {
         "artifact": trained.artifact,
@@ -57,7 +57,7 @@ def succeed(session: Session, claim: Claim, trained: Trained) -> None:
 
 
 def fail(session: Session, claim: Claim, error: Mapping[str, Any]) -> None:
-    job = _lock(session, claim.job_id)
+    job = repository.lock(session, claim.job_id)
     ended = {"status": "failed", "finished_at": now(), "lease_expires_at": None, "error": dict(error)}
     repository.write_held(session, claim, **ended)
     _drop_files(session, job, 0.0)
@@ -69,7 +69,7 @@ def cancel(session: Session, job: Job, lease_seconds: float) -> bool:
 
     A worker that still runs it finds its claim gone within seconds; what it may write until then goes with the files.
     """
-    _lock(session, job.id)
+    repository.lock(session, job.id)
     for child in repository.children(session, [job])[job.id]:
         _end(session, child, "cancelled")
         _drop_files(session, child, lease_seconds)
@@ -91,7 +91,7 @@ def take_back(session: Session, job: Job, max_attempts: int) -> None:
 
 def lost(session: Session, claim: Claim, max_attempts: int, *also: Any) -> None:
     """The process that held this claim is gone."""
-    job = _lock(session, claim.job_id)
+    job = repository.lock(session, claim.job_id)
     crashes = job.crashes + 1
     if crashes < max_attempts:
         waits = {"status": "queued", "lease_expires_at": None, "worker": None, "crashes": crashes}
@@ -111,19 +111,10 @@ def unsettled(session: Session) -> Sequence[Job]:
 
 
 def settle(session: Session, parent: Job) -> None:
-    _settle_parent(session, _lock(session, parent.id))
+    _settle_parent(session, repository.lock(session, parent.id))
 
 
 # Parts of them
-
-
-def _lock(session: Session, job_id: str) -> Job:
-    """The job, locked after its parent; on SQLite the whole transaction is the lock."""
-    parent_id = session.scalar(select(Job.parent_id).where(Job.id == job_id))
-    if parent_id is not None:
-        session.execute(select(Job.id).where(Job.id == parent_id).with_for_update())
-    statement = select(Job).where(Job.id == job_id).with_for_update()
-    return session.scalars(statement.execution_options(populate_existing=True)).one()
 
 
 def _end(session: Session, job: Job, status: str) -> bool:

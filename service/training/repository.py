@@ -88,6 +88,7 @@ def next_version(session: Session, tenant: str, name: str) -> int:
 
 def claim(session: Session, job_id: str, worker: str, lease_seconds: float) -> Claim | None:
     """Compare-and-swap from queued to running; None where somebody else was first."""
+    lock_parent(session, job_id)
     values = {
         "status": "running",
         "attempt": Job.attempt + 1,
@@ -102,6 +103,23 @@ def claim(session: Session, job_id: str, worker: str, lease_seconds: float) -> C
     started = {"status": "running", "started_at": now()}
     session.execute(update(Job).where(Job.id == row.parent_id, Job.status == "queued").values(started))
     return Claim(job_id, row.attempt)
+
+
+def lock_parent(session: Session, job_id: str) -> None:
+    """Comes before any write to a job whose parent may be written as well; on SQLite the transaction is the lock.
+
+    Two transactions that take the parent and a child in different orders would wait for each other.
+    """
+    parent_id = session.scalar(select(Job.parent_id).where(Job.id == job_id))
+    if parent_id is not None:
+        session.execute(select(Job.id).where(Job.id == parent_id).with_for_update())
+
+
+def lock(session: Session, job_id: str) -> Job:
+    """The newest state of a job, locked after its parent."""
+    lock_parent(session, job_id)
+    statement = select(Job).where(Job.id == job_id).with_for_update()
+    return session.scalars(statement.execution_options(populate_existing=True)).one()
 
 
 def held(claim: Claim) -> ColumnElement[bool]:

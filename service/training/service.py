@@ -62,7 +62,7 @@ def submit(session: Session, tenant: str, request: TrainRequest, settings: Setti
     if queued + len(seeds) > settings.max_queued_jobs:
         detail = f"{queued} jobs wait already and {settings.max_queued_jobs} may: wait for one to start, or cancel one"
         raise TooMany("too_many_queued_jobs", detail)
-    kb = kbs.get(session, tenant, request.kb)
+    kb = kbs.held(session, tenant, request.kb)
     configs = [resolve_config(kb, request.preset, _with_seed(request.config, seed)) for seed in seeds]
     values = [config.model_dump(mode="json") for config in configs]
     model = _add_model(session, tenant, request, kb, configs[0])

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,15 @@ import pytest
 
 from ctp_core.datasets.builder import FactsBuilder, KbLimits
 from ctp_core.datasets.formats import FORMATS
+from ctp_core.errors import ArtifactError
+from ctp_core.symbols import Fact
+from service import leases
+from service.cluster import wait_for
 from service.db.engine import Database
-from service.db.migrate import migrate
 from service.kbs import repository, service, store
-from tests.running import running_service
+from service.kbs.blocks import BLOCK_FACTS
+from service.kbs.service import EXPORT_BLOCKS
+from tests.running import RunningService, running_service
 
 pytestmark = pytest.mark.slow
 FACTS = [
@@ -131,11 +137,8 @@ def test_entities_are_found_by_prefix_in_any_script(client: httpx.Client) -> Non
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Any:
-    database = Database(f"sqlite:///{tmp_path}/a.db")
-    migrate(database.engine)
-    yield database
-    database.dispose()
+def database(either_database: Database) -> Database:
+    return either_database
 
 
 def built(rows: int) -> Any:
@@ -159,6 +162,41 @@ def test_a_load_is_invisible_until_it_is_finished_and_swept_when_given_up(databa
     assert np.array_equal(loaded.splits["train"], built(9000).kb.splits["train"])
 
 
+def test_what_is_stored_is_found_again_by_every_filter_and_exported_unchanged(database: Database) -> None:
+    rng = np.random.default_rng(1)
+    names = ["ab", "abc", "b", "é1", "é2", "\U0010ffffx", "%_", "a'\"\\b", *(f"e{i}" for i in range(200))]
+    ids = np.unique(rng.integers(0, [len(names), 7, len(names)], size=(20_000, 3)), axis=0)
+    rng.shuffle(ids)
+    every = [Fact(names[s], f"p{p}", names[o]) for s, p, o in ids.tolist()]
+    builder = FactsBuilder(KbLimits())
+    builder.add("train", ((number, *fact) for number, fact in enumerate(every, 1)), "f")
+    kb, _ = service.create(database, "t", "all", builder.build())
+    chosen = every[777]
+    with database.read() as session:
+        for mask in range(8):
+            pattern = tuple(name if mask >> place & 1 else None for place, name in enumerate(chosen))
+            found = service.facts(session, kb, pattern, None, len(every) + 1)
+            expected = [f for f in every if all(p is None or p == name for p, name in zip(pattern, f, strict=True))]
+            assert sorted(one.fact for one in found) == sorted(expected), pattern
+        for prefix in ("ab", "é", "\U0010ffff", "%", "a'", "zz"):
+            rows = repository.symbols_with_prefix(session, kb, prefix, "", 1000)
+            assert [row.name for row in rows] == sorted(name for name in names if name.startswith(prefix))
+    lines = b"".join(service.export(database, kb, "jsonl", None)).decode().splitlines()
+    assert [Fact(**json.loads(line)) for line in lines] == every
+    service.delete(database, "t", "all")
+    assert store.sweep(database) == 1
+
+
+def test_an_export_breaks_off_where_its_kb_is_swept_away(database: Database) -> None:
+    kb, _ = service.create(database, "t", "leaving", built(EXPORT_BLOCKS * BLOCK_FACTS + 1))
+    pieces = service.export(database, kb, "tsv", None)
+    next(pieces)
+    service.delete(database, "t", "leaving")
+    store.sweep(database)
+    with pytest.raises(ArtifactError, match="deleted while it was read"):
+        list(pieces)
+
+
 def test_a_load_whose_process_died_gives_its_name_back(database: Database) -> None:
     service.load(database, "t", "dead", built(10))
     with database.write() as session:
@@ -169,43 +207,100 @@ def test_a_load_whose_process_died_gives_its_name_back(database: Database) -> No
 
 
 def test_a_million_facts_load_in_time_and_nobody_waits_for_them(tmp_path: Path) -> None:
-    """Bounds are wide here, for the machine of the tests is shared: docs/results/serving.md has the figures."""
+    """Bounds on times grow with the time of the upload, for the machine of the tests is shared. `-s` shows the figures,
+    and docs/results/serving.md has those of a quiet one."""
     rng = np.random.default_rng(0)
     ids = rng.integers(0, [200_000, 50, 200_000], size=(1_000_000, 3))
     content = "".join(f"entity_{s:06d}\tpredicate_{p:02d}\tentity_{o:06d}\n" for s, p, o in ids.tolist()).encode()
-    with running_service(tmp_path, log_level="WARNING") as running, running.client() as client:
-        api = running.children()["api"]
-        idle, waits, stop = resident(api), [], threading.Event()
-        peak = [idle]
-
-        def watch() -> None:
-            with running.client() as other:
-                while not stop.wait(0.1):
-                    began = time.monotonic()
-                    other.get("/kbs/family").raise_for_status()
-                    waits.append(time.monotonic() - began)
-                    peak[0] = max(peak[0], resident(api))
-
-        thread = threading.Thread(target=watch)
-        thread.start()
-        began = time.monotonic()
-        kb = upload(client, "million", content, "m.tsv").json()
-        seconds = time.monotonic() - began
-        stop.set()
-        thread.join()
+    settings = {"log_level": "WARNING", "reconcile_seconds": "1"}
+    with running_service(tmp_path, **settings) as running, running.client() as client:
+        with Waits(running) as waits:
+            began = time.monotonic()
+            kb = upload(client, "million", content, "m.tsv").json()
+            seconds = time.monotonic() - began
+        slowness = max(1.0, seconds / 15)
+        print(f"upload {seconds:.1f} s, {waits.memory / 1e6:.0f} MB over idle, {waits.longest}")
         assert kb["num_facts"] == len(np.unique(ids, axis=0))
+        assert kb["num_entities"] == len(np.unique(ids[:, [0, 2]]))
         assert seconds < 120
-        assert peak[0] - idle < 500e6
-        assert max(waits) < 2 * max(1.0, seconds / 20)
-        params = {"subject": "entity_000001", "predicate": "predicate_07"}
+        assert waits.memory < 500e6
+        assert max(waits.longest.values()) < 2 * slowness
+        check_filters(client, ids, 0.05 * slowness)
+        check_export_breaks_off(running, client)
+
+
+class Waits:
+    """How long a GET and a heartbeat's transaction wait while the block runs, and how much memory the API takes."""
+
+    def __init__(self, running: RunningService) -> None:
+        self.running, self.api = running, running.children()["api"]
+        self.database = Database(f"sqlite:///{running.folder}/ctp.db")
+        self.longest = {"get": 0.0, "write": 0.0}
+        self.memory, self.idle = 0.0, resident(self.api)
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._watch, args=item) for item in self._calls().items()]
+
+    def _calls(self) -> dict[str, Callable[[], None]]:
+        def get() -> None:
+            httpx.get(f"{self.running.url}/kbs/family", timeout=60).raise_for_status()
+
+        def write() -> None:
+            with self.database.write() as session:
+                leases.take(session, "test", "test", 30)
+
+        return {"get": get, "write": write}
+
+    def _watch(self, name: str, call: Callable[[], None]) -> None:
+        while not self._stop.wait(0.1):
+            began = time.monotonic()
+            call()
+            self.longest[name] = max(self.longest[name], time.monotonic() - began)
+            self.memory = max(self.memory, resident(self.api) - self.idle)
+
+    def __enter__(self) -> "Waits":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        self.database.dispose()
+
+
+def check_filters(client: httpx.Client, ids: Any, bound: float) -> None:
+    """Every filter finds as many as a scan does, in time also with the largest pages."""
+    chosen = ids[12_345]
+    names = [f"entity_{chosen[0]:06d}", f"predicate_{chosen[1]:02d}", f"entity_{chosen[2]:06d}"]
+    for mask in range(8):
+        given = [place for place in range(3) if mask >> place & 1]
+        params = {("subject", "predicate", "object")[place]: names[place] for place in given}
+        expected = int(np.all(ids[:, given] == chosen[given], axis=1).sum())
         times = []
         for _ in range(5):
             began = time.monotonic()
-            client.get("/kbs/million/facts", params=params).raise_for_status()
+            answer = client.get("/kbs/million/facts", params={**params, "limit": 1000})
             times.append(time.monotonic() - began)
-        assert min(times) < 0.05
+            assert len(answer.json()["items"]) == min(expected, 1000)
+        print(f"filter {sorted(params)}: {min(times) * 1000:.0f} to {max(times) * 1000:.0f} ms for {expected}")
+        assert min(times) < bound
+
+
+def check_export_breaks_off(running: RunningService, client: httpx.Client) -> None:
+    """A KB that is deleted and swept while it is downloaded ends as a broken transfer, not as a short file."""
+    with running.client() as reader, reader.stream("GET", "/kbs/million/export") as response:
+        assert response.status_code == 200
+        pieces = response.iter_raw()
+        next(pieces)
         client.delete("/kbs/million").raise_for_status()
         assert client.get("/kbs/million").status_code == 404
+        with sqlite3.connect(running.folder / "ctp.db", timeout=30) as connection:
+            wait_for(lambda: not connection.execute("SELECT 1 FROM kbs WHERE status = 'deleted'").fetchone(), "swept")
+        connection.close()
+        with pytest.raises(httpx.RemoteProtocolError):
+            for _ in pieces:
+                pass
 
 
 def resident(process: int) -> float:

@@ -21,7 +21,7 @@ class NetworkConfig(BaseConfig):
         default=32,
         ge=2,
         le=10_000,
-        description="Vectors that stand for entities: each graph draws its own in training.",
+        description="Vectors that stand for entities; each graph draws its own.",
     )
     few_names: bool = Field(
         default=False,
@@ -34,7 +34,7 @@ class NetworkConfig(BaseConfig):
     batch_size: int = Field(default=32, ge=1)
     epochs: int = Field(default=400, ge=1, le=10_000, description="Passes over the training data at most.")
     steps: int | None = Field(
-        default=1500, ge=1, description="Gradient steps that are enough: with many graphs fewer epochs are made."
+        default=1000, ge=1, description="Gradient steps that are enough: with many graphs fewer epochs are made."
     )
     distinct: bool = Field(default=True, description="Train on distinct graphs with weights, not on every row.")
     weight_power: float = Field(default=0.5, ge=0, le=1, description="A graph seen n times weighs n to this power.")

@@ -34,7 +34,7 @@ class NetworkScorer(GraphScorer):
         return NumberedGraph.of(graph, self.predicates)
 
     def stack(self, instances: Sequence[NumberedGraph], depth: int | None = None) -> GraphRows:  # noqa: ARG002
-        return stack_rows(instances, self.config.names, self.device)
+        return stack_rows(instances, self.config.names, self.config.few_names, self.device)
 
     @torch.no_grad()
     def scores(self, batch: GraphRows) -> Float[Tensor, "query target"]:

@@ -1,5 +1,6 @@
 """Graphs as rows of numbers: facts in the order of a walk from the goal's subject, padded to one length."""
 
+import zlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,23 +18,27 @@ PAD = -1
 
 @dataclass(frozen=True)
 class NumberedGraph:
-    """One graph and the pairs asked about; entities are numbered in the order in which the walk meets them."""
+    """One graph and the pair asked about; entities are numbered in the order in which the walk meets them."""
 
     facts: NDArray[np.int64]  # [fact, 3]: entity, predicate, entity
-    goals: tuple[tuple[int, int], ...]
+    goal: tuple[int, int]
     num_entities: int
 
     @classmethod
-    def of(
-        cls, graph: CanonicalGraph, predicates: Vocabulary, goals: tuple[tuple[int, int], ...] | None = None
-    ) -> "NumberedGraph":
+    def of(cls, graph: CanonicalGraph, predicates: Vocabulary) -> "NumberedGraph":
         """Raises UnknownSymbol for a predicate that was not learnt."""
         order = walk(graph)
         number = {entity: i for i, entity in enumerate(order)}
         edges = sorted(graph.edges, key=lambda edge: _place(edge, number))
         facts = [(number[a], predicates.id(predicate), number[b]) for a, predicate, b in edges]
-        asked = tuple((number[a], number[b]) for a, b in goals or (graph.query,))
-        return cls(np.array(facts, dtype=np.int64).reshape(-1, 3), asked, graph.num_entities)
+        goal = (number[graph.query[0]], number[graph.query[1]])
+        return cls(np.array(facts, dtype=np.int64).reshape(-1, 3), goal, graph.num_entities)
+
+    def names(self, num_names: int, few: bool) -> NDArray[np.int64]:
+        """Drawn as in training, but from the graph itself: the same graph has the same names. Many entities share."""
+        draw = np.random.default_rng(zlib.crc32(self.facts.tobytes() + np.array(self.goal).tobytes()))
+        drawn = draw.permutation(min(num_names, self.num_entities) if few else num_names)
+        return np.resize(drawn, self.num_entities)
 
 
 def walk(graph: CanonicalGraph) -> list[int]:
@@ -96,18 +101,17 @@ class GraphRows:
         keys = torch.rand(len(self.goals), num_names, generator=generator, device="cpu").to(self.goals.device)
         if few:  # the names that a row is too small to use come last
             keys = keys + (torch.arange(num_names, device=keys.device) >= self.num_entities[:, None])
-        return replace(self, names=keys.argsort(dim=1).gather(1, self.names))
+        places = torch.arange(self.names.shape[1], device=keys.device) % num_names
+        return replace(self, names=keys.argsort(dim=1)[:, places])
 
 
-def stack_rows(graphs: Sequence[NumberedGraph], num_names: int, device: torch.device) -> GraphRows:
-    """Named in the order of the walk; entities beyond the number of names share theirs."""
-    longest = max(len(graph.facts) for graph in graphs)
-    facts = np.full((sum(len(graph.goals) for graph in graphs), longest, 3), PAD, dtype=np.int64)
-    row = 0
-    for graph in graphs:
-        facts[row : row + len(graph.goals), : len(graph.facts)] = graph.facts
-        row += len(graph.goals)
-    goals = np.array([goal for graph in graphs for goal in graph.goals], dtype=np.int64).reshape(-1, 2)
-    sizes = np.array([graph.num_entities for graph in graphs for _ in graph.goals])
-    names = np.tile(np.arange(sizes.max()) % num_names, (len(goals), 1))
+def stack_rows(graphs: Sequence[NumberedGraph], num_names: int, few: bool, device: torch.device) -> GraphRows:
+    """Graphs under the names that are theirs."""
+    sizes = np.array([graph.num_entities for graph in graphs])
+    facts = np.full((len(graphs), max(len(graph.facts) for graph in graphs), 3), PAD, dtype=np.int64)
+    names = np.zeros((len(graphs), sizes.max()), dtype=np.int64)
+    for row, graph in enumerate(graphs):
+        facts[row, : len(graph.facts)] = graph.facts
+        names[row, : graph.num_entities] = graph.names(num_names, few)
+    goals = np.array([graph.goal for graph in graphs], dtype=np.int64)
     return GraphRows(*(torch.as_tensor(array, device=device) for array in (facts, goals, sizes, names)))

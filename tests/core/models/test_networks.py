@@ -194,7 +194,10 @@ def test_facts_are_read_along_the_chain_whichever_way_they_point() -> None:
     assert walk(graph) == [0, 3, 2, 1]
     numbered = NumberedGraph.of(graph, Vocabulary("predicate", "pqr"))
     assert numbered.facts.tolist() == [[0, 0, 1], [2, 1, 1], [3, 2, 2]]
-    assert numbered.goals == ((0, 3),)
+    assert numbered.goal == (0, 3)
+    assert sorted(numbered.names(10, few=True).tolist()) == [0, 1, 2, 3]
+    assert numbered.names(10, few=False).tolist() == numbered.names(10, few=False).tolist()
+    assert set(numbered.names(3, few=False).tolist()) == {0, 1, 2}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ def serve(role: str, arguments: list[str]) -> None:
     settings = get_settings()
     configure_logs(settings.log_level)
     app = make_celery(settings)
-    app.conf.update(worker_disable_prefetch=True, worker_prefetch_multiplier=1)
+    # A job waits in the queue, where a free worker finds it. A batch may wait here: a consumer that does not prefetch
+    # sleeps up to a second after its slots were full.
+    app.conf.update(worker_disable_prefetch=role != QUERY_QUEUE, worker_prefetch_multiplier=1)
     register(app, settings)
     presence = ExitStack()
 

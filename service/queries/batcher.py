@@ -6,7 +6,7 @@ Two batches may be under way for each model, so that the worker answers one whil
 import asyncio
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any, cast
@@ -85,14 +85,18 @@ class Batcher:
         self.tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        self._spawn(self._listen())
-        self._spawn(self._watch())
+        self._spawn(self._for_ever(self._listen))
+        self._spawn(self._for_ever(self._watch))
 
     async def stop(self) -> None:
         tasks = list(self.tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for lane in self.lanes.values():
+            for asked in lane.waiting:
+                if not asked.reply.done():
+                    asked.reply.set_exception(Unavailable("stopping", "the service is being stopped: try again"))
         self.publisher.shutdown(wait=False)
         await self.redis.aclose()
 
@@ -189,30 +193,32 @@ class Batcher:
         except Exception as error:
             raise Unavailable("queue_down", "the queue cannot be reached: try again in a moment") from error
 
-    async def _listen(self) -> None:
+    async def _for_ever(self, turn: Callable[[], Awaitable[None]]) -> None:
+        """One turn after another. Whatever goes wrong in one is told, and the next begins: everybody waits for them."""
         while True:
             try:
-                popped = await self.redis.blpop([self.reply_key], timeout=BLOCK_SECONDS)
+                await turn()
+                continue
             except (RedisError, OSError) as error:
                 log.warning("queue_unreachable", error=str(error))
-                await asyncio.sleep(RECONNECT_SECONDS)
-                continue
-            if popped is not None:
-                batch_id, replies = unpack(cast("bytes", popped[1]))
-                batch = self.under_way.get(batch_id)
-                if batch is not None and not batch.future.done():
-                    batch.future.set_result(replies)
+            except Exception:
+                log.exception("batcher_failed")
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def _listen(self) -> None:
+        """Hands one message to whoever waits for it."""
+        popped = await self.redis.blpop([self.reply_key], timeout=BLOCK_SECONDS)
+        if popped is not None:
+            batch_id, replies = unpack(cast("bytes", popped[1]))
+            batch = self.under_way.get(batch_id)
+            if batch is not None and not batch.future.done():
+                batch.future.set_result(replies)
 
     async def _watch(self) -> None:
         """Knows who is there; a batch that was sent when a worker was there that is gone now is given up."""
-        while True:
-            try:
-                found = [key async for key in self.redis.scan_iter(match=alive_key(QUERY_QUEUE, "*"), count=1000)]
-                self.workers = frozenset(key.decode() for key in found)
-            except (RedisError, OSError):
-                await asyncio.sleep(RECONNECT_SECONDS)
-                continue
-            for batch in self.under_way.values():
-                if batch.workers - self.workers and not batch.future.done():
-                    batch.future.set_exception(WorkerLost())
-            await asyncio.sleep(WATCH_SECONDS)
+        found = [key async for key in self.redis.scan_iter(match=alive_key(QUERY_QUEUE, "*"), count=1000)]
+        self.workers = frozenset(key.decode() for key in found)
+        for batch in self.under_way.values():
+            if batch.workers - self.workers and not batch.future.done():
+                batch.future.set_exception(WorkerLost())
+        await asyncio.sleep(WATCH_SECONDS)

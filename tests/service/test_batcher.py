@@ -1,0 +1,72 @@
+"""The batcher of an API process against a real queue and worker, with things in the queue that nobody expects."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.cluster import Cluster
+from service.errors import Unavailable
+from service.models.probe import QUESTION
+from service.queries.batcher import Batcher, Target
+from service.queue import QUERY_QUEUE, alive_key
+from service.settings import Settings
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+NOBODY = Target("model_none", f"models/none/{'0' * 64}")
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    with Cluster(tmp_path_factory.mktemp("b")) as cluster:
+        cluster.start("query")
+        yield Settings(data_dir=cluster.folder, redis_url=cluster.redis_url, reply_seconds=60)
+
+
+def test_a_message_that_is_none_of_ours_stops_nobody(settings: Settings) -> None:
+    async def ask() -> list[object]:
+        batcher = Batcher(settings)
+        await batcher.start()
+        await batcher.redis.rpush(batcher.reply_key, b"no message", b'{"batch_id": "x"}', b"\xff\n")
+        try:
+            return list(await batcher.ask(NOBODY, [QUESTION], ""))
+        finally:
+            await batcher.stop()
+
+    (reply,) = asyncio.run(ask())
+    assert isinstance(reply, dict)
+    assert reply["code"] == "bad_artifact"
+
+
+def test_a_strange_name_does_not_blind_the_watch_over_workers(settings: Settings) -> None:
+    async def look() -> None:
+        batcher = Batcher(settings)
+        strange, late = alive_key(QUERY_QUEUE, "").encode() + b"\xff", alive_key(QUERY_QUEUE, "late")
+        await batcher.redis.set(strange, b"1")
+        await batcher.start()
+        await asyncio.sleep(1)  # the watch meets it once or more
+        await batcher.redis.delete(strange)
+        await batcher.redis.set(late, b"1", ex=60)
+        try:
+            async with asyncio.timeout(30):
+                while late not in batcher.workers:
+                    await asyncio.sleep(0.05)
+        finally:
+            await batcher.redis.delete(late)
+            await batcher.stop()
+
+    asyncio.run(look())
+
+
+def test_who_waits_when_the_process_stops_is_told(tmp_path: Path) -> None:
+    async def ask() -> BaseException:
+        batcher = Batcher(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+        waiting = asyncio.ensure_future(batcher.ask(NOBODY, [QUESTION] * 200, ""))
+        await asyncio.sleep(0)
+        await batcher.stop()
+        (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
+        assert isinstance(outcome, BaseException)
+        return outcome
+
+    assert isinstance(asyncio.run(ask()), Unavailable)

@@ -36,9 +36,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.batcher = Batcher(settings)
         await app.state.batcher.start()
-        yield
-        await app.state.batcher.stop()
-        app.state.database.dispose()
+        try:
+            yield
+        finally:
+            await app.state.batcher.stop()
+            app.state.redis.close()
+            app.state.database.dispose()
 
     app = FastAPI(
         title="CTP", version=__version__, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None

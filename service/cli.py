@@ -1,5 +1,7 @@
 """`ctp`: the one program."""
 
+import sys
+
 import typer
 
 from service.commands import processes
@@ -13,7 +15,8 @@ from service.commands.models import models
 from service.commands.query import query
 from service.commands.rules import rules
 from service.commands.train import train
-from service.settings import settings_table
+from service.errors import ServiceError
+from service.settings import UserError, settings_table
 
 app = typer.Typer(
     help="Answers with proofs: train and serve Conditional Theorem Provers.",
@@ -40,7 +43,11 @@ app.add_typer(keys, name="keys")
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    except (UserError, ServiceError) as error:
+        typer.echo(f"ctp: {error}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -18,12 +17,11 @@ import httpx
 
 from service.db.engine import Database
 from service.db.migrate import migrate
-from service.processes import PARTS, die_with_parent
+from service.processes import PARTS, Part
 from service.samples import load_samples
 from service.supervisor import redis_command
 
 READY_SECONDS = 90.0
-STOP_SECONDS = 20.0
 POLL_SECONDS = 0.05
 
 
@@ -41,68 +39,6 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = READY_SE
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {seconds} s: {what}")
         time.sleep(POLL_SECONDS)
-
-
-@dataclass
-class Part:
-    """One process with everything that it starts, in a process group of its own."""
-
-    command: list[str]
-    environment: dict[str, str]
-    log: Path
-    user: str | None = None
-    process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        parent = os.getpid()
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(  # noqa: S603
-                self.command,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                user=self.user,
-                preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509
-            )
-
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
-
-    def signal(self, number: signal.Signals) -> None:
-        """To all of its processes."""
-        assert self.process is not None
-        try:
-            os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            return
-
-    def kill(self) -> None:
-        """As a power cut would, and waited for."""
-        self.signal(signal.SIGKILL)
-        self.wait()
-
-    def stop(self) -> None:
-        """In order; what does not end is killed."""
-        if not self.alive:
-            return
-        self.signal(signal.SIGTERM)
-        try:
-            self.wait()
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def wait(self) -> int:
-        assert self.process is not None
-        return self.process.wait(STOP_SECONDS)
-
-    def children(self) -> list[int]:
-        """The processes that this one has started itself."""
-        assert self.process is not None
-        tasks = Path(f"/proc/{self.process.pid}/task")
-        return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
 
 
 @dataclass
@@ -184,14 +120,3 @@ class Cluster:
     def wait_until_ready(self, name: str = "api") -> None:
         """All parts that a training and a query need."""
         wait_for(lambda: httpx.get(f"{self.url(name)}/readyz", timeout=30).status_code == 200, "the service is ready")
-
-
-@contextmanager
-def started(part: Part) -> Iterator[Part]:
-    """A part that is no part of a cluster, such as a database."""
-    part.start()
-    try:
-        yield part
-    finally:
-        part.signal(signal.SIGCONT)
-        part.stop()

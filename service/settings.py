@@ -3,10 +3,14 @@
 from functools import cache
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 MIB = 1024 * 1024
+
+
+class UserError(Exception):
+    """Something that the person at the terminal must change, in one line; no call ever answers with it."""
 
 
 class Settings(BaseSettings):
@@ -26,7 +30,7 @@ class Settings(BaseSettings):
 
     require_keys: bool = Field(False, description="Ask for keys on loopback too, before the first one is made.")
 
-    max_body_bytes: int = Field(48 * MIB, gt=0, description="Largest request body.")
+    max_body_bytes: int = Field(48 * MIB, gt=0, description="Largest request body, but for imports of models.")
     max_json_bytes: int = Field(16 * MIB, gt=0, description="Largest request body of type application/json.")
     max_decompressed_bytes: int = Field(512 * MIB, gt=0, description="Largest file of a KB once it is unzipped.")
     max_compression_ratio: float = Field(200.0, gt=1, description="Most bytes that one byte of gzip may become.")
@@ -55,6 +59,7 @@ class Settings(BaseSettings):
     storage_wait_seconds: float = Field(3600.0, ge=0, description="How long a job waits for storage that is away.")
     max_queued_jobs: int = Field(100, ge=1, description="Most jobs of one tenant that may wait for a worker.")
     max_model_bytes: int = Field(1024 * MIB, gt=0, description="Largest model that may be imported, unpacked.")
+    max_import_bytes: int = Field(512 * MIB, gt=0, description="Largest archive of a model that may be imported.")
     max_attempts: int = Field(3, ge=1, description="A job that loses its worker so many times has failed.")
 
     url: str = Field("http://127.0.0.1:8000", description="Service that the client commands talk to.")
@@ -71,8 +76,13 @@ class Settings(BaseSettings):
 
 @cache
 def get_settings() -> Settings:
-    """Read once for each process."""
-    return Settings()
+    """Read once for each process; raises UserError that names the variable."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        name = f"CTP_{'_'.join(map(str, fault['loc'])).upper()}"
+        raise UserError(f"{name}={fault['input']!r} cannot be used ({fault['msg']})") from None
 
 
 def settings_table() -> str:

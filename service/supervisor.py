@@ -4,6 +4,7 @@ import fcntl
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,8 +19,8 @@ from typing import IO
 from rich.console import Console
 
 from ctp_core import __version__
-from service.processes import PARTS, die_with_parent
-from service.settings import Settings
+from service.processes import PARTS, Part
+from service.settings import Settings, UserError
 
 READY_SECONDS = 60
 STOP_SECONDS = 6
@@ -32,44 +33,22 @@ MAX_SOCKET_PATH = 100
 EARLY = ("queue", "query")
 
 
-class StartError(Exception):
+class StartError(UserError):
     """Something that the user must change; one line."""
 
 
-@dataclass
-class Child:
-    """A part of the service: its command, and the process that runs it now."""
+@dataclass(kw_only=True)
+class Child(Part):
+    """A part that is started again when it ends, sooner or later."""
 
     name: str
-    command: list[str]
-    log: Path
-    process: subprocess.Popen[bytes] | None = None
     backoff: float = BACKOFF_SECONDS
     started: float = 0.0
     due: float = 0.0
 
-    def start(self, environment: dict[str, str]) -> None:
-        parent = os.getpid()
-        with self.log.open("ab") as output:
-            self.process = subprocess.Popen(  # noqa: S603
-                self.command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                # Ctrl-C in the terminal reaches only the supervisor, which stops the others in order.
-                start_new_session=True,
-                # The supervisor has no threads, which is what makes this safe.
-                preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509
-            )
+    def start(self) -> None:
+        super().start()
         self.started = time.monotonic()
-
-    def kill(self, number: signal.Signals) -> None:
-        if self.process is not None and self.process.poll() is None:
-            try:
-                os.killpg(self.process.pid, number)
-            except ProcessLookupError:
-                return
 
 
 @dataclass
@@ -80,6 +59,8 @@ class Supervisor:
     console: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
     children: list[Child] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    _socket_folder: Path | None = None
+    _open: bool = True
 
     def run(self) -> int:
         for number in STOP_SIGNALS:
@@ -93,8 +74,8 @@ class Supervisor:
             try:
                 self._start()
                 self._watch()
-            except StartError as error:
-                self.console.print(f"ctp: {error}", style="red")
+            except UserError as error:
+                self.console.print(f"ctp: {error}", style="red", markup=False)
                 return 1
             except KeyboardInterrupt:
                 self.console.print("\nStopping")
@@ -128,29 +109,35 @@ class Supervisor:
         self._start_children(child for child in self.children if child.name not in EARLY)
         self._wait_until_ready()
         self._say(f"Ready after {time.monotonic() - began:.1f} s")
-        self._say(WELCOME.format(url=self._url, logs=settings.data_dir / "logs"))
+        self._say(self._welcome())
+
+    def _welcome(self) -> str:
+        words = {"key": "", "note": ""} if self._open else {"key": KEY_HEADER, "note": KEY_NOTE}
+        return WELCOME.format(url=self._url, logs=self.settings.data_dir / "logs", **words)
 
     def _prepare_database(self) -> None:
         # Loaded here, while the query worker loads what it needs.
         from service.db.engine import Database  # noqa: PLC0415
         from service.db.migrate import migrate  # noqa: PLC0415
+        from service.db.reach import reaching  # noqa: PLC0415
         from service.keys.service import NO_KEYS, is_open, may_listen  # noqa: PLC0415
         from service.samples import load_samples  # noqa: PLC0415
 
         settings = self.settings
-        database = Database(settings.database)
-        migrate(database.engine)
-        self._say(f"  database   {database.engine.dialect.name}, schema up to date")
-        self._say(f"  samples    {load_samples(database)} knowledge bases")
-        if not may_listen(database, settings):
-            raise StartError(NO_KEYS.format(host=settings.host))
-        access = OPEN_ACCESS if is_open(database, settings) else "with keys only"
-        self._say(f"  access     {access}")
-        database.dispose()
+        with reaching(settings.database):
+            database = Database(settings.database)
+            migrate(database.engine)
+            self._say(f"  database   {database.engine.dialect.name}, schema up to date")
+            self._say(f"  samples    {load_samples(database)} knowledge bases")
+            if not may_listen(database, settings):
+                raise StartError(NO_KEYS.format(host=settings.host))
+            self._open = is_open(database, settings)
+            self._say(f"  access     {OPEN_ACCESS if self._open else 'with keys only'}")
+            database.dispose()
 
     def _start_children(self, children: Iterable[Child]) -> None:
         for child in children:
-            child.start(self.environment)
+            child.start()
             self._say(f"  {child.name:<10} started")
 
     def _plan(self) -> None:
@@ -158,18 +145,27 @@ class Supervisor:
         settings, folder = self.settings, self.settings.data_dir.absolute()
         logs = folder / "logs"
         self.environment |= {"CTP_DATA_DIR": str(folder), "CTP_PORT": str(settings.port)}
+        parts = PARTS
         if not settings.redis_url:
             path = self._socket_path()
             self.environment["CTP_REDIS_URL"] = f"unix://{path}"
-            self.children.append(Child("queue", redis_command(folder, path), logs / "queue.log"))
-        self.children += [Child(name, command, logs / f"{name}.log") for name, command in PARTS.items()]
+            parts = {"queue": redis_command(folder, path), **PARTS}
+        self.children = [
+            Child(name=name, command=command, environment=self.environment, log=logs / f"{name}.log")
+            for name, command in parts.items()
+        ]
 
     def _socket_path(self) -> Path:
         path = self.settings.data_dir.absolute() / "queue.sock"
-        return path if len(str(path)) <= MAX_SOCKET_PATH else Path(tempfile.mkdtemp(prefix="ctp-")) / "queue.sock"
+        if len(str(path)) <= MAX_SOCKET_PATH:
+            return path
+        self._socket_folder = Path(tempfile.mkdtemp(prefix="ctp-"))
+        return self._socket_folder / "queue.sock"
 
     def _check_port(self) -> None:
         host, port = self.settings.host, self.settings.port
+        if port == 0:
+            raise StartError("port 0 is any free port, which nobody would know: choose one, e.g. PORT=8000")
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -188,7 +184,7 @@ class Supervisor:
         missing = "api"
         while time.monotonic() < deadline:
             for child in self.children:
-                if child.process is not None and child.process.poll() is not None:
+                if child.process is not None and not child.alive:
                     raise StartError(f"{child.name} did not start: its log is {child.log}")
             with suppress(OSError, http.client.HTTPException, ValueError):
                 missing = self._missing()
@@ -212,10 +208,10 @@ class Supervisor:
         while True:
             time.sleep(POLL_SECONDS)
             for child in self.children:
-                if child.process is not None and child.process.poll() is not None:
+                if child.process is not None and not child.alive:
                     self._plan_restart(child)
                 if child.process is None and time.monotonic() >= child.due:
-                    child.start(self.environment)
+                    child.start()
                     self._say(f"  {child.name:<10} started again")
 
     def _plan_restart(self, child: Child) -> None:
@@ -232,12 +228,12 @@ class Supervisor:
             signal.signal(number, signal.SIG_IGN)
         order = [child for child in self.children if child.name != "queue"]
         for group in (order, [child for child in self.children if child.name == "queue"]):
-            for child in group:
-                child.kill(signal.SIGTERM)
+            _signal(group, signal.SIGTERM)
             _wait(group, STOP_SECONDS if group is order else 1.5)
-            for child in group:
-                child.kill(signal.SIGKILL)
+            _signal(group, signal.SIGKILL)
             _wait(group, 1)
+        if self._socket_folder is not None:
+            shutil.rmtree(self._socket_folder, ignore_errors=True)
 
     def _say(self, text: str) -> None:
         self.console.print(text)
@@ -245,6 +241,12 @@ class Supervisor:
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def _signal(children: list[Child], number: signal.Signals) -> None:
+    for child in children:
+        if child.alive:
+            child.signal(number)
 
 
 def _wait(children: list[Child], seconds: float) -> None:
@@ -275,12 +277,14 @@ def redis_command(folder: Path, socket_path: Path) -> list[str]:
 
 
 OPEN_ACCESS = "open: everyone on this machine may do everything, until the first `ctp keys create`"
+KEY_HEADER = ' -H "authorization: Bearer $CTP_KEY"'
+KEY_NOTE = ", with a key of `ctp keys create` in CTP_KEY"
 WELCOME = """
-The service is on {url} (calls: {url}/docs, logs: {logs}). Try it:
+The service is on {url} (calls: {url}/docs, logs: {logs}). Try it{note}:
 
-  curl -s -X POST '{url}/train?wait=60' -H 'content-type: application/json' \\
+  curl -s -X POST '{url}/train?wait=60'{key} -H 'content-type: application/json' \\
     -d '{{"kb": "family", "name": "family"}}'
-  curl -s -X POST {url}/query -H 'content-type: application/json' \\
+  curl -s -X POST {url}/query{key} -H 'content-type: application/json' \\
     -d '{{"model": "family", "goal": {{"subject": null, "predicate": "grandparent", "object": "morty"}}}}'
 
 Ctrl-C stops everything.

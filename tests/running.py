@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,11 +60,14 @@ class RunningService:
 
 
 @contextmanager
-def running_service(folder: Path, **settings: str) -> Iterator[RunningService]:
+def running_service(
+    folder: Path, environment: Mapping[str, str] | None = None, **settings: str
+) -> Iterator[RunningService]:
     """`ctp up` on a free port, with `CTP_*` settings in lower case without the prefix; stopped at the end."""
     port = free_port()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("CTP_")}
-    environment |= {"CTP_DATA_DIR": str(folder)} | {f"CTP_{key.upper()}": value for key, value in settings.items()}
+    outside = {key: value for key, value in os.environ.items() if not key.startswith("CTP_")}
+    environment = outside | dict(environment or {}) | {"CTP_DATA_DIR": str(folder)}
+    environment |= {f"CTP_{key.upper()}": value for key, value in settings.items()}
     process = subprocess.Popen(
         [sys.executable, "-m", "service.cli", "up", "--port", str(port)],
         env=environment,

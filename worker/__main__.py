@@ -3,6 +3,7 @@
 import os
 import sys
 
+from service.processes import num_threads
 from service.settings import get_settings
 from worker.app import serve
 
@@ -11,9 +12,8 @@ OPTIONS = ["--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--w
 
 
 def main(role: str) -> None:
-    threads = get_settings().threads or max(1, (os.cpu_count() or 2) // 2)
     # Read by torch's thread pool when it is loaded, so it must be set before.
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    os.environ.setdefault("OMP_NUM_THREADS", str(num_threads(get_settings().threads)))
     # A train worker's thread only waits for a process of its own that trains: see worker.nursery.
     concurrency = QUERY_THREADS if role == "query" else 1
     serve(role, ["--quiet", "worker", "--queues", role, *OPTIONS, "--concurrency", str(concurrency)])

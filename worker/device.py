@@ -1,8 +1,8 @@
 """The torch device and the threads of this process."""
 
-import os
-
 import torch
+
+from service.processes import num_threads
 
 
 def choose_device(name: str) -> torch.device:
@@ -13,5 +13,4 @@ def choose_device(name: str) -> torch.device:
 
 
 def limit_threads(threads: int) -> None:
-    """More threads than cores make every process slower: two processes share the machine by default."""
-    torch.set_num_threads(threads or max(1, (os.cpu_count() or 2) // 2))
+    torch.set_num_threads(num_threads(threads))

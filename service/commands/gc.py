@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from service.settings import get_settings
+from service.settings import UserError, get_settings
 
 
 def gc(
@@ -13,18 +13,23 @@ def gc(
 ) -> None:
     """Remove files that no model, checkpoint or job knows of, and name models whose files are gone."""
     from service.db.engine import Database  # noqa: PLC0415
-    from service.garbage import find_garbage, remove  # noqa: PLC0415
-    from service.storage import make_storage  # noqa: PLC0415
+    from service.db.reach import reaching  # noqa: PLC0415
+    from service.garbage import find_garbage  # noqa: PLC0415
+    from service.storage import StorageError, make_storage  # noqa: PLC0415
 
     settings = get_settings()
     storage = make_storage(settings)
-    findings = find_garbage(Database(settings.database), storage, min_age)
-    for entry in findings.orphans:
-        typer.echo(f"{'orphan' if dry_run else 'removed'}\t{entry.num_bytes}\t{entry.key}")
+    try:
+        with reaching(settings.database):
+            findings = find_garbage(Database(settings.database), storage, min_age)
+        for entry in findings.orphans:
+            if not dry_run:
+                storage.delete(entry.key)
+            typer.echo(f"{'orphan' if dry_run else 'removed'}\t{entry.num_bytes}\t{entry.key}")
+    except StorageError as error:
+        raise UserError(str(error)) from error
     for key in findings.missing:
         typer.echo(f"missing\t\t{key}")
-    if not dry_run:
-        remove(storage, findings)
     total = sum(entry.num_bytes for entry in findings.orphans)
     typer.echo(f"{len(findings.orphans)} orphans with {total} bytes, {len(findings.missing)} files missing", err=True)
     raise typer.Exit(1 if findings.missing else 0)

@@ -63,7 +63,10 @@ def _database() -> "Database":
     """With the newest schema, so that a key can be made before the first start."""
     from service.db.engine import Database  # noqa: PLC0415
     from service.db.migrate import migrate  # noqa: PLC0415
+    from service.db.reach import reaching  # noqa: PLC0415
 
-    database = Database(get_settings().database)
-    migrate(database.engine)
+    url = get_settings().database
+    with reaching(url):
+        database = Database(url)
+        migrate(database.engine)
     return database

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from service.processes import worker_command
-from service.settings import get_settings
+from service.settings import UserError, get_settings
 
 
 class Role(StrEnum):
@@ -35,15 +35,18 @@ def up(
 def api() -> None:
     """Run the API."""
     from service.db.engine import Database  # noqa: PLC0415
+    from service.db.reach import reaching  # noqa: PLC0415
     from service.keys.service import NO_KEYS, may_listen  # noqa: PLC0415
+    from service.queue import redis_url  # noqa: PLC0415
     from service.server import run  # noqa: PLC0415
 
     settings = get_settings()
-    database = Database(settings.database)
-    if not may_listen(database, settings):
-        typer.echo(f"ctp: {NO_KEYS.format(host=settings.host)}", err=True)
-        raise typer.Exit(1)
-    database.dispose()
+    redis_url(settings)
+    with reaching(settings.database):
+        database = Database(settings.database)
+        if not may_listen(database, settings):
+            raise UserError(NO_KEYS.format(host=settings.host))
+        database.dispose()
     run(settings)
 
 
@@ -70,8 +73,11 @@ def migrate() -> None:
     """Bring the database to the newest schema and load the sample KBs."""
     from service.db.engine import Database  # noqa: PLC0415
     from service.db.migrate import migrate as run  # noqa: PLC0415
+    from service.db.reach import reaching  # noqa: PLC0415
     from service.samples import load_samples  # noqa: PLC0415
 
-    database = Database(get_settings().database)
-    run(database.engine)
-    load_samples(database)
+    url = get_settings().database
+    with reaching(url):
+        database = Database(url)
+        run(database.engine)
+        load_samples(database)

@@ -1,15 +1,17 @@
 """From the body of `POST /models/import` to an archive: the file itself, or a form with it."""
 
-import io
+import tempfile
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from service.errors import Invalid, UnsupportedMedia
 
 MEDIA_TYPES = ("application/zip", "application/octet-stream")
+SPOOL_BYTES = 1024 * 1024
 FORM = "multipart/form-data"
 FILE = {"type": "string", "format": "binary"}
 OPENAPI = {
@@ -31,14 +33,23 @@ class Archive:
     name: str | None = None
 
 
-async def read_archive(request: Request) -> Archive:
-    """The dependency of the route."""
+async def read_archive(request: Request) -> AsyncIterator[Archive]:
+    """The dependency of the route. A large archive is on disk, not in memory, and gone when the call has ended."""
     content_type = request.headers.get("content-type", "").split(";", maxsplit=1)[0].strip().lower()
     if content_type in MEDIA_TYPES:
-        return Archive(io.BytesIO(await request.body()))
-    if content_type != FORM:
+        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as file:
+            async for piece in request.stream():
+                file.write(piece)
+            file.seek(0)
+            yield Archive(cast("BinaryIO", file))
+    elif content_type == FORM:
+        async with request.form(max_files=1, max_fields=1) as form:
+            yield _from_form(form)
+    else:
         raise UnsupportedMedia("bad_media_type", f"send {MEDIA_TYPES[0]} or {FORM}, not {content_type[:80]!r}")
-    form = await request.form(max_files=1, max_fields=1)
+
+
+def _from_form(form: FormData) -> Archive:
     file, name = form.get("file"), form.get("name")
     if not isinstance(file, UploadFile) or isinstance(name, UploadFile):
         raise Invalid("missing_file", "send the archive as `file`")

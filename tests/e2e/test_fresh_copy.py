@@ -71,11 +71,13 @@ class Started:
             self.printed += line
             if "Ctrl-C stops everything" in line:
                 return
+        self.stop()
         raise AssertionError(self.printed)
 
     def stop(self) -> None:
         """Ctrl-C in a terminal reaches the whole foreground group."""
-        os.killpg(self.process.pid, signal.SIGINT)
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGINT)
         assert self.process.stdout is not None
         self.printed += self.process.stdout.read()
         self.process.stdout.close()
@@ -85,10 +87,12 @@ class Started:
 @pytest.fixture(scope="module")
 def started(copy: Path) -> Iterator[Started]:
     started = Started(copy)
-    started.wait_until_ready()
-    yield started
-    if started.process.poll() is None:
-        started.stop()
+    try:
+        started.wait_until_ready()
+        yield started
+    finally:
+        if started.process.poll() is None:
+            started.stop()
 
 
 def readme_steps() -> list[tuple[str, Any]]:

@@ -75,6 +75,12 @@ def test_a_job_on_a_full_disk_fails_with_the_reason_and_the_next_one_goes_on(tmp
         filler.unlink()
         (trained,) = watch.wait_for_end(watch.submit(SHORT)["id"])
         assert trained.status == "succeeded"
+        with watch.client() as client:
+            archive = client.get(f"/models/{trained.model_id}/export").content
+            filler.write_bytes(bytes(1_900_000))
+            refused = client.post("/models/import", content=archive, headers={"content-type": "application/zip"})
+        assert (refused.status_code, refused.json()["code"]) == (507, "storage_full")
+        assert "make room" in refused.json()["detail"]
         watch.check_nothing_is_lost()
 
 

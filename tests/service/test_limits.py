@@ -81,6 +81,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]
         "body_seconds": "1",
         "min_body_bytes_per_second": "100000",
         "max_body_bytes": "100000",
+        "max_import_bytes": "300000",
         "max_facts": "10",
         "max_symbols": "8",
         "max_name_length": "20",
@@ -145,6 +146,24 @@ def test_a_chunked_body_over_the_limit_is_refused(strict: RunningService) -> Non
         answer = client.post("/kbs", content=chunks(), headers={"content-type": "multipart/form-data; boundary=x"})
     assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
     assert "100000" in answer.json()["detail"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunked", [False, True])
+def test_an_archive_may_be_larger_than_other_bodies_and_has_a_limit_of_its_own(
+    strict: RunningService, chunked: bool
+) -> None:
+    def sent(size: int) -> bytes | Iterator[bytes]:
+        return (b" " * 10_000 for _ in range(size // 10_000)) if chunked else b" " * size
+
+    with strict.client() as client:
+        time.sleep(0.5)
+        zipped = {"content-type": "application/zip"}
+        taken = client.post("/models/import", content=sent(200_000), headers=zipped)
+        refused = client.post("/models/import", content=sent(400_000), headers=zipped)
+    assert (taken.status_code, taken.json()["code"]) == (422, "bad_archive")
+    assert (refused.status_code, refused.json()["code"]) == (413, "body_too_large")
+    assert "300000 bytes (CTP_MAX_IMPORT_BYTES)" in refused.json()["detail"]
 
 
 @pytest.mark.slow

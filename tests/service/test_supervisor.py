@@ -1,6 +1,8 @@
 """`ctp up` as a process: it keeps its parts running and leaves nothing behind."""
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.running import RunningService, running_service
+from tests.running import RunningService, free_port, running_service
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +108,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_two_services_cannot_share_a_data_folder(service: RunningService) -> None:
-    result = up(service.folder, 0)
+    result = up(service.folder, free_port())
     assert result.returncode == 1
     assert "another `ctp up` runs" in result.stdout
 
@@ -116,3 +118,67 @@ def test_a_second_start_keeps_what_was_there(tmp_path: Path) -> None:
         with running_service(tmp_path) as service, service.client() as client:
             kb = client.post("/kbs", json={"name": "kept", "facts": [["a", "p", "b"]]})
     assert kb.status_code == 200
+
+
+def test_a_port_that_is_any_port_is_one_clear_line(tmp_path: Path) -> None:
+    result = up(tmp_path, 0)
+    assert (result.returncode, result.stdout.strip()) == (
+        1,
+        "ctp: port 0 is any free port, which nobody would know: choose one, e.g. PORT=8000",
+    )
+
+
+@pytest.mark.parametrize("url", ["postgresql+psycopg://ann:secret@127.0.0.1:1/none", "no-url-at-all"])
+@pytest.mark.parametrize("words", [["up"], ["migrate"], ["keys", "list"], ["gc"]])
+def test_a_database_that_cannot_be_used_is_one_clear_line(tmp_path: Path, words: list[str], url: str) -> None:
+    settings = {"CTP_DATA_DIR": str(tmp_path), "CTP_DATABASE_URL": url, "CTP_PORT": str(free_port())}
+    command = [sys.executable, "-m", "service.cli", *words]
+    environment = os.environ | settings
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    (said,) = [line for line in (result.stdout + result.stderr).splitlines() if line.startswith("ctp: ")]
+    assert result.returncode == 1
+    assert "Traceback" not in result.stdout + result.stderr
+    assert "check CTP_DATABASE_URL" in said
+    assert "secret" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("words", [["api"], ["dispatch"]])
+def test_a_part_without_a_queue_is_one_clear_line(tmp_path: Path, words: list[str]) -> None:
+    environment = os.environ | {"CTP_DATA_DIR": str(tmp_path), "CTP_REDIS_URL": ""}
+    command = [sys.executable, "-m", "service.cli", *words]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith("ctp: CTP_REDIS_URL is not set")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_setting_that_is_no_number_is_one_clear_line(tmp_path: Path) -> None:
+    environment = os.environ | {"CTP_DATA_DIR": str(tmp_path), "CTP_LEASE_SECONDS": "soon"}
+    command = [sys.executable, "-m", "service.cli", "up"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith("ctp: CTP_LEASE_SECONDS='soon' cannot be used (")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_long_folder_puts_the_socket_elsewhere_and_leaves_nothing_there(tmp_path: Path) -> None:
+    folder, sockets = tmp_path / ("long" * 30), tmp_path / "t"
+    sockets.mkdir()
+    with running_service(folder, environment={"TMPDIR": str(sockets)}) as service:
+        assert ready(service)
+        assert list(sockets.glob("ctp-*/queue.sock"))
+        assert service.stop() == 0
+    assert not list(sockets.glob("ctp-*"))
+
+
+def test_with_keys_the_printed_commands_send_one(tmp_path: Path) -> None:
+    environment = os.environ | {"CTP_DATA_DIR": str(tmp_path)}
+    create = [sys.executable, "-m", "service.cli", "keys", "create"]
+    key = subprocess.run(create, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    with running_service(tmp_path) as service:
+        commands = re.findall(r"^  (curl .*?\\\n.*?)$", service.printed, re.MULTILINE)
+        assert len(commands) == 2
+        for command in commands:
+            shell = ["bash", "-c", command]
+            done = subprocess.run(shell, env=os.environ | {"CTP_KEY": key}, capture_output=True, text=True, check=True)
+            assert "code" not in json.loads(done.stdout), done.stdout

@@ -48,7 +48,7 @@ class LinksRun:
 def run(links: LinksRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
     """The figures of all seeds as JSON: lists hold one value per seed."""
     kb = read_benchmark(links.data, links.dataset)
-    seeds = [_run_seed(links, kb, seed, on_epoch) for seed in range(links.seeds)]
+    seeds = [run_seed(links, kb, seed, on_epoch) for seed in range(links.seeds)]
     config = links.config(kb, 0).model_dump()
     summary = {"dataset": links.dataset, "model": links.model, "preset": links.preset, "split": links.split}
     figures = {name: [seed[name] for seed in seeds] for name in seeds[0]}
@@ -56,7 +56,8 @@ def run(links: LinksRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
     return {**summary, "seeds": list(range(links.seeds)), **figures, "peak_rss_mb": peak, "config": config}
 
 
-def _run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep) -> dict[str, float]:
+def run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> dict[str, float]:
+    """Trains and ranks once."""
     started = time.process_time()
     model = _train(links, kb, seed, on_epoch)
     trained = time.process_time()

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from service.commands.paper import paper
 from service.commands.scale import scale
 
 bench = typer.Typer(
@@ -23,6 +24,7 @@ def group() -> None:
 
 
 bench.command()(scale)
+bench.command()(paper)
 
 
 @bench.command()

@@ -1,0 +1,142 @@
+"""The cells of the paper's tables: one training with one seed each, and its figures."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ctp_core.benchmarks import clutrr, links
+from ctp_core.benchmarks.paper import dynamics
+from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
+from ctp_core.config import METHODS, BaseConfig
+from ctp_core.config.networks import NETWORKS
+from ctp_core.datasets.benchmarks import read_benchmark
+from ctp_core.datasets.kb import FactsKB
+from ctp_core.models.ctp_graphs import CtpGraphsModel
+from ctp_core.models.network import NetworkModel
+from ctp_core.models.registry import create_trainer
+
+VERSION = 1  # raised when what a cell measures changes, so that old figures are not taken for new ones
+PRESETS = {"short": "paper", "long": "paper-long"}
+GNTP = {"templates": ("2",) * 32, "top_k": 5}  # the paper's 32 rules, and the least of its k
+OURS = "ours"  # the preset `fast`: not in the paper, beside it
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`path` is what filters match: table/data set/…/system/seed."""
+
+    table: str
+    dataset: str
+    tuning: str
+    system: str
+    seed: int
+    method: str
+    preset: str
+    settings: dict[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def path(self) -> str:
+        parts = (self.table, self.dataset, self.tuning, self.system, str(self.seed))
+        return "/".join(part for part in parts if part)
+
+    def key(self, data: Path) -> str:
+        """The same for cells that are the same training, though they stand in two tables."""
+        config = self.config(data).model_dump(mode="json")
+        identity = {"version": VERSION, "table": self.table, "dataset": self.dataset, "config": config}
+        return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+    def config(self, data: Path) -> BaseConfig:
+        if self.table == "links":
+            return _links(self, data).config(_facts(data, self.dataset), self.seed)
+        return clutrr.configure(_clutrr(self, data), _graphs(data, self.dataset).kb, self.seed)
+
+
+def cells(seeds: int, only: Sequence[str] = ()) -> list[Cell]:
+    """All seeds of a cell come after the first seed of every cell: what is there early says most."""
+    everything = [cell for seed in range(seeds) for cell in _of_seed(seed)]
+    return [cell for cell in everything if not only or any(fnmatch(cell.path, pattern) for pattern in only)]
+
+
+def _of_seed(seed: int) -> Iterator[Cell]:
+    for dataset in LENGTHS:
+        for tuning in PRESETS:
+            for system in (OURS, *CLUTRR[dataset, tuning]):
+                yield _graph_cell("clutrr", dataset, tuning, system, seed)
+    for dataset, systems in LINKS.items():
+        yield Cell("links", dataset, "", OURS, seed, "proofs", "fast")
+        for system in systems:
+            method = "ctp" if system in ("ctp", "gntp") else system
+            if method not in METHODS["facts"]:
+                continue
+            settings = {"select": "gntp"} if system == "gntp" else {}
+            yield Cell("links", dataset, "", system, seed, method, "paper", settings)
+    if seed == 0:
+        for system in (OURS, "ctp-linear", "ctp-attentive", "ctp-memory", "gntp"):
+            yield _graph_cell("dynamics", dynamics.DATASET, "", system, seed)
+
+
+def _graph_cell(table: str, dataset: str, tuning: str, system: str, seed: int) -> Cell:
+    if system in NETWORKS:
+        return Cell(table, dataset, tuning, system, seed, system, PRESETS[tuning])
+    select = system.removeprefix("ctp-") if system != OURS else "attentive"
+    settings: dict[str, Any] = {"select": select, **(GNTP if system == "gntp" else {})}
+    if table == "dynamics":
+        settings |= dynamics.settings(system)
+    return Cell(table, dataset, tuning, system, seed, "ctp", "fast" if system == OURS else "paper", settings)
+
+
+def run_cell(cell: Cell, data: Path) -> dict[str, Any]:
+    """Trains and tests; takes one thread."""
+    torch.set_num_threads(1)
+    started = time.process_time()
+    figures = RUNS[cell.table](cell, data)
+    seconds = time.process_time() - started
+    config = cell.config(data).model_dump(mode="json")
+    return {"path": cell.path, **figures, "cpu_seconds": seconds, "config": config}
+
+
+def _run_clutrr(cell: Cell, data: Path) -> dict[str, Any]:
+    graphs = _graphs(data, cell.dataset)
+    model = create_trainer(cell.config(data), graphs.kb, torch.device("cpu")).fit()
+    assert isinstance(model, CtpGraphsModel | NetworkModel)
+    tests = {length: graphs.tests[length] for length in LENGTHS[cell.dataset]}
+    return {"accuracy": [clutrr.accuracy_on(model, rows) for rows in tests.values()]}
+
+
+def _run_links(cell: Cell, data: Path) -> dict[str, Any]:
+    return {"metrics": links.run_seed(_links(cell, data), _facts(data, cell.dataset), cell.seed)}
+
+
+def _run_dynamics(cell: Cell, data: Path) -> dict[str, Any]:
+    return {"curve": dynamics.curve(cell.config(data), _graphs(data, cell.dataset).kb)}
+
+
+RUNS = {"clutrr": _run_clutrr, "links": _run_links, "dynamics": _run_dynamics}
+
+
+def _clutrr(cell: Cell, data: Path) -> clutrr.ClutrrRun:
+    settings = {name: value for name, value in cell.settings.items() if name != "select"}
+    select = cell.settings.get("select", "linear")
+    return clutrr.ClutrrRun(data, cell.dataset, cell.method, select, None, cell.preset, settings)
+
+
+def _links(cell: Cell, data: Path) -> links.LinksRun:
+    return links.LinksRun(data, cell.dataset, cell.method, cell.preset, cell.settings)
+
+
+@cache
+def _graphs(data: Path, dataset: str) -> clutrr.Data:
+    return clutrr.load(clutrr.ClutrrRun(data, dataset))
+
+
+@cache
+def _facts(data: Path, dataset: str) -> FactsKB:
+    return read_benchmark(data, dataset)

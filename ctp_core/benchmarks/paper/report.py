@@ -1,0 +1,165 @@
+"""docs/results/paper.md from the cells that are finished: ours beside the paper's, marks, plots."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from ctp_core.benchmarks.paper.cells import OURS, PRESETS, Cell
+from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, NAMES, REASONS
+from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, METRICS, Published
+from ctp_core.benchmarks.paper.significance import mark
+from ctp_core.benchmarks.paper.store import Store
+from ctp_core.benchmarks.paper.svg import Axes, Line, chart
+
+REFERENCE = {"clutrr": "ctp-linear", "links": "ctp"}
+OFF = "≠"
+ROUNDING = 0.005  # a published deviation of .00 may be anything below this
+TUNINGS = {
+    "short": "tuned on graphs of 3 edges (preset `paper`)",
+    "long": "tuned on graphs of 9 edges (preset `paper-long`)",
+}
+
+Group = tuple[str, str, str, str]  # table, data set, tuning, system
+
+
+@dataclass(frozen=True)
+class Results:
+    """Figures of the finished cells by what they are of; one entry for each seed."""
+
+    of: dict[Group, list[dict[str, Any]]]
+
+    @classmethod
+    def read(cls, cells: Sequence[Cell], data: Path, store: Store) -> "Results":
+        found: dict[Group, list[dict[str, Any]]] = {}
+        for cell in cells:
+            figures = store.get(cell.key(data))
+            if figures is not None:
+                found.setdefault((cell.table, cell.dataset, cell.tuning, cell.system), []).append(figures)
+        return cls(found)
+
+    def get(self, *group: str) -> list[dict[str, Any]]:
+        return self.of.get((group[0], group[1], group[2], group[3]), [])
+
+
+def write_report(results: Results, folder: Path, seeds: int) -> Path:
+    """paper.md and its plots in `folder`; returns the path of the first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sections, reasons = [INTRODUCTION.format(seeds=seeds)], set[str]()
+    for dataset in LENGTHS:
+        for tuning in PRESETS:
+            sections.append(_clutrr(results, dataset, tuning, folder, reasons))
+    sections += [_links(results, reasons), _dynamics(results, folder), _reasons(reasons)]
+    path = folder / "paper.md"
+    path.write_text("\n\n".join(section for section in sections if section) + "\n")
+    return path
+
+
+def _clutrr(results: Results, dataset: str, tuning: str, folder: Path, reasons: set[str]) -> str:
+    lengths, published = LENGTHS[dataset], CLUTRR[dataset, tuning]
+    found = {system: results.get("clutrr", dataset, tuning, system) for system in (OURS, *published)}
+    values = {system: [[f["accuracy"][i] for f in runs] for i in range(len(lengths))] for system, runs in found.items()}
+    if not any(found.values()):
+        return ""
+    rows = []
+    for system, runs in found.items():
+        cells = [
+            _cell(
+                values[system][i], values[REFERENCE["clutrr"]][i], published[system][i] if system in published else None
+            )
+            for i in range(len(lengths))
+        ]
+        _note(system, cells, reasons)
+        seconds = f"{mean(run['cpu_seconds'] for run in runs):.0f}" if runs else ""
+        rows.append([NAMES[system], *cells, str(len(runs)), seconds])
+    lines = [Line(NAMES[s], list(zip(lengths, map(mean, v), strict=True))) for s, v in values.items() if found[s]]
+    plot = f"paper-{dataset}-{tuning}.svg"
+    title = f"{dataset}, {TUNINGS[tuning].split(' (')[0]}"
+    (folder / plot).write_text(chart(Axes(title, "edges of the test graphs", lengths), lines))
+    head = ["", *(f"{length} edges" for length in lengths), "seeds", "CPU s"]
+    return f"## CLUTRR {title}\n{_table(head, rows)}\n\n![Accuracy over length]({plot})"
+
+
+def _links(results: Results, reasons: set[str]) -> str:
+    rows = []
+    for dataset, published in LINKS.items():
+        metrics = ("auc_pr",) if dataset.startswith("countries") else METRICS
+        found = {system: results.get("links", dataset, "", system) for system in (OURS, *published)}
+        for system, runs in found.items():
+            if not runs:
+                continue
+            cells = [
+                _cell(
+                    [run["metrics"][metric] for run in runs],
+                    [run["metrics"][metric] for run in found[REFERENCE["links"]]],
+                    published[system][i] if system in published else None,
+                    digits=3,
+                )
+                for i, metric in enumerate(metrics)
+            ]
+            _note(f"{system} (links)" if system in ("ctp", "gntp") else system, cells, reasons)
+            seconds = f"{mean(run['cpu_seconds'] for run in runs):.0f}"
+            rows.append([dataset, NAMES[system], *cells, *[""] * (4 - len(cells)), str(len(runs)), seconds])
+    if not rows:
+        return ""
+    head = ["data set", "", "MRR, or AUC-PR of Countries", "Hits@1", "Hits@3", "Hits@10", "seeds", "CPU s"]
+    return f"## Link prediction\n{_table(head, rows)}"
+
+
+def _dynamics(results: Results, folder: Path) -> str:
+    found = {group[3]: runs[0]["curve"] for group, runs in results.of.items() if group[0] == "dynamics"}
+    if not found:
+        return ""
+    lines = [Line(NAMES[system], [(x, y) for x, y in curve]) for system, curve in found.items()]
+    last = max(x for curve in found.values() for x, _ in curve)
+    plot = "paper-dynamics.svg"
+    axes = Axes("Training accuracy, db9b8f04", "iterations (batches)", range(0, last + 1, max(1, last // 6)))
+    (folder / plot).write_text(chart(axes, lines))
+    rows = [[NAMES[system], *_reached(curve), f"{100 * curve[-1][1]:.1f}"] for system, curve in found.items()]
+    head = ["", "95 % after", "99 % after", f"after {last}"]
+    return f"## Training dynamics\n{DYNAMICS}\n\n{_table(head, rows)}\n\n![Training accuracy over iterations]({plot})"
+
+
+def _reached(curve: Sequence[tuple[int, float]]) -> list[str]:
+    firsts = (next((x for x, y in curve if y >= share), None) for share in (0.95, 0.99))
+    return ["not reached" if first is None else f"{first} iterations" for first in firsts]
+
+
+def _cell(values: Sequence[float], reference: Sequence[float], published: Published | None, digits: int = 2) -> str:
+    """`.95 ± .04▼ (.98 ± .02) ≠`: ours, the mark, the paper's, and whether they are too far apart."""
+    if not values:
+        return f"({_spread(published.mean, published.std, digits)})" if published else ""
+    own = _spread(mean(values), stdev(values) if len(values) > 1 else None, digits) + mark(values, reference)
+    if published is None:
+        return own
+    off = published.std is not None and abs(mean(values) - published.mean) > 2 * max(published.std, ROUNDING)
+    return f"{own} ({_spread(*published, digits)}){' ' + OFF if off else ''}"
+
+
+def _spread(average: float, std: float | None, digits: int) -> str:
+    return _short(average, digits) if std is None else f"{_short(average, digits)} ± {_short(std, digits)}"
+
+
+def _short(value: float, digits: int) -> str:
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("0") if value < 1 else text
+
+
+def _note(system: str, cells: Sequence[str], reasons: set[str]) -> None:
+    if any(cell.endswith(OFF) for cell in cells):
+        reasons.add(system)
+
+
+def _reasons(systems: set[str]) -> str:
+    if not systems:
+        return ""
+    lines = [
+        f"- **{NAMES.get(system, system)}**: {REASONS.get(system, 'not explained yet.')}" for system in sorted(systems)
+    ]
+    return f"## Where we differ, and why ({OFF})\n" + "\n".join(lines)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,58 @@
+"""`ctp bench paper`: the paper's tables, run again."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from ctp_core.benchmarks.paper.pool import Report
+
+
+def paper(
+    data: Annotated[Path, typer.Option(help="Folder that holds clutrr/*.zip, umls/, kinship/, nations/, countries/.")],
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings of every cell.")] = 10,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the cells that are finished.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Cells that match, such as 'clutrr/089907f8/*/lstm/*'; may be repeated.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes, one thread each.")] = 2,
+    cells: Annotated[Path, typer.Option(help="Folder that keeps finished cells.")] = Path("paper-cells"),
+    report: Annotated[Path, typer.Option(help="Folder for paper.md and its plots.")] = Path("docs/results"),
+    list_cells: Annotated[bool, typer.Option("--list", help="Only say which cells there are.")] = False,
+) -> None:
+    """Every cell of the paper's CLUTRR and link-prediction tables and its training dynamics, beside its own figures."""
+    from ctp_core.benchmarks.paper.cells import cells as cells_of  # noqa: PLC0415
+    from ctp_core.benchmarks.paper.pool import run_cells  # noqa: PLC0415
+    from ctp_core.benchmarks.paper.report import Results, write_report  # noqa: PLC0415
+    from ctp_core.benchmarks.paper.store import Store  # noqa: PLC0415
+
+    chosen, store = cells_of(seeds, only or ()), Store(cells)
+    if list_cells:
+        for cell in chosen:
+            typer.echo(cell.path)
+        return
+    failed: list[str] = []
+    with _progress() as bar:
+        line = bar.add_task("reading data", total=None, now="")
+
+        def show(ended: "Report") -> None:
+            if ended.error is not None:
+                failed.append(f"{ended.cell.path}: {ended.error}")
+            left = "" if ended.eta_seconds is None else f"{ended.eta_seconds / 60:.0f} min left"
+            bar.update(line, description=ended.cell.path, completed=ended.done, total=ended.total, now=left)
+
+        run_cells(chosen, data, store, jobs, resume, show)
+    path = write_report(Results.read(cells_of(seeds), data, store), report, seeds)
+    typer.echo(f"wrote {path}")
+    for text in failed:
+        typer.echo(f"ctp: {text}", err=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[now]}"))
+    return Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True))

@@ -46,7 +46,8 @@ class CtpConfig(BaseConfig):
         default=1,
         ge=0,
         le=1000,
-        description="Of answers; on graphs null is the fixpoint (tabled) or what the graph needs (exact).",
+        description="Of answers, on facts also of training; on graphs null is the fixpoint (tabled) or what the graph "
+        "needs (exact).",
     )
     semiring: SemiringName = Field(default="max-min", description="⊕–⊗ with which the model answers.")
     dim: int = Field(default=50, ge=1, le=4096, description="Length of the vectors of predicates and entities.")
@@ -80,6 +81,14 @@ class CtpConfig(BaseConfig):
     )
     negatives: int = Field(default=1, ge=1, description="Times subject, object and both are corrupted, per fact.")
     initial_range: float = Field(default=1.0, gt=0, description="Vectors start uniform in ±this.")
+    entity_scale: float = Field(
+        default=1.0, gt=0, le=100, description="Entities start uniform in ± this times `initial_range`: crisper."
+    )
+    loss: Literal["sampled", "all"] = Field(
+        default="sampled",
+        description="Each fact against corrupted ones, as published, or against all objects and all subjects: "
+        "`batch_size` then counts predicates, each with all its facts.",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "CtpConfig":

@@ -4,6 +4,7 @@ A score is that of one proof, so its gradient is that of one proof: the search r
 and only the unifications of the proof it finds are computed again for learning. Facts get their gradient too.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,14 +12,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from ctp_core import unification
 from ctp_core.config.ctp import CtpConfig
+from ctp_core.errors import ConfigError
 from ctp_core.kernels import ExponentialKernel
+from ctp_core.provers.plans import Plan, plans
 from ctp_core.provers.soft_entities import TIMES, Floats, Ids, SoftFacts, SoftSearch
 from ctp_core.rules import Template
 from ctp_core.select.base import SelectOptions, uniform
 from ctp_core.select.registry import SELECTS
-from ctp_core.semiring import SEMIRINGS
-from ctp_core.unification import UNIFICATIONS
 
 MIN_HEAD = 1e-30  # a rule that is not tried has head 0; its distance must be huge but finite
 
@@ -34,24 +36,40 @@ class Goals:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """All reformulators of one template for the distinct predicates of some goals."""
+class Chains:
+    """What `select` makes of some goal predicates by one plan: paths of atoms from subject to object.
 
-    template: Template
-    bodies: Float[Tensor, "predicate reformulator place dim"]
-    heads: Float[Tensor, "predicate reformulator"] | None
-    costs: Float[np.ndarray, "predicate reformulator place known"]  # squared distances to the known predicates
+    `guards` is the distance of all heads on the way, None where no head is unified. `squared` are the squared distances
+    of the atoms' vectors to the known predicates, `costs` the same without gradient.
+    """
 
-    def ends(self, goals: Goals) -> tuple[Ids, Ids]:
-        return (goals.object, goals.subject) if self.template.reversed else (goals.subject, goals.object)
+    plan: Plan
+    vectors: Float[Tensor, "predicate chain place dim"]
+    guards: Float[Tensor, "predicate chain"] | None
+    squared: Float[Tensor, "predicate chain place known"]
+    costs: Float[np.ndarray, "predicate chain place known"]
+
+    @property
+    def width(self) -> int:
+        return self.vectors.shape[1]
+
+
+@dataclass(frozen=True)
+class Leaves:
+    """The unifications of some proofs by chains of one plan, each given by its row and number among the chains."""
+
+    row: Int[np.ndarray, " proof"]
+    chain: Int[np.ndarray, " proof"]
+    stations: Int[np.ndarray, "proof place+1"]
+    fact: Int[np.ndarray, "proof place"]
 
 
 @dataclass(frozen=True)
 class Found:
-    """The best proof by each reformulator of a shape: distances and the entities it passes."""
+    """The best proof by each chain of a plan: distances and the entities it passes."""
 
-    distance: Float[np.ndarray, "goal reformulator"]
-    stations: Int[np.ndarray, "goal reformulator place+1"]
+    distance: Float[np.ndarray, "goal chain"]
+    stations: Int[np.ndarray, "goal chain place+1"]
 
 
 class SoftTheory(nn.Module):
@@ -66,6 +84,10 @@ class SoftTheory(nn.Module):
         device: torch.device,
     ) -> None:
         super().__init__()
+        if config.depth is None or config.depth < 1:
+            raise ConfigError("on a KB of facts the depth is a number from 1 on: there is no fixpoint to run to")
+        if config.semiring == "max-mean":
+            raise ConfigError("on a KB of facts the semiring is max-min or max-product")
         self.config = config
         self.kernel = ExponentialKernel(config.slope)
         templates = tuple(Template.parse(text) for text in config.templates)
@@ -79,122 +101,139 @@ class SoftTheory(nn.Module):
             top_k=config.top_k,
         )
         self.select = SELECTS[config.select](options, generator)
+        self.plans = plans(self.select.groups, config.depth, match_facts=self.match_facts)
         self.predicates = uniform((num_predicates, config.dim), config.initial_range, generator)
-        self.entities = uniform((num_entities, config.dim), config.initial_range, generator)
+        self.entities = uniform((num_entities, config.dim), config.initial_range * config.entity_scale, generator)
         self.to(device)
 
-    def shapes(self, predicates: Int[Tensor, " predicate"]) -> list[Shape]:
-        """What `select` makes of the goal predicates; first the goal itself where template `0` is listed."""
+    # What is proved with
+
+    def chains(self, predicates: Int[Tensor, " predicate"]) -> list[Chains]:
+        """One entry for each plan; by facts first, where template `0` is listed."""
         goals = self.predicates[predicates]
-        shapes = []
-        if self.match_facts:
-            shapes.append(self._shape(Template(1), goals[:, None, None, :], None))
-        for expansion in self.select(goals, self.predicates) if self.select.groups else ():
-            bodies = expansion.bodies.expand(len(goals), -1, -1, -1)
-            shapes.append(self._shape(expansion.template, bodies, expansion.heads))
-        return shapes
+        return [self._chains(plan, *self._unfold(plan, goals)) for plan in self.plans]
 
-    def _shape(self, template: Template, bodies: Tensor, heads: Tensor | None) -> Shape:
-        with torch.no_grad():
-            costs = torch.cdist(bodies.flatten(0, 2), self.predicates) ** 2
-        return Shape(template, bodies, heads, costs.view(*bodies.shape[:3], -1).cpu().numpy())
+    def _chains(self, plan: Plan, vectors: Tensor, guards: Tensor | None) -> Chains:
+        known = self.predicates
+        squared = _pairwise_squared(vectors.flatten(0, 2), known).view(*vectors.shape[:3], len(known))
+        return Chains(plan, vectors, guards, squared, squared.detach().cpu().numpy())
 
-    def search(self, facts: SoftFacts) -> SoftSearch:
-        with torch.no_grad():
-            squared = torch.cdist(self.entities, self.entities) ** 2
-            squared.fill_diagonal_(0)
-        return SoftSearch(facts, squared.cpu().numpy(), self.config.unification)
+    def _unfold(
+        self, plan: Plan, goals: Float[Tensor, "goal dim"]
+    ) -> tuple[Float[Tensor, "goal chain place dim"], Float[Tensor, "goal chain"] | None]:
+        """The vectors at the leaves of a plan for every choice of reformulators, along the path, and their guards."""
+        if plan.template is None:
+            return goals[:, None, None, :], None
+        [rule] = [e for e in self.select(goals, self.predicates) if e.template == plan.template]
+        bodies = rule.bodies.expand(len(goals), -1, -1, -1)
+        num_goals, width, _, dim = bodies.shape
+        path = bodies.new_empty(num_goals, width, 1, 0, dim)
+        guards = None if rule.heads is None else self._distance(rule.heads)[:, :, None]
+        for place, part in enumerate(plan.parts):
+            below, guarded = self._unfold(part, bodies[:, :, place].reshape(-1, dim))
+            below = below.view(num_goals, width, 1, *below.shape[1:])
+            path = path[:, :, :, None]
+            shape = (num_goals, width, path.shape[2], below.shape[3])  # [goal, reformulator, chain so far, chain below]
+            joined = torch.cat([path.expand(*shape, -1, -1), below.expand(*shape, -1, -1)], dim=-2)
+            path = joined.flatten(2, 3)
+            guards = self._guard(guards, guarded, shape)
+        path = path.flatten(1, 2)
+        return path.flip(2) if plan.template.reversed else path, None if guards is None else guards.flatten(1, 2)
+
+    def _guard(self, above: Tensor | None, below: Tensor | None, shape: tuple[int, ...]) -> Tensor | None:
+        parts = []
+        if above is not None:
+            parts.append(above[:, :, :, None].expand(*shape))
+        if below is not None:
+            parts.append(below.view(*shape[:2], 1, -1).expand(*shape))
+        return self.times(parts).flatten(2, 3) if parts else None
+
+    def _distance(self, scores: Tensor) -> Tensor:
+        return scores.clamp(min=MIN_HEAD).log() / -self.config.slope
+
+    def times(self, distances: Sequence[Tensor]) -> Tensor:
+        """⊗ as it is on distances."""
+        total = distances[0]
+        for one in distances[1:]:
+            total = torch.maximum(total, one) if self.config.semiring == "max-min" else total + one
+        return total
+
+    # The search, and what it found with its gradient
+
+    def entity_squared(self) -> Float[Tensor, "entity entity"]:
+        """Squared distances between all entities; the diagonal is exactly 0."""
+        squared = _pairwise_squared(self.entities, self.entities)
+        return squared * (1 - torch.eye(len(squared), device=squared.device, dtype=squared.dtype))
 
     def scores(self, goals: Goals, facts: SoftFacts) -> Float[Tensor, " goal"]:
         """The score of the best proof of each goal, with its exact gradient."""
         distinct, row = np.unique(goals.predicate, return_inverse=True)
-        shapes = self.shapes(torch.from_numpy(distinct).to(self.predicates.device))
-        search = self.search(facts)
-        found = [best_of_shape(search, shape, goals, row, self.config) for shape in shapes]
-        widths = [one.distance.shape[1] for one in found]
+        chains = self.chains(torch.from_numpy(distinct).to(self.predicates.device))
+        squared = self.entity_squared()
+        search = SoftSearch(facts, squared.detach().cpu().numpy(), self.config.unification)
+        found = [best_of_chains(search, one, goals, row, self.config) for one in chains]
+        widths = [one.width for one in chains]
         best = np.concatenate([one.distance for one in found], axis=1).argmin(1)
-        shape_of = np.repeat(np.arange(len(found)), widths)[best]
-        reformulator = best - (np.cumsum(widths) - widths)[shape_of]
-        scores = self.predicates.new_zeros(len(best))
-        for index, (shape, one) in enumerate(zip(shapes, found, strict=True)):
-            chosen = np.flatnonzero(shape_of == index)
+        plan_of = np.repeat(np.arange(len(found)), widths)[best]
+        chain = best - (np.cumsum(widths) - widths)[plan_of]
+        distances, order = [], []
+        for index, (one, proofs) in enumerate(zip(chains, found, strict=True)):
+            chosen = np.flatnonzero(plan_of == index)
             if len(chosen):
-                leaves = _Leaves.of(search, shape, goals, row, chosen, reformulator[chosen], one)
-                scores = scores.index_put((_tensor(chosen, scores),), self._score(shape, leaves, facts))
-        return scores
+                leaves = _leaves(search, one, goals, row, chosen, chain[chosen], proofs)
+                distances.append(self.distances(one, leaves, facts, squared))
+                order.append(chosen)
+        back = np.argsort(np.concatenate(order))
+        return self.kernel.from_distance(torch.cat(distances)[as_tensor(back, self.predicates)])
 
-    def _score(self, shape: Shape, leaves: "_Leaves", facts: SoftFacts) -> Float[Tensor, " goal"]:
-        """⊗ of the head and of every body atom's unification with its fact."""
-        device = self.predicates
-        row, reformulator = _tensor(leaves.row, device), _tensor(leaves.reformulator, device)
-        vectors = shape.bodies[row, reformulator]  # [goal, place, dim]
-        fact = facts.facts[leaves.fact]  # [goal, place, 3]
-        subject, predicate, object_ = (_tensor(fact[..., place], device) for place in range(3))
-        left, right = _tensor(leaves.stations[:, :-1], device), _tensor(leaves.stations[:, 1:], device)
-        parts = UNIFICATIONS[self.config.unification](
-            self.kernel,
-            _squared(vectors, self.predicates[predicate]),
-            _squared(self.entities[left], self.entities[subject]),
-            _squared(self.entities[right], self.entities[object_]),
-        )
-        atoms = list(parts.unbind(1))
-        heads = [] if shape.heads is None else [shape.heads[row, reformulator]]
-        return SEMIRINGS[self.config.semiring].product([*heads, *atoms])
-
-
-@dataclass(frozen=True)
-class _Leaves:
-    """The unifications of the chosen proofs of one shape."""
-
-    row: Int[np.ndarray, " goal"]
-    reformulator: Int[np.ndarray, " goal"]
-    stations: Int[np.ndarray, "goal place+1"]
-    fact: Int[np.ndarray, "goal place"]
-
-    @classmethod
-    def of(
-        cls, search: SoftSearch, shape: Shape, goals: Goals, row: Ids, chosen: Ids, reformulator: Ids, found: Found
-    ) -> "_Leaves":
-        stations = found.stations[chosen, reformulator]
-        costs = shape.costs[row[chosen], reformulator]
-        facts = [
-            search.pair(costs[:, place], stations[:, place], stations[:, place + 1], goals.own[chosen]).argmin(1)
-            for place in range(costs.shape[1])
-        ]
-        return cls(row[chosen], reformulator, stations, np.stack(facts, axis=1))
+    def distances(
+        self, chains: Chains, leaves: Leaves, facts: SoftFacts, squared: Float[Tensor, "entity entity"]
+    ) -> Float[Tensor, " proof"]:
+        """⊗ of the heads and of every atom's unification with its fact, as a distance."""
+        row, chain = as_tensor(leaves.row, squared), as_tensor(leaves.chain, squared)
+        parts = [] if chains.guards is None else [chains.guards[row, chain]]
+        for place, flip in enumerate(chains.plan.flips):
+            start, end = leaves.stations[:, place], leaves.stations[:, place + 1]
+            subject, object_ = (end, start) if flip else (start, end)
+            fact = facts.facts[leaves.fact[:, place]]
+            met = (
+                chains.squared[row, chain, place, as_tensor(fact[:, 1], squared)],
+                squared[as_tensor(subject, squared), as_tensor(fact[:, 0], squared)],
+                squared[as_tensor(object_, squared), as_tensor(fact[:, 2], squared)],
+            )
+            parts.append(unification.distance(self.config.unification, *met))
+        return self.times(parts)
 
 
-def best_of_shape(search: SoftSearch, shape: Shape, goals: Goals, row: Ids, config: CtpConfig) -> Found:
-    """For each goal and reformulator the distance of its best proof, exactly."""
-    num_goals, width = len(row), shape.bodies.shape[1]
-    costs = shape.costs[row].reshape(num_goals * width, *shape.costs.shape[2:])  # [query, place, known]
-    left, right = (np.repeat(end, width) for end in shape.ends(goals))
-    own = np.repeat(goals.own, width)
-    distance, stations = _best_chain(search, costs, (left, right), own, config.semiring)
+def best_of_chains(search: SoftSearch, chains: Chains, goals: Goals, row: Ids, config: CtpConfig) -> Found:
+    """For each goal and chain the distance of its best proof, exactly."""
+    num_goals, width = len(row), chains.width
+    costs = chains.costs[row].reshape(num_goals * width, *chains.costs.shape[2:])  # [query, place, known]
+    ends = np.repeat(goals.subject, width), np.repeat(goals.object, width)
+    distance, stations = _best_path(search, costs, chains.plan.flips, ends, np.repeat(goals.own, width), config)
     distance = distance.reshape(num_goals, width)
-    if shape.heads is not None:
-        heads = shape.heads.detach().clamp(min=MIN_HEAD).log().neg().cpu().numpy() / config.slope
-        distance = TIMES[config.semiring](distance, heads[row])
+    if chains.guards is not None:
+        distance = TIMES[config.semiring](distance, chains.guards.detach().cpu().numpy()[row])
     return Found(distance, stations.reshape(num_goals, width, -1))
 
 
-def _best_chain(
-    search: SoftSearch, costs: Floats, ends: tuple[Ids, Ids], own: Ids, semiring: str
+def _best_path(
+    search: SoftSearch, costs: Floats, flips: tuple[bool, ...], ends: tuple[Ids, Ids], own: Ids, config: CtpConfig
 ) -> tuple[Floats, Ids]:
-    """(distance, stations) of the best path through the body places of each query."""
+    """(distance, stations) of the best path through the places of each query."""
     left, right = ends
-    length = costs.shape[1]
-    if length == 1:
-        squared = search.join(costs[:, 0], search.nearest(left, right, own)).min(1)
+    if len(flips) == 1:
+        subject, object_ = (right, left) if flips[0] else (left, right)
+        squared = search.join(costs[:, 0], search.nearest(subject, object_, own)).min(1)
         return np.sqrt(squared), np.stack([left, right], axis=1)
-    times, query = TIMES[semiring], np.arange(len(left))
-    reached, back = search.row(costs[:, 0], left, own), []
-    for place in range(1, length - 1):
+    times, query = TIMES[config.semiring], np.arange(len(left))
+    reached, back = search.row(costs[:, 0], left, own, open_subject=flips[0]), []
+    for place, flip in enumerate(flips[1:-1], start=1):
         tables = np.stack([search.table(cost, int(fact)) for cost, fact in zip(costs[:, place], own, strict=True)])
-        steps = times(reached[:, :, None], tables)  # [query, from, to]
+        steps = times(reached[:, :, None], tables.transpose(0, 2, 1) if flip else tables)  # [query, from, to]
         back.append(steps.argmin(1))
         reached = steps.min(1)
-    total = times(reached, search.row(costs[:, -1], right, own, open_subject=True))
+    total = times(reached, search.row(costs[:, -1], right, own, open_subject=not flips[-1]))
     station = total.argmin(1)
     path = [right, station]
     for pointers in reversed(back):
@@ -202,9 +241,22 @@ def _best_chain(
     return total[query, station], np.stack([left, *reversed(path)], axis=1)
 
 
-def _squared(left: Tensor, right: Tensor) -> Tensor:
-    return ((left - right) ** 2).sum(-1)
+def _leaves(
+    search: SoftSearch, chains: Chains, goals: Goals, row: Ids, chosen: Ids, chain: Ids, found: Found
+) -> Leaves:
+    stations, costs, facts = found.stations[chosen, chain], chains.costs[row[chosen], chain], []
+    for place, flip in enumerate(chains.plan.flips):
+        start, end = stations[:, place], stations[:, place + 1]
+        subject, object_ = (end, start) if flip else (start, end)
+        facts.append(search.pair(costs[:, place], subject, object_, goals.own[chosen]).argmin(1))
+    return Leaves(row[chosen], chain, stations, np.stack(facts, axis=1))
 
 
-def _tensor(ids: Ids, like: Tensor) -> Tensor:
+def _pairwise_squared(left: Float[Tensor, "m dim"], right: Float[Tensor, "n dim"]) -> Float[Tensor, "m n"]:
+    """By one matrix product; rounding may not make a distance negative."""
+    products = torch.addmm((right**2).sum(1), left, right.T, alpha=-2)
+    return (products + (left**2).sum(1)[:, None]).clamp(min=0)
+
+
+def as_tensor(ids: Ids, like: Tensor) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(ids)).to(like.device)

@@ -11,6 +11,7 @@ so that all b at once cost facts + entities², not facts × entities.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ctp_core.datasets.kb import FactIds
 
 Floats = NDArray[np.floating[Any]]  # float32 while learning, for speed
 Ids = NDArray[np.int64]
-Join = Callable[[Floats, Floats], Floats]
+Join = Callable[..., Floats]  # numpy's binary functions, which take `out`
 JOINS: dict[str, Join] = {"concat": np.add, "per_symbol": np.maximum}
 TIMES: dict[str, Join] = {"max-min": np.maximum, "max-product": np.add}
 NO_FACT = -1
@@ -42,6 +43,20 @@ class _Side:
         return cls(order, starts, symbols)
 
 
+@dataclass(frozen=True)
+class PredicateFacts:
+    """The facts of one predicate in the order of their objects: those of objects[g] begin at starts[g]."""
+
+    rows: Ids  # into all facts
+    subject: Ids
+    object: Ids
+    objects: Ids
+    starts: Ids
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
 class SoftFacts:
     """The facts a search runs over; build once, search with any vectors."""
 
@@ -49,6 +64,16 @@ class SoftFacts:
         self.facts, self.num_predicates = facts, num_predicates
         self.subject, self.predicate, self.object = (np.ascontiguousarray(column) for column in facts.T)
         self.by_subject, self.by_predicate, self.by_object = (_Side.of(column) for column in facts.T)
+
+    @cached_property
+    def of_predicate(self) -> tuple[PredicateFacts, ...]:
+        return tuple(self._of(predicate) for predicate in range(self.num_predicates))
+
+    def _of(self, predicate: int) -> PredicateFacts:
+        rows = np.flatnonzero(self.predicate == predicate)
+        side = _Side.of(self.object[rows])
+        rows = rows[side.order]
+        return PredicateFacts(rows, self.subject[rows], self.object[rows], side.symbols, side.starts)
 
 
 def _masked(distances: Floats, own: Ids) -> Floats:
@@ -102,25 +127,12 @@ class SoftSearch:
         )
 
 
-def predicate_tables(search: SoftSearch, num_predicates: int) -> Float[np.ndarray, "predicate entity entity"]:
-    """M_r[i, j]: the squared distance of (i, j) to the nearest fact of r; ∞ where r has none."""
-    facts, join = search.facts, search.join
-    tables = np.full((num_predicates, *search.squared.shape), np.inf)
-    for predicate in np.unique(facts.predicate):
-        chosen = facts.predicate == predicate
-        side = _Side.of(facts.object[chosen])
-        to_subjects = search.squared[:, facts.subject[chosen][side.order]]
-        nearest = np.minimum.reduceat(to_subjects, side.starts, axis=1)  # [entity, object of r]
-        best = tables[predicate]
-        for column, object_ in zip(nearest.T, side.symbols, strict=True):
-            np.minimum(best, join(column[:, None], search.squared[object_][None, :]), out=best)
-    return tables
-
-
 def contract(left: Floats, right: Floats, semiring: str) -> Float[np.ndarray, "row column"]:
     """The matrix product of distances: min over the middle entity of left ⊗ right."""
     times = TIMES[semiring]
-    best = np.full((left.shape[0], right.shape[1]), np.inf)
+    best = np.full((left.shape[0], right.shape[1]), np.inf, dtype=left.dtype)
+    joined = np.empty_like(best)
     for column, row in zip(left.T, right, strict=True):
-        np.minimum(best, times(column[:, None], row[None, :]), out=best)
+        times(column[:, None], row[None, :], out=joined)
+        np.minimum(best, joined, out=best)
     return best

@@ -1,4 +1,4 @@
-"""Trains the paper's prover on one KB: each fact against corrupted ones, its own fact hidden from its proofs."""
+"""Trains the paper's prover on one KB: each fact against false ones, its own fact hidden from its proofs."""
 
 from collections.abc import Sequence
 
@@ -19,12 +19,13 @@ from ctp_core.models.soft_theory import Goals, SoftTheory
 from ctp_core.provers.soft_entities import NO_FACT, SoftFacts
 from ctp_core.training.facts_split import check_dense
 from ctp_core.training.gradient import GradientTrainer
+from ctp_core.training.soft_ranking import ranking_loss
 
 MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
 
 
 class CtpFactsTrainer(GradientTrainer):
-    """Adagrad on binary cross-entropy, as published."""
+    """Adagrad, as published; on binary cross-entropy against sampled facts, or on the ranks among all."""
 
     config: CtpConfig
     module: SoftTheory
@@ -32,10 +33,6 @@ class CtpFactsTrainer(GradientTrainer):
     def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
         if not isinstance(config, CtpConfig) or not isinstance(kb, FactsKB):
             raise ConfigError("the soft prover learns from a KB of kind 'facts' and a config of method 'ctp'")
-        if config.depth != 1:
-            raise ConfigError("on a KB of facts the prover works at depth 1; longer proofs take a template such as 3")
-        if config.semiring == "max-mean":
-            raise ConfigError("on a KB of facts the semiring is max-min or max-product")
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
         check_dense(float(sizes[1]) * sizes[0] ** 2, config.method)
@@ -45,7 +42,11 @@ class CtpFactsTrainer(GradientTrainer):
         self._keys = np.sort(self._key(self.split.train))
 
     def batches(self) -> Sequence[Tensor]:
-        order = torch.randperm(len(self.split.train), generator=self.generator)
+        if self.config.loss == "all":
+            stated = torch.from_numpy(np.unique(self.split.train[:, 1]))
+            order = stated[torch.randperm(len(stated), generator=self.generator)]
+        else:
+            order = torch.randperm(len(self.split.train), generator=self.generator)
         return torch.split(order, self.config.batch_size)
 
     def learning_rate(self, step: int, steps: int) -> float:
@@ -53,6 +54,8 @@ class CtpFactsTrainer(GradientTrainer):
         return self.config.learning_rate
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
+        if self.config.loss == "all":
+            return ranking_loss(self.module, self._facts, batch)
         rows = batch.numpy()
         corrupted = np.concatenate(self._corrupted(self.split.train[rows]))
         false = corrupted[~self._known(corrupted)]  # a corrupted fact may be true: one in seven is, in Nations

@@ -5,7 +5,7 @@ import math
 import torch
 
 from ctp_core.kernels import ExponentialKernel
-from ctp_core.unification import UNIFICATIONS
+from ctp_core.unification import distance
 
 
 def test_the_distance_is_not_squared() -> None:
@@ -28,5 +28,5 @@ def test_equal_vectors_meet_with_exactly_one_and_a_finite_gradient() -> None:
 def test_concat_adds_squared_distances_and_per_symbol_takes_the_worst() -> None:
     kernel = ExponentialKernel()
     squared = [torch.tensor(x) for x in (9.0, 16.0, 0.0)]
-    assert math.isclose(UNIFICATIONS["concat"](kernel, *squared).item(), math.exp(-5.0), rel_tol=1e-6)
-    assert math.isclose(UNIFICATIONS["per_symbol"](kernel, *squared).item(), math.exp(-4.0), rel_tol=1e-6)
+    assert math.isclose(kernel.from_distance(distance("concat", *squared)).item(), math.exp(-5.0), rel_tol=1e-6)
+    assert math.isclose(kernel.from_distance(distance("per_symbol", *squared)).item(), math.exp(-4.0), rel_tol=1e-6)

@@ -8,11 +8,17 @@ import pytest
 import torch
 
 from ctp_core.config import CtpConfig
-from ctp_core.models.soft_theory import Goals, Shape, SoftTheory
+from ctp_core.errors import ConfigError
+from ctp_core.models.registry import create_trainer
+from ctp_core.models.soft_pairs import Chain, ChainPairs
+from ctp_core.models.soft_theory import Goals, SoftTheory
 from ctp_core.proofs import ProofNode
 from ctp_core.provers.soft_entities import SoftFacts
+from ctp_core.provers.soft_tables import SoftTables
 from ctp_core.symbols import Goal
-from tests.core.models.test_facts_models import HIDDEN, ask, model_of
+from ctp_core.training import soft_ranking
+from ctp_core.training.soft_ranking import ranking_loss
+from tests.core.models.test_facts_models import HIDDEN, KB, ask, model_of
 
 NUM_ENTITIES, NUM_PREDICATES = 4, 2
 FACTS = np.array([(0, 0, 1), (1, 0, 2), (2, 1, 3), (3, 1, 3), (1, 1, 0)])
@@ -34,38 +40,121 @@ def unify(theory: SoftTheory, vector: torch.Tensor, left: int, right: int, fact:
     return math.exp(-theory.config.slope * math.sqrt(joined))
 
 
-def naive(theory: SoftTheory, shape: Shape, row: int, ends: tuple[int, int], own: int) -> float:
-    """The best over reformulators, middle entities and facts, one by one."""
-    best = 0.0
-    usable = [fact for fact in range(len(FACTS)) if fact != own]
-    times = min if theory.config.semiring == "max-min" else math.prod
-    ends = ends[::-1] if shape.template.reversed else ends
-    for g, bodies in enumerate(shape.bodies[row]):
-        for middle in product(range(NUM_ENTITIES), repeat=len(bodies) - 1):
-            stations = (ends[0], *middle, ends[1])
-            atoms = [
-                max(unify(theory, bodies[place], stations[place], stations[place + 1], fact) for fact in usable)
-                for place in range(len(bodies))
-            ]
-            head = [] if shape.heads is None else [shape.heads[row, g].item()]
-            best = max(best, times([*head, *atoms]))
-    return best
+class Naive:
+    """Proves by trying every fact, rule and middle entity, goal by goal, as the paper's recursion is written."""
+
+    def __init__(self, theory: SoftTheory, own: int) -> None:
+        self.theory = theory
+        self.usable = [fact for fact in range(len(FACTS)) if fact != own]
+        self.times = min if theory.config.semiring == "max-min" else math.prod
+
+    def goal(self, predicate: int, left: int, right: int) -> float:
+        vector = self.theory.predicates[predicate]
+        by_facts = self.by_fact(vector, left, right) if self.theory.match_facts else 0.0
+        assert self.theory.config.depth is not None
+        return max(by_facts, self.by_rule(vector, left, right, self.theory.config.depth))
+
+    def prove(self, vector: torch.Tensor, left: int, right: int, depth: int) -> float:
+        return max(self.by_fact(vector, left, right), self.by_rule(vector, left, right, depth) if depth else 0.0)
+
+    def by_fact(self, vector: torch.Tensor, left: int, right: int) -> float:
+        return max(unify(self.theory, vector, left, right, fact) for fact in self.usable)
+
+    def by_rule(self, vector: torch.Tensor, left: int, right: int, depth: int) -> float:
+        best = 0.0
+        for rule in self.theory.select(vector[None], self.theory.predicates):
+            ends = (right, left) if rule.template.reversed else (left, right)
+            for g, bodies in enumerate(rule.bodies[0]):
+                head = [] if rule.heads is None else [rule.heads[0, g].item()]
+                for middle in product(range(NUM_ENTITIES), repeat=len(bodies) - 1):
+                    path = (ends[0], *middle, ends[1])
+                    atoms = [self.prove(v, path[i], path[i + 1], depth - 1) for i, v in enumerate(bodies)]
+                    best = max(best, self.times([*head, *atoms]))
+        return best
 
 
-@pytest.mark.parametrize("select", ["linear", "attentive", "memory", "ntp", "gntp"])
+EVERY_SELECT = pytest.mark.parametrize("select", ["linear", "attentive", "memory", "ntp", "gntp"])
+CASES = [(("0", "1", "1R", "2", "2", "3"), 1), (("0", "1R", "2R"), 1), (("2", "1R"), 2), (("0", "2R"), 2), (("1R",), 3)]
+
+
+@EVERY_SELECT
+@pytest.mark.parametrize(("templates", "depth"), CASES)
 @pytest.mark.parametrize("semiring", ["max-min", "max-product"])
 @pytest.mark.parametrize("unification", ["concat", "per_symbol"])
-def test_the_search_finds_the_best_proof(select: str, semiring: str, unification: str) -> None:
+@torch.no_grad()
+def test_the_search_finds_the_best_proof(
+    select: str, semiring: str, unification: str, templates: tuple[str, ...], depth: int
+) -> None:
     theory = new_theory(
-        select=select, semiring=semiring, unification=unification, templates=("0", "1", "1R", "2", "2", "3"), top_k=3
+        select=select, semiring=semiring, unification=unification, templates=templates, depth=depth, top_k=3
     )
     goals = Goals(np.array([0, 1, 1]), np.array([1, 2, 0]), np.array([2, 3, 1]), np.array([OWN, -1, -1]))
     scores = theory.scores(goals, SoftFacts(FACTS, NUM_PREDICATES))
-    shapes = theory.shapes(torch.arange(NUM_PREDICATES))
     for goal in range(3):
-        ends = (int(goals.subject[goal]), int(goals.object[goal]))
-        found = [naive(theory, s, int(goals.predicate[goal]), ends, int(goals.own[goal])) for s in shapes]
-        assert scores[goal].item() == pytest.approx(max(found), abs=1e-5)
+        expected = Naive(theory, int(goals.own[goal])).goal(
+            *(int(x[goal]) for x in (goals.predicate, goals.subject, goals.object))
+        )
+        assert scores[goal].item() == pytest.approx(expected, abs=1e-6)
+
+
+@EVERY_SELECT
+@pytest.mark.parametrize(("templates", "depth"), CASES)
+@pytest.mark.parametrize("unification", ["concat", "per_symbol"])
+@torch.no_grad()
+def test_tables_of_all_pairs_hold_the_same_scores(
+    select: str, unification: str, templates: tuple[str, ...], depth: int
+) -> None:
+    """For every pair, and for every fact as if it were not there; what is traced has the distance it was traced for."""
+    theory = new_theory(select=select, unification=unification, templates=templates, depth=depth, top_k=3)
+    facts, everyone = SoftFacts(FACTS, NUM_PREDICATES), np.arange(NUM_ENTITIES)
+    squared = theory.entity_squared()
+    tables = SoftTables(facts, squared.numpy(), unification)
+    subjects, objects = (grid.ravel() for grid in np.meshgrid(everyone, everyone, indexing="ij"))
+    for predicate in range(NUM_PREDICATES):
+        chains = [Chain(c, predicate, n) for c in theory.chains(torch.arange(NUM_PREDICATES)) for n in range(c.width)]
+        pairs = [ChainPairs(tables, chain, "max-min", predicate) for chain in chains]
+        no_own = np.full(len(subjects), -1)
+        open_goals = Goals(np.full(len(subjects), predicate), subjects, objects, no_own)
+        found = np.min([one.distances for one in pairs], axis=0).ravel()
+        np.testing.assert_allclose(np.exp(-found), theory.scores(open_goals, facts).numpy(), atol=1e-6)
+        own = facts.of_predicate[predicate]
+        goals = Goals(np.full(len(own), predicate), own.subject, own.object, own.rows)
+        masked = np.min([one.own()[0] for one in pairs], axis=0)
+        np.testing.assert_allclose(np.exp(-masked), theory.scores(goals, facts).numpy(), atol=1e-6)
+        for one in pairs:
+            traced = theory.distances(one.chain.chains, one.trace(subjects, objects), facts, squared)
+            np.testing.assert_allclose(traced.numpy(), one.distances.ravel(), atol=1e-6)
+            distances, stations = one.own()
+            traced = theory.distances(one.chain.chains, one.trace_own(np.arange(len(own)), stations), facts, squared)
+            np.testing.assert_allclose(traced.numpy(), distances, atol=1e-6)
+
+
+@pytest.mark.parametrize("templates", [("0", "2"), ("1", "1R", "3")])
+def test_the_ranking_loss_has_the_gradient_of_its_value(
+    monkeypatch: pytest.MonkeyPatch, templates: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(soft_ranking, "NEGLIGIBLE", 0.0)
+    theory, facts = new_theory(templates=templates), SoftFacts(FACTS, NUM_PREDICATES)
+    both = torch.arange(NUM_PREDICATES)
+    value = ranking_loss(theory, facts, both)
+    value.backward()  # type: ignore[no-untyped-call]
+    step = 1e-6
+    for parameter in (theory.entities, theory.predicates):
+        assert parameter.grad is not None
+        for index in product(range(parameter.shape[0]), range(parameter.shape[1])):
+            with torch.no_grad():
+                parameter[index] += step
+                moved = ranking_loss(theory, facts, both)
+                parameter[index] -= step
+            assert (moved - value).item() / step == pytest.approx(parameter.grad[index].item(), abs=1e-4)
+
+
+def test_a_depth_that_makes_too_many_chains_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at depth 3 of 3"):
+        new_theory(templates=("2",) * 3, depth=3)
+    for depth in (None, 0):
+        with pytest.raises(ConfigError, match="from 1 on"):
+            new_theory(depth=depth)
 
 
 def test_facts_get_their_gradient() -> None:
@@ -112,3 +201,28 @@ def test_the_first_proof_has_the_answers_score_and_every_node_the_minimum_of_its
         for proof in answer.proofs:
             assert proof.score == pytest.approx(recomputed(proof.tree))
             assert proof.score <= answer.score * (1 + 1e-4)
+
+
+def test_proofs_of_depth_two_are_trees_whose_scores_add_up() -> None:
+    """Rules below rules, against the path as well: every body is a path between the entities that its goal names."""
+    config = CtpConfig(templates=("2R", "1R"), depth=2, dim=4, loss="all", batch_size=2, epochs=2)
+    model = create_trainer(config, KB, torch.device("cpu")).fit()
+    nested = 0
+    for answer in ask(model, Goal(*HIDDEN[:2], None), top_k=2, proofs=12)[0]:
+        assert answer.proofs[0].score == pytest.approx(answer.score, rel=1e-9)
+        for proof in answer.proofs:
+            assert proof.tree.goal == answer.fact
+            assert proof.score == pytest.approx(recomputed(proof.tree), rel=1e-12)
+            nested += sum(joined(node) for node in proof.tree.children)
+    assert nested
+
+
+def joined(node: ProofNode) -> int:
+    """How many rules there are from here down; checks that each one's body is a path between the goal's entities."""
+    if node.rule is None:
+        return 0
+    ends = (node.goal.object, node.goal.subject) if node.rule.template.endswith("R") else node.goal[::2]
+    path = [ends[0], *(child.goal.object for child in node.children)]
+    assert path[-1] == ends[1]
+    assert [child.goal.subject for child in node.children] == path[:-1]
+    return 1 + sum(joined(child) for child in node.children)

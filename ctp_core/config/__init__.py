@@ -20,6 +20,7 @@ from ctp_core.config.presets import DEFAULT_PRESET, METHODS, preset_for, presets
 from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.config.rules import RulesConfig
+from ctp_core.config.walkers import MinervaConfig, NeuralLpConfig
 
 Config = Annotated[
     CtpConfig
@@ -33,7 +34,9 @@ Config = Annotated[
     | CnnHighwayConfig
     | AttentionConfig
     | GatConfig
-    | GcnConfig,
+    | GcnConfig
+    | NeuralLpConfig
+    | MinervaConfig,
     Field(discriminator="method"),
 ]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Config)

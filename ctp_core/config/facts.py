@@ -9,6 +9,7 @@ from ctp_core.config.hybrid import HybridConfig
 from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.config.rules import RulesConfig
+from ctp_core.config.walkers import MinervaConfig, NeuralLpConfig
 
 SMALL_KB = 500  # facts; below it a step costs nothing and there is little to learn from: many plain epochs
 DENSE = 0.1  # share of all possible facts that are known (Nations 0.15, Kinship 0.03, UMLS 0.006)
@@ -19,7 +20,7 @@ LONG_CHAINS = 150_000  # facts up to which all paths of three facts can be liste
 CHEAP_CHAINS = 5e7  # predicates × entities³: where a third body atom still trains within a minute
 
 Preset = Literal["fast", "best", "paper", "paper-long"]
-FACTS_METHODS = ("proofs", "hybrid", "complex", "distmult", "ctp")
+FACTS_METHODS = ("proofs", "hybrid", "complex", "distmult", "ctp", "neurallp", "minerva")
 
 
 def facts_presets(profile: Profile) -> dict[str, BaseConfig]:
@@ -41,6 +42,8 @@ def facts_config(profile: Profile, method: str, preset: str) -> BaseConfig:
         "complex": complex_config(profile),
         "distmult": DistMultConfig(**complex_config(profile).model_dump(exclude={"method"})),
         "ctp": ctp_config(profile, epochs=100 if preset == "paper-long" else 25),
+        "neurallp": NeuralLpConfig(),
+        "minerva": MinervaConfig(),
     }
     return configs[method]
 

@@ -14,14 +14,18 @@ from ctp_core.models.ctp_facts import CtpFactsModel
 from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.embeddings import ComplexModel, DistMultModel
 from ctp_core.models.hybrid import HybridModel
+from ctp_core.models.minerva import MinervaModel
 from ctp_core.models.network import NetworkModel
+from ctp_core.models.neurallp import NeuralLpModel
 from ctp_core.models.proofs import ProofsModel
 from ctp_core.models.rules_model import RulesModel
 from ctp_core.training.ctp_facts import CtpFactsTrainer
 from ctp_core.training.embeddings import EmbeddingTrainer
 from ctp_core.training.graphs import GraphsTrainer
 from ctp_core.training.hybrid import HybridTrainer
+from ctp_core.training.minerva import MinervaTrainer
 from ctp_core.training.networks import NetworkTrainer
+from ctp_core.training.neurallp import NeuralLpTrainer
 from ctp_core.training.proofs import ProofsTrainer
 from ctp_core.training.rules import RulesTrainer
 from ctp_core.training.trainer import Trainer
@@ -43,6 +47,8 @@ MODELS: dict[tuple[str, str], Entry] = {
     ("facts", "complex"): Entry(ComplexModel, EmbeddingTrainer),
     ("graphs", "ctp"): Entry(CtpGraphsModel, GraphsTrainer),
     ("facts", "distmult"): Entry(DistMultModel, EmbeddingTrainer),
+    ("facts", "neurallp"): Entry(NeuralLpModel, NeuralLpTrainer),
+    ("facts", "minerva"): Entry(MinervaModel, MinervaTrainer),
     **{("graphs", method): Entry(NetworkModel, NetworkTrainer) for method in NETWORKS},
 }
 

@@ -75,11 +75,13 @@ class AttentionLayer(MessageLayer):
 
     def arriving(self, nodes: Float[Tensor, "node dim"], edges: Edges) -> Float[Tensor, "node width"]:
         own = self.weight(nodes).unflatten(1, (self.heads, -1))  # [node, head, dim]
-        vectors = edges.vectors[:, None].expand(-1, self.heads, -1)
-        messages = torch.cat([own[edges.sources], vectors], dim=2)
-        wanted = (own * self.to_target).sum(dim=2)[edges.targets] + (messages * self.to_message).sum(dim=2)
+        dim = own.shape[2]
+        # A message is [own ; vector], and vectors are the same for all heads: nothing is copied for each of them.
+        by_target, by_source = ((own * a).sum(dim=2) for a in (self.to_target, self.to_message[:, :dim]))
+        wanted = by_target[edges.targets] + by_source[edges.sources] + edges.vectors @ self.to_message[:, dim:].T
         attention = self._softmax(functional.leaky_relu(wanted, ATTENTION_SLOPE), edges)
-        return edges.summed((attention[:, :, None] * messages).mean(dim=1))
+        from_nodes = (attention[:, :, None] * own[edges.sources]).mean(dim=1)
+        return edges.summed(torch.cat([from_nodes, attention.mean(dim=1)[:, None] * edges.vectors], dim=1))
 
     @staticmethod
     def _softmax(logits: Float[Tensor, "edge head"], edges: Edges) -> Float[Tensor, "edge head"]:

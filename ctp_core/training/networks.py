@@ -1,8 +1,5 @@
 """Training networks on graphs: cross-entropy of the label among all targets, entities named anew in every step."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 
 from ctp_core.config.base import BaseConfig
@@ -14,10 +11,10 @@ from ctp_core.networks.base import GraphNetwork
 from ctp_core.networks.registry import build_network
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.training.graph_trainer import GraphTrainer
+from ctp_core.training.randomness import following
 from ctp_core.training.trainer import OnStep, Progress, ignore
 
 SCORE_FLOOR = 1e-6  # the logarithm of a chance of 0 is kept finite
-SEEDS = 2**62
 
 
 class NetworkTrainer(GraphTrainer):
@@ -33,22 +30,13 @@ class NetworkTrainer(GraphTrainer):
         self.rows = self.scorer.stack(self.train.instances)
 
     def _scorer(self) -> NetworkScorer:
-        with self._drawing():
+        with following(self.generator, self.device):
             network = build_network(self.config, len(self.kb.predicates), len(self.kb.targets))
         return NetworkScorer(self.config, self.kb.predicates, self.kb.targets, network.to(self.device))
 
     def train_epoch(self, on_step: OnStep = ignore) -> Progress:
-        with self._drawing():
+        with following(self.generator, self.device):
             return super().train_epoch(on_step)
-
-    @contextmanager
-    def _drawing(self) -> Iterator[None]:
-        """torch's own generator, which layers and dropout draw from, follows ours; it is put back afterwards."""
-        seed = int(torch.randint(SEEDS, (1,), generator=self.generator))
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices):
-            torch.manual_seed(seed)
-            yield
 
     def loss(self, rows: Int[Tensor, " graph"]) -> Float[Tensor, ""]:
         batch = self.rows[rows].with_names(self.config.names, self.config.few_names, self.generator)

@@ -18,6 +18,7 @@ from ctp_core.config import (
     RulesConfig,
     parse_config,
 )
+from ctp_core.config.walkers import MinervaConfig, NeuralLpConfig
 from ctp_core.datasets.kb import FactsKB
 from ctp_core.errors import BadQuestion, DataError, UnknownSymbol
 from ctp_core.models.base import Answer, Answers, Budget, Model, Question
@@ -40,6 +41,8 @@ CONFIGS: dict[str, BaseConfig] = {
     "ctp": CtpConfig(templates=("0", "1R", "2", "3"), dim=6, epochs=3, batch_size=16, select="attentive"),
     "complex": ComplexConfig(rank=8, epochs=6, batch_size=16, negatives=5, grouped=True),
     "distmult": DistMultConfig(rank=8, epochs=6, batch_size=16, reciprocal=False),
+    "neurallp": NeuralLpConfig(dim=8, epochs=6, batch_size=2, length=2),
+    "minerva": MinervaConfig(dim=8, epochs=4, rollouts=4, beam=10, max_actions=8, eval_every=1),
     "hybrid": HybridConfig(
         proofs=ProofsConfig(templates={"2": 3}, epochs=5, members=2), embedding=ComplexConfig(rank=4, epochs=4)
     ),

@@ -14,7 +14,7 @@ MAX_BODY = 8  # atoms; a longer body is a mistake, and its search would be one t
 
 @dataclass(frozen=True)
 class Atom:
-    """A predicate over two variables."""
+    """A predicate over two variables, or constants, which are in quotes."""
 
     predicate: str
     subject: str
@@ -98,14 +98,18 @@ _TOKEN = re.compile(r"\s*(?:(?P<quoted>'(?:[^'\\]|\\.|'')*')|(?P<neck>:-)|(?P<ma
 _WEIGHT = re.compile(r"\s*(?P<weight>[0-9.eE+-]+)\s*::")
 
 
-def _quote(name: str) -> str:
-    if _PLAIN.fullmatch(name):
-        return name
+def quoted(name: str) -> str:
+    """An entity as an argument of an atom: in quotes, so that it is never mistaken for a variable."""
     escaped = name.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
     return f"'{escaped}'"
 
 
-def _unquote(token: str) -> str:
+def _quote(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
+def unquoted(token: str) -> str:
+    """The name that `quoted` was given."""
     inner = token[1:-1].replace("''", "'")
     return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else str(match[1]), inner)
 
@@ -152,7 +156,7 @@ def _atoms(tokens: list[tuple[str, str]], text: str) -> list[Atom]:
             raise DataError(f"rule {text!r}: expected an atom such as q(X,Z)")
         if not all(word == "word" and variable[:1].isupper() for word, variable in arguments):
             raise DataError(f"rule {text!r}: the arguments of {name} must be variables, in capitals")
-        atoms.append(Atom(_unquote(name) if kind == "quoted" else name, arguments[0][1], arguments[1][1]))
+        atoms.append(Atom(unquoted(name) if kind == "quoted" else name, arguments[0][1], arguments[1][1]))
         separator, tokens = tokens[6:7], tokens[7:]
         if separator != ([] if not tokens else [("neck", ":-")] if len(atoms) == 1 else [("mark", ",")]):
             raise DataError(f"rule {text!r}: expected `head :- atom, atom, …`")

@@ -71,9 +71,20 @@ def proofs_config(profile: Profile, *, best: bool = False) -> ProofsConfig | Rul
 
 
 def complex_config(profile: Profile) -> ComplexConfig:
+    """The fewer predicates hold between two entities, the more the question for the predicate teaches."""
     if profile.num_predicates * profile.num_entities**2 > DENSE_CELLS:
-        return ComplexConfig(epochs=30, rank=100, batch_size=1000, negatives=3000, n3=0.005, reciprocal=False)
-    return ComplexConfig(epochs=80 if profile.num_facts >= SMALL_KB else 40, reciprocal=False)
+        large = ComplexConfig(
+            reciprocal=False, grouped=True, rank=100, epochs=10, eval_every=1, n3=0.02, batch_size=500
+        )
+        if profile.num_facts < LONG_CHAINS:
+            return large.model_copy(update={"n3": 0.05, "negatives": 3000, "batch_size": 250, "predicate_weight": 0.1})
+        return large
+    if profile.num_facts < SMALL_KB:
+        return ComplexConfig(reciprocal=False, epochs=40, predicate_weight=0.1)
+    if density(profile) > DENSE:
+        return ComplexConfig(reciprocal=False, rank=800, epochs=8, eval_every=2, predicate_weight=0.25)
+    weight = 5.0 if density(profile) > HALF_DENSE else 0.1
+    return ComplexConfig(reciprocal=False, epochs=25, eval_every=5, predicate_weight=weight)
 
 
 def hybrid_config(profile: Profile, *, best: bool = False) -> HybridConfig:

@@ -19,3 +19,7 @@ class RulesConfig(BaseConfig):
     steps: int = Field(default=150, ge=1, description="Steps of the fit of one predicate.")
     learning_rate: float = Field(default=0.1, gt=0, le=10)
     sparsity: float = Field(default=0.02, ge=0, description="Weight of the sum of all rule weights in the loss.")
+    constants: bool = Field(
+        default=True,
+        description="Also count rules with constants, p(X,c) :- q(X,d); their weight is chosen on validation facts.",
+    )

@@ -1,7 +1,10 @@
 """Bodies of atoms as rules and proofs that people read: q⁻¹(X,Z) is written q(Z,X)."""
 
+from ctp_core.datasets.kb import FactsKB
 from ctp_core.proofs import ProofNode, Unification
-from ctp_core.rules import Atom, Rule
+from ctp_core.provers.constants import SIDES
+from ctp_core.provers.features import ANY
+from ctp_core.rules import Atom, Rule, quoted
 from ctp_core.symbols import Fact
 
 MIDDLES = ("Z", "W", "V", "U")
@@ -22,6 +25,23 @@ def chain_rule(
     support, pairs = counts if counts is not None else (None, None)
     precision = None if support is None else support / pairs if pairs else 0.0
     return Rule(Atom(predicates[head], "X", "Y"), atoms, shown, confidence, support, precision)
+
+
+def constant_rule(
+    kb: FactsKB, head: int, body: tuple[int, ...], confidence: float, counts: tuple[int, int] | None = None
+) -> Rule:
+    """p(X,c) :- q(X,d) or p(c,Y) :- q(Y,d); `body` is (side, atom, d or ANY, c)."""
+    side, atom, other, constant = body
+    about = "XY"[side]
+    fixed = quoted(kb.entities.names[constant])
+    end = "Z" if other == ANY else quoted(kb.entities.names[other])
+    (said,) = _oriented(kb.predicates.names, (atom,), (about, end))
+    arguments = (about, fixed) if side == 0 else (fixed, about)
+    support, pairs = counts if counts is not None else (None, None)
+    precision = None if support is None else support / pairs if pairs else 0.0
+    return Rule(
+        Atom(kb.predicates.names[head], *arguments), (Atom(*said),), SIDES[side], confidence, support, precision
+    )
 
 
 def chain_facts(predicates: tuple[str, ...], body: tuple[int, ...], stations: tuple[str, ...]) -> tuple[Fact, ...]:

@@ -9,9 +9,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from ctp_core.datasets.kb import FactIds, FactsKB
-from ctp_core.models.chain_rules import chain_facts, chain_proof, chain_rule
+from ctp_core.models.chain_rules import chain_facts, chain_proof, chain_rule, constant_rule
 from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, sigmoid
 from ctp_core.proofs import Proof
+from ctp_core.provers.constants import SIDES
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.evidence_arrays import WeighedPaths
 from ctp_core.rules import Rule
@@ -107,16 +108,23 @@ class EvidenceModel(FactsModel):
     def _proof(
         self, view: FactsView, goal: list[int], paths: WeighedPaths, path: int, facts: tuple[Fact, ...]
     ) -> Proof:
-        rule = self._rule(goal[1], paths.template, tuple(paths.atoms[path].tolist()))
+        rule = self._rule(goal[1], paths.template, paths.body(path))
         attentions = tuple(paths.attentions[path].tolist())
         return Proof(chain_proof(view.fact(*goal), rule, facts, attentions), float(paths.shares[path]))
 
     def _rule(self, predicate: int, template: str, body: tuple[int, ...]) -> Rule:
         key = (predicate, template, body)
         if key not in self._rules:
-            confidence = self.confidence(predicate, template, body)
-            self._rules[key] = chain_rule(self.kb.predicates.names, predicate, template, body, confidence)
+            self._rules[key] = self._named(predicate, template, body)
         return self._rules[key]
+
+    def _named(
+        self, predicate: int, template: str, body: tuple[int, ...], counts: tuple[int, int] | None = None
+    ) -> Rule:
+        confidence = self.confidence(predicate, template, body)
+        if template in SIDES:
+            return constant_rule(self.kb, predicate, body, confidence, counts)
+        return chain_rule(self.kb.predicates.names, predicate, template, body, confidence, counts)
 
     def confidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
         """The score that the model gives to a fact with exactly one proof, by this rule."""
@@ -125,18 +133,20 @@ class EvidenceModel(FactsModel):
             + self.arrays.evidence(predicate, template, body)
         )
 
+    def counts(self, predicate: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
+        """(support, how often the body holds)."""
+        return self._kb_view.edges.counter.count(predicate, template, body)
+
     def rules(self) -> list[Rule]:
         """Rules that hold at least once in the KB, by confidence, then precision."""
-        counter = self._kb_view.edges.counter
         listed = []
         for predicate in range(len(self.kb.predicates)):
             bodies = {body: self.arrays.evidence(predicate, *body) for body in self.arrays.bodies(predicate)}
             strongest = sorted(bodies, key=lambda body: (-bodies[body], body))[:RULES_PER_PREDICATE]
             for template, body in strongest:
-                counts = counter.count(predicate, template, body)
+                counts = self.counts(predicate, template, body)
                 if bodies[template, body] >= MIN_EVIDENCE and counts[0]:
-                    confidence = self.confidence(predicate, template, body)
-                    listed.append(chain_rule(self.kb.predicates.names, predicate, template, body, confidence, counts))
+                    listed.append(self._named(predicate, template, body, counts))
         return sorted(listed, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
 
 

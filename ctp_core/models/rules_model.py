@@ -1,5 +1,7 @@
 """Link prediction by mined rules with learnt weights, on edge lists: for KBs too large for tables of all pairs."""
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -11,29 +13,41 @@ from ctp_core.artifact import Artifact
 from ctp_core.config.rules import RulesConfig
 from ctp_core.datasets.kb import FactIds, FactsKB, KnowledgeBase
 from ctp_core.errors import ArtifactError
+from ctp_core.evaluation.ranking import known_filters, realistic_ranks
 from ctp_core.models.evidence_model import EvidenceModel
 from ctp_core.models.facts_model import FactsView, facts_about, read_config, read_kb
+from ctp_core.provers.constants import SIDES, ConstantRules
 from ctp_core.provers.rule_arrays import RuleArrays, RuleTable
 
-COLUMNS = ("head", "template", "body", "weight", "bias")
+COLUMNS = ("head", "template", "body", "weight", "bias", "constants")
 
 
 class RulesModel(EvidenceModel):
     method: ClassVar[str] = "rules"
 
-    def __init__(self, config: RulesConfig, kb: FactsKB, table: RuleTable) -> None:
+    def __init__(self, config: RulesConfig, kb: FactsKB, table: RuleTable, *, at_home: bool = True) -> None:
         super().__init__(kb)
         self.config: RulesConfig = config
-        self._table = table
-        self._arrays = RuleArrays(table)
+        self._table, self._at_home = table, at_home
 
     def on(self, kb: KnowledgeBase) -> "RulesModel":
         """Its rules on other facts: those whose predicates it knows, about whatever entities."""
-        return RulesModel(self.config, facts_about(kb, self.kb.predicates), self._table)
+        return RulesModel(self.config, facts_about(kb, self.kb.predicates), self._table, at_home=False)
 
     @property
     def arrays(self) -> RuleArrays:
         return self._arrays
+
+    @cached_property
+    def _arrays(self) -> RuleArrays:
+        """Rules with constants speak of the entities of the KB that they were counted in, and of no other."""
+        spoken = self._at_home and self._table.constants[0] > 0
+        return RuleArrays(self._table, ConstantRules(self._kb_view.edges) if spoken else None)
+
+    def counts(self, predicate: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
+        if template in SIDES and self.arrays.constants is not None:
+            return self.arrays.constants.support(predicate, body)
+        return super().counts(predicate, template, body)
 
     def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
         if len(facts) > 1 and (facts[:, 1] == facts[0, 1]).all():
@@ -61,9 +75,23 @@ class RulesModel(EvidenceModel):
         logits = np.empty((len(starts), len(self.kb.entities)))
         for predicate in np.unique(predicates).tolist():
             chosen = np.flatnonzero(predicates == predicate)
-            counter = self._kb_view.edges.counter
-            logits[chosen] = self.arrays.rows(counter, predicate, starts[chosen], forward=forward)
+            logits[chosen] = self.arrays.rows(self._kb_view.edges, predicate, starts[chosen], forward=forward)
         return logits
+
+    def mrr_by_constants(self, facts: FactIds, weights: Sequence[float]) -> dict[float, float]:
+        """What every weight of the rules with constants would reach on these facts; chains are scored once."""
+        ranks: dict[float, list[NDArray[np.float64]]] = {weight: [] for weight in weights}
+        filters = known_filters(self.kb)
+        for predicate in np.unique(facts[:, 1]).tolist():
+            rows = facts[facts[:, 1] == predicate]
+            for forward, known in ((True, filters[0]), (False, filters[1])):
+                given, true = (rows[:, 0], rows[:, 2]) if forward else (rows[:, 2], rows[:, 0])
+                edges, mask = self._kb_view.edges, known.mask(given, rows[:, 1])
+                chains = self.arrays.chain_rows(edges.counter, predicate, given, forward=forward)
+                constants = self.arrays.constant_rows(edges, predicate, given, forward=forward)
+                for weight, found in ranks.items():
+                    found.append(realistic_ranks(chains + weight * constants, true, mask))
+        return {weight: float((1 / np.concatenate(found)).mean()) for weight, found in ranks.items()}
 
     def to_artifact(self) -> Artifact:
         table = self.arrays.table

@@ -10,6 +10,8 @@ from scipy import sparse
 
 from ctp_core.datasets.kb import FactIds
 from ctp_core.provers.counting import RuleCounter
+from ctp_core.provers.features import EntityFeatures
+from ctp_core.provers.slices import slices
 
 Ids = NDArray[np.int64]
 
@@ -42,9 +44,14 @@ class EdgeList:
         """The same edges as one sparse table per atom."""
         return RuleCounter(self)
 
+    @cached_property
+    def features(self) -> EntityFeatures:
+        """What is said of each entity."""
+        return EntityFeatures(self)
+
     def of_entities(self, entities: Ids) -> tuple[Ids, Ids]:
         """(which, edge): all edges whose tail is entities[which]."""
-        return _slices(self._starts[entities], self._starts[entities + 1])
+        return slices(self._starts[entities], self._starts[entities + 1])
 
     def neighbours(self, entity: int, atom: int) -> Ids:
         """The entities that an atom leads to."""
@@ -54,7 +61,7 @@ class EdgeList:
     def of_pairs(self, tails: Ids, heads: Ids) -> tuple[Ids, Ids]:
         """(which, edge): all edges from tails[which] to heads[which]."""
         keys = tails * self.num_entities + heads
-        return _slices(
+        return slices(
             np.searchsorted(self._pair_keys, keys, side="left"), np.searchsorted(self._pair_keys, keys, side="right")
         )
 
@@ -120,11 +127,3 @@ class EdgeList:
             weights = frontier[:, self.tail] * places[:, place, self.atom]  # [reformulator, edge]
             frontier = np.stack([np.bincount(self.head, row, self.num_entities) for row in weights])
         return frontier
-
-
-def _slices(starts: Ids, ends: Ids) -> tuple[Ids, Ids]:
-    """The slices starts[i]:ends[i] end to end, with the i each element came from."""
-    lengths = ends - starts
-    which = np.repeat(np.arange(len(starts)), lengths)
-    offsets = np.cumsum(lengths) - lengths
-    return which, np.arange(len(which)) + (starts - offsets)[which]

@@ -28,6 +28,10 @@ class WeighedPaths:
     stations: Int[np.ndarray, "path place+1"]  # the entities along the body atoms
     attentions: Float[np.ndarray, "path place"]  # of the reformulator that contributes most
     shares: Float[np.ndarray, " path"]
+    bodies: list[tuple[int, ...]] | None = None  # what names the rule of each path, where its atoms do not
+
+    def body(self, path: int) -> tuple[int, ...]:
+        return tuple(self.atoms[path].tolist()) if self.bodies is None else self.bodies[path]
 
 
 class EvidenceArrays:

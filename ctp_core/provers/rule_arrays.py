@@ -3,6 +3,7 @@
     logit(p, s, o) = b_p + Σ_rules w · h(c),   h(c) = c / (1 + c) for chains, log(1 + c) for rules about one entity
 
 c is the number of groundings of the rule. log, because how often something is said of an entity keeps counting.
+Rules with constants add the evidence of the strongest of each side, all with one weight.
 """
 
 from dataclasses import dataclass
@@ -15,12 +16,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.datasets.kb import FactIds
+from ctp_core.provers.constants import SIDES, ConstantRules
 from ctp_core.provers.counting import UNARY, RuleCounter
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.evidence_arrays import WeighedPaths, provable_paths
+from ctp_core.provers.features import ANY
 
 TEMPLATES = ("1", "1X", "1Y", "2", "3")
 PADDING = -1
+LISTED_CONSTANTS = 10  # rules with constants of each side that a predicate lists
 Body = tuple[int, ...]
 
 
@@ -38,6 +42,7 @@ class RuleTable:
     body: Int[np.ndarray, "rule 3"]
     weight: Float[np.ndarray, " rule"]
     bias: Float[np.ndarray, " predicate"]
+    constants: Float[np.ndarray, " 1"]  # the weight of rules with constants
 
     def of(self, predicate: int) -> list[tuple[str, Body, float]]:
         rows = np.flatnonzero(self.head == predicate).tolist()
@@ -79,17 +84,37 @@ class ChainRows:
 class RuleArrays:
     """Scores and proofs by a table of rules, with the interface of EvidenceArrays."""
 
-    def __init__(self, table: RuleTable) -> None:
+    def __init__(self, table: RuleTable, constants: ConstantRules | None) -> None:
+        """`constants` are the rules of the KB that was learnt from; none about entities of another KB."""
         self.table = table
         self.num_predicates = len(table.bias)
+        self.constants = constants if table.constants[0] else None
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
         return np.asarray(self.table.bias[facts[:, 1]])
 
     def rows(
-        self, counter: RuleCounter, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
+        self, edges: EdgeList, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
     ) -> Float[np.ndarray, "question entity"]:
         """Logits of all objects of the subjects, or of all subjects of the objects."""
+        total = self.chain_rows(edges.counter, predicate, starts, forward=forward)
+        if self.constants is not None:
+            total += self.table.constants[0] * self.constant_rows(edges, predicate, starts, forward=forward)
+        return total
+
+    def constant_rows(
+        self, edges: EdgeList, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
+    ) -> Float[np.ndarray, "question entity"]:
+        """What the rules with constants say, before their weight."""
+        if self.constants is None:
+            return np.zeros((len(starts), edges.num_entities))
+        features = edges.features
+        return np.stack([self.constants.row(features, predicate, start, forward=forward) for start in starts.tolist()])
+
+    def chain_rows(
+        self, counter: RuleCounter, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
+    ) -> Float[np.ndarray, "question entity"]:
+        """What the rules without constants say, and the bias."""
         num_entities = counter.num_entities
         total = np.full((len(starts), num_entities), self.table.bias[predicate])
         chains = ChainRows(counter, starts)
@@ -103,7 +128,7 @@ class RuleArrays:
         return total
 
     def reach(self, edges: EdgeList, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
-        total = self.rows(edges.counter, predicate, np.array([start]), forward=forward)[0]
+        total = self.rows(edges, predicate, np.array([start]), forward=forward)[0]
         known = edges.neighbours(start, predicate if forward else predicate + self.num_predicates)
         facts = np.empty((len(known), 3), dtype=np.int64)
         facts[:, 0 if forward else 2], facts[:, 1], facts[:, 2 if forward else 0] = start, predicate, known
@@ -118,7 +143,25 @@ class RuleArrays:
 
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
         used = [TEMPLATES[index] for index in np.unique(self.table.template)] or ["1"]
-        return [self._weigh(template, edges, facts) for template in used]
+        weighed = [self._weigh(template, edges, facts) for template in used]
+        if self.constants is not None:
+            weighed += [self._weigh_constants(self.constants, side, edges, facts) for side in SIDES]
+        return weighed
+
+    def _weigh_constants(self, rules: ConstantRules, side: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
+        """One proof at most for each fact: its strongest rule, by a fact of the KB or of the question."""
+        found = rules.strongest(edges.features, facts, edges.states(facts), side)
+        fact = np.flatnonzero(found.feature >= 0)
+        feature, about, constant = found.feature[fact], *((0, 2) if side == "cX" else (2, 0))
+        atoms, others = rules.features.atom(feature), rules.features.other(feature)
+        entities = facts[fact, about]
+        for row in np.flatnonzero(others == ANY).tolist():
+            others[row] = edges.neighbours(int(entities[row]), int(atoms[row]))[0]
+        cells = zip(feature.tolist(), facts[fact, constant].tolist(), strict=True)
+        bodies = [rules.body(side, one, other) for one, other in cells]
+        shares = self.table.constants[0] * found.evidence[fact]
+        stations = np.column_stack([entities, others])
+        return WeighedPaths(side, fact, atoms[:, None], stations, np.ones((len(fact), 1)), shares, bodies)
 
     @cached_property
     def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -151,8 +194,15 @@ class RuleArrays:
         )
 
     def evidence(self, predicate: int, template: str, body: Body) -> float:
+        if template in SIDES:
+            assert self.constants is not None
+            return float(self.table.constants[0]) * self.constants.evidence_of(predicate, body)
         weights = {(t, b): weight for t, b, weight in self.table.of(predicate)}
         return weights.get((template, body), 0.0) * float(evidence_of(np.ones(1), template)[0])
 
     def bodies(self, predicate: int) -> set[tuple[str, Body]]:
-        return {(template, body) for template, body, _ in self.table.of(predicate)}
+        found = {(template, body) for template, body, _ in self.table.of(predicate)}
+        if self.constants is not None:
+            best = self.constants.best_bodies(predicate, LISTED_CONSTANTS)
+            found |= {(SIDES[body[0]], body) for body in best}
+        return found

@@ -11,13 +11,12 @@ from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts, ranking_metrics
 from ctp_core.models.hybrid import PARTS, HybridModel
 from ctp_core.training.checkpoints import under
-from ctp_core.training.embeddings import EmbeddingTrainer
-from ctp_core.training.facts_split import FactsSplit
+from ctp_core.training.combination import MAX_CELLS, choose_weight
+from ctp_core.training.embeddings import VALIDATION, EmbeddingTrainer
 from ctp_core.training.proofs import ProofsTrainer
 from ctp_core.training.rules import RulesTrainer
 from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
 
-WEIGHTS = (0.0, *(0.02 * 1.25**step for step in range(28)))  # 0.02 … 8.3
 DEFAULT_WEIGHT = 0.2  # without validation facts: proofs lead, the embedding breaks ties
 
 
@@ -60,16 +59,15 @@ class HybridTrainer(Trainer):
         return Progress(progress.epoch, self.epochs, progress.step, progress.steps, progress.loss, metrics)
 
     def _metrics(self, model: HybridModel) -> dict[str, float]:
-        facts, filters = FactsSplit.of(self.kb).valid, known_filters(self.kb)
+        facts, filters = self.proofs.split.valid_sample(VALIDATION), known_filters(self.kb)
         return ranking_metrics(rank_facts(facts, model.object_logits, model.subject_logits, filters))
 
     def model(self) -> HybridModel:
-        """The weight with the best validation MRR; the smallest of equals, so that proofs lead."""
+        """The weight of the embedding is chosen on validation facts, where there are any."""
         proofs, embedding = self.proofs.model(), self.embedding.model()
-        if not len(self.proofs.split.valid):
-            return HybridModel(self.config, proofs, embedding, DEFAULT_WEIGHT)
-        models = [HybridModel(self.config, proofs, embedding, weight) for weight in WEIGHTS]
-        return max(models, key=lambda model: self._metrics(model)["mrr"])
+        facts = self.proofs.split.valid_sample(max(1, int(MAX_CELLS / len(self.kb.entities))))
+        weight = choose_weight(proofs, embedding, self.kb, facts) if len(facts) else DEFAULT_WEIGHT
+        return HybridModel(self.config, proofs, embedding, weight)
 
     def checkpoint(self) -> Artifact:
         parts = {"proofs": self.proofs.checkpoint(), "embedding": self.embedding.checkpoint()}

@@ -14,6 +14,7 @@ from ctp_core.models.rules_model import COLUMNS, RulesModel
 from ctp_core.provers.counting import UNARY
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.rule_arrays import PADDING, TEMPLATES, ChainRows, RuleTable, evidence_of, turned
+from ctp_core.training.combination import MAX_CELLS
 from ctp_core.training.facts_split import FactsSplit
 from ctp_core.training.fit_rules import Questions, cells_of, collect, fit
 from ctp_core.training.mining import Mined, mine_chains, mine_unary
@@ -24,11 +25,13 @@ MAX_FIRED = 500  # entities that a rule may propose per question; a vaguer one s
 MAX_PATHS = 5 * MAX_FIRED  # so many paths per question lead to more entities than that, or cost too much to tell
 VALIDATION = 1000  # facts ranked at the end
 NO_IDS, NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0)
-EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, 3), dtype=np.int64), NO_VALUES, NO_VALUES)
+EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, 3), dtype=np.int64), NO_VALUES, NO_VALUES, NO_VALUES)
+CONSTANT_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
+DEFAULT_CONSTANT_WEIGHT = 4.0  # without validation facts
 
 
 class RulesTrainer(Trainer):
-    """Predicates in the order of their number of facts."""
+    """Predicates in the order of their number of facts; in a last epoch, the weight of rules with constants."""
 
     def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
         if not isinstance(config, RulesConfig) or not isinstance(kb, FactsKB):
@@ -40,7 +43,8 @@ class RulesTrainer(Trainer):
         self._edges = EdgeList(self.split.train, *sizes)
         predicates, counts = np.unique(self.split.train[:, 1], return_counts=True)
         self._goals = predicates[np.argsort(-counts, kind="stable")]
-        self.epochs = min(config.epochs, len(self._goals))
+        self.epochs = min(config.epochs, len(self._goals)) + config.constants
+        self._constants = np.zeros(1)
         self._known = [KnownFilter([self.split.train], *sizes, subjects=subjects) for subjects in (False, True)]
         self._tables: list[RuleTable] = []
         self._bias = np.zeros(sizes[1])
@@ -50,14 +54,28 @@ class RulesTrainer(Trainer):
         return self.epoch >= self.epochs
 
     def train_epoch(self, on_step: OnStep = ignore) -> Progress:
+        last = self.epoch == self.epochs - self.config.constants
+        loss = self._weigh_constants() if last else self._learn_next()
+        self.epoch += 1
+        on_step(Progress(self.epoch - 1, self.epochs, 1, 1, loss))
+        return Progress(self.epoch, self.epochs, 1, 1, loss, self._validate() if self.finished else {})
+
+    def _learn_next(self) -> float:
         predicate = int(self._goals[self.epoch])
         facts = self.split.train[self.split.train[:, 1] == predicate]
         choose = np.random.default_rng((self.config.seed, predicate))
         facts = facts[np.sort(choose.permutation(len(facts))[: self.config.sample])]
-        loss = self._learn(predicate, facts)
-        self.epoch += 1
-        on_step(Progress(self.epoch - 1, self.epochs, 1, 1, loss))
-        return Progress(self.epoch, self.epochs, 1, 1, loss, self._validate() if self.finished else {})
+        return self._learn(predicate, facts)
+
+    def _weigh_constants(self) -> float:
+        """Sets the weight with the best validation MRR; the loss is what is missing to an MRR of 1."""
+        self._constants[0] = DEFAULT_CONSTANT_WEIGHT
+        facts = self.split.valid_sample(max(1, min(VALIDATION, int(MAX_CELLS / len(self.kb.entities)))))
+        if not len(facts):
+            return 0.0
+        mrr = self.model().mrr_by_constants(facts, CONSTANT_WEIGHTS)
+        self._constants[0] = max(CONSTANT_WEIGHTS, key=lambda weight: mrr[weight])
+        return 1 - mrr[float(self._constants[0])]
 
     def _learn(self, predicate: int, facts: FactIds) -> float:
         rules = [rule for template in UNARY for rule in mine_unary(self._edges, facts, template)]
@@ -100,14 +118,13 @@ class RulesTrainer(Trainer):
         return collect(cells, base, true, known), vague
 
     def _validate(self) -> dict[str, float]:
-        facts = self.split.valid[np.random.default_rng(0).permutation(len(self.split.valid))[:VALIDATION]]
-        model = self.model()
+        facts, model = self.split.valid_sample(VALIDATION), self.model()
         return ranking_metrics(rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb)))
 
     def _merged(self) -> RuleTable:
         tables = self._tables or [EMPTY]
-        columns = {name: np.concatenate([getattr(table, name) for table in tables]) for name in COLUMNS[:-1]}
-        return RuleTable(**columns, bias=self._bias)
+        columns = {name: np.concatenate([getattr(table, name) for table in tables]) for name in COLUMNS[:4]}
+        return RuleTable(**columns, bias=self._bias, constants=self._constants.copy())
 
     def model(self) -> RulesModel:
         return RulesModel(self.config, self.kb, self._merged())
@@ -125,7 +142,7 @@ class RulesTrainer(Trainer):
             self.epoch = checkpoint.manifest["epoch"]
         except KeyError as error:
             raise ArtifactError(f"the checkpoint of mined rules has no {error}") from None
-        self._tables, self._bias = [table], table.bias.copy()
+        self._tables, self._bias, self._constants = [table], table.bias.copy(), table.constants.copy()
 
 
 def _table(predicate: int, rules: list[Mined], weights: NDArray[np.float64]) -> RuleTable:
@@ -134,4 +151,5 @@ def _table(predicate: int, rules: list[Mined], weights: NDArray[np.float64]) -> 
     for row, index in enumerate(kept):
         body[row, : len(rules[index].body)] = rules[index].body
     template = np.array([TEMPLATES.index(rules[index].template) for index in kept], dtype=np.int64)
-    return RuleTable(np.full(len(kept), predicate, dtype=np.int64), template, body, weights[kept], np.zeros(0))
+    head = np.full(len(kept), predicate, dtype=np.int64)
+    return RuleTable(head, template, body, weights[kept], NO_VALUES, NO_VALUES)

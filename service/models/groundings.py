@@ -7,6 +7,7 @@ from itertools import islice
 import numpy as np
 from sqlalchemy.orm import Session
 
+from ctp_core.rules import unquoted
 from ctp_core.symbols import Fact
 from service.db.tables import Kb, RuleRow
 from service.kbs import repository
@@ -14,6 +15,7 @@ from service.kbs.blocks import POSITION
 from service.kbs.blocks import PREDICATE as PREDICATE_COLUMN
 
 Binding = dict[str, int]
+NOBODY = -1
 
 
 class Edges:
@@ -47,15 +49,25 @@ def groundings(session: Session, kb: Kb, rule: RuleRow, known: bool, limit: int)
     edges = [_edges(session, kb, atom["predicate"]) for atom in rule.body]
     stated = _stated(session, kb, rule.head["predicate"])
     head = rule.head["subject"], rule.head["object"]
+    anywhere = 0 if kb.kind == "facts" else None  # facts are all of graph 0
     ways = (
         pairs
-        for graph, binding, pairs in _ways(rule, edges, None, {})
-        if ((graph, binding[head[0]], binding[head[1]]) in stated) == known
+        for graph, binding, pairs in _ways(rule, edges, anywhere, _constants(session, kb, rule))
+        if any(stated.matches(graph, *map(binding.get, head))) == known  # a body about X alone leaves Y open
     )
     return _named(session, kb, rule, list(islice(ways, limit)))
 
 
 Pairs = tuple[tuple[int, int], ...]
+
+
+def _constants(session: Session, kb: Kb, rule: RuleRow) -> Binding:
+    """The arguments that are entities, bound from the start; one that the KB does not have, to nobody."""
+    names = {atom[place] for atom in (rule.head, *rule.body) for place in ("subject", "object")}
+    found = {
+        name: repository.position_of(session, kb, repository.ENTITY, unquoted(name)) for name in names if name[0] == "'"
+    }
+    return {name: NOBODY if position is None else position for name, position in found.items()}
 
 
 def _ways(
@@ -95,12 +107,13 @@ def _graph_of(session: Session, kb: Kb, positions: list[int]) -> list[int]:
     return numbers
 
 
-def _stated(session: Session, kb: Kb, predicate: str) -> set[tuple[int, int, int]]:
+def _stated(session: Session, kb: Kb, predicate: str) -> Edges:
     """Where the head holds: as a training fact, or in a graph as its label."""
     if kb.kind == "facts":
-        return _edges(session, kb, predicate).members
+        return _edges(session, kb, predicate)
     position = repository.position_of(session, kb, repository.PREDICATE, predicate)
-    return {(g.number, g.subject, g.object) for g in repository.graph_rows(session, kb) if g.label == position}
+    rows = [(g.number, g.subject, g.object) for g in repository.graph_rows(session, kb) if g.label == position]
+    return Edges(rows)
 
 
 def _named(session: Session, kb: Kb, rule: RuleRow, ways: list[Pairs]) -> list[tuple[Fact, ...]]:

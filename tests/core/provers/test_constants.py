@@ -1,0 +1,71 @@
+"""Rules with constants against counts fact by fact."""
+
+import math
+
+import numpy as np
+import pytest
+
+from ctp_core.provers.constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, ConstantRules
+from ctp_core.provers.edge_list import EdgeList
+from ctp_core.provers.features import ANY, EntityFeatures
+
+NUM_ENTITIES, NUM_PREDICATES = 9, 2
+
+
+def random_edges(seed: int, extra: int = 0) -> EdgeList:
+    choose = np.random.default_rng(seed)
+    columns = [choose.integers(0, high, 60) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
+    facts = np.stack(columns, axis=1)
+    new = [(NUM_ENTITIES + i, i % NUM_PREDICATES, i) for i in range(extra)]
+    return EdgeList(np.concatenate([facts, np.array(new, dtype=np.int64).reshape(-1, 3)]), NUM_ENTITIES + extra, 2)
+
+
+def said_of(edges: EdgeList, entity: int) -> set[tuple[int, int]]:
+    own = edges.tail == entity
+    pairs = set(zip(edges.atom[own].tolist(), edges.head[own].tolist(), strict=True))
+    return pairs | {(atom, ANY) for atom, _ in pairs}
+
+
+def best_by_hand(edges: EdgeList, view: EdgeList, fact: list[int], side: str, *, masked: bool) -> float:
+    """The strongest rule about one entity of the fact, its other entity the constant."""
+    subject, predicate, object_ = fact
+    about, constant = (subject, object_) if side == "cX" else (object_, subject)
+    towards = predicate if side == "cX" else predicate + NUM_PREDICATES
+    best = 0.0
+    for atom, other in said_of(view, about):
+        if atom % NUM_PREDICATES == predicate and other in (constant, ANY):
+            continue
+        holders = [e for e in range(edges.num_entities) if (atom, other) in said_of(edges, e)]
+        support = sum((towards, constant) in said_of(edges, e) for e in holders) - masked
+        confidence = support / (len(holders) + PRIOR)
+        if support >= MIN_SUPPORT and confidence >= MIN_CONFIDENCE:
+            best = max(best, -math.log(1 - confidence))
+    return best
+
+
+@pytest.mark.parametrize("extra", [0, 3])
+@pytest.mark.parametrize("forward", [True, False])
+def test_rows_hold_the_best_rule_of_each_side(forward: bool, extra: int) -> None:
+    edges, view = random_edges(0), random_edges(0, extra)
+    rules, features = ConstantRules(edges), EntityFeatures(view)
+    for start in (0, 4, NUM_ENTITIES + extra - 1):
+        for predicate in range(NUM_PREDICATES):
+            row = rules.row(features, predicate, start, forward=forward)
+            for answer in range(view.num_entities):
+                fact = [start, predicate, answer] if forward else [answer, predicate, start]
+                sides = {"cX": fact[2], "cY": fact[0]}
+                expected = sum(
+                    best_by_hand(edges, view, fact, side, masked=False)
+                    for side, constant in sides.items()
+                    if constant < NUM_ENTITIES
+                )
+                assert row[answer] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_known_fact_does_not_support_its_own_proof() -> None:
+    edges = random_edges(1)
+    rules, facts = ConstantRules(edges), edges.facts
+    for side in ("cX", "cY"):
+        found = rules.strongest(rules.features, facts, np.ones(len(facts), dtype=bool), side)
+        for row, fact in enumerate(facts.tolist()):
+            assert found.evidence[row] == pytest.approx(best_by_hand(edges, edges, fact, side, masked=True))

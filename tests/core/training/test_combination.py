@@ -1,0 +1,52 @@
+"""The weight of an embedding beside proofs."""
+
+import numpy as np
+import pytest
+
+from ctp_core.training.combination import ValidationLogits, choose_weight
+from tests.core.models.test_facts_models import KB, model_of
+
+FACTS = KB.splits["train"][::5]
+
+
+def logits(proofs: list[list[float]], embedding: list[list[float]]) -> ValidationLogits:
+    known = np.zeros((len(proofs), len(proofs[0])), dtype=bool)
+    return ValidationLogits(np.array(proofs), np.array(embedding), np.zeros(len(proofs), dtype=np.int64), known)
+
+
+def test_surprise_is_the_log_of_the_share_of_the_true_answer() -> None:
+    found = logits([[0.0, 0.0, 0.0, 0.0]], [[1.0, 0.0, 0.0, 0.0]])
+    assert found.surprise(0.0) == pytest.approx(np.log(4))
+    assert found.surprise(1.0) < found.surprise(0.5) < found.surprise(0.0)
+    assert found.reciprocal_ranks(0.0).tolist() == [1 / 2.5]
+    assert found.reciprocal_ranks(1.0).tolist() == [1.0]
+
+
+class Truth:
+    """Knows every training fact."""
+
+    def object_logits(self, subjects: np.ndarray, predicates: np.ndarray) -> np.ndarray:
+        return self._rows(subjects, predicates, 0, 2)
+
+    def subject_logits(self, objects: np.ndarray, predicates: np.ndarray) -> np.ndarray:
+        return self._rows(objects, predicates, 2, 0)
+
+    @staticmethod
+    def _rows(given: np.ndarray, predicates: np.ndarray, place: int, asked: int) -> np.ndarray:
+        rows = np.zeros((len(given), len(KB.entities)))
+        for fact in KB.splits["train"]:
+            rows[(given == fact[place]) & (predicates == fact[1]), fact[asked]] = 10
+        return rows
+
+
+class Noise:
+    def object_logits(self, subjects: np.ndarray, predicates: np.ndarray) -> np.ndarray:
+        return np.random.default_rng(0).normal(size=(len(predicates), len(KB.entities)))
+
+    subject_logits = object_logits
+
+
+def test_an_embedding_that_knows_the_answers_weighs_more_than_one_that_guesses() -> None:
+    proofs = model_of("proofs")
+    assert choose_weight(proofs, Truth(), KB, FACTS) > 1  # type: ignore[arg-type]
+    assert choose_weight(Truth(), Noise(), KB, FACTS) < 0.1  # type: ignore[arg-type]

@@ -47,8 +47,10 @@ class Models:
         answer: dict[str, Any] = self._transport.send("GET", path, params=params).json()
         return answer
 
-    def compare(self, models: Sequence[str]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._transport.send("GET", "/models/compare", params={"ids": ",".join(models)}).json()
+    def compare(self, models: Sequence[str], questions: int | None = None) -> dict[str, Any]:
+        """Side by side, and asked the same `questions` of the test split of their KB."""
+        params = {"ids": ",".join(models)} | ({} if questions is None else {"questions": str(questions)})
+        answer: dict[str, Any] = self._transport.send("GET", "/models/compare", params=params).json()
         return answer
 
     def set_alias(self, model: Model, alias: str) -> None:

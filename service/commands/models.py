@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from service.client import Model
+from service.commands.comparison import print_comparison
 from service.commands.console import Json, Key, Limit, Url, ago, connected, err, name, out, print_json, status, table
 
 models = typer.Typer(help="Models: versions, aliases, export and import.", no_args_is_help=True)
@@ -51,11 +52,16 @@ def show(model: Reference, url: Url = None, key: Key = None, as_json: Json = Fal
 
 @models.command()
 def compare(
-    references: Annotated[list[str], typer.Argument(metavar="MODEL...")], url: Url = None, key: Key = None
+    references: Annotated[list[str], typer.Argument(metavar="MODEL...")],
+    questions: Annotated[int, typer.Option(min=0, max=1000, help="Asked of every model, from the test split.")] = 100,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
 ) -> None:
-    """What differs between versions, as JSON."""
+    """Versions side by side: settings, metrics, how often each is right, and where they differ."""
     with connected(url, key) as client:
-        print_json(client.models.compare(references))
+        found = client.models.compare(references, questions)
+    print_json(found) if as_json else print_comparison(found)
 
 
 @models.command()

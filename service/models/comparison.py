@@ -1,17 +1,46 @@
-"""Versions side by side: what they were trained with, how well they do, which rules they share."""
+"""Versions side by side: what they were trained with, how well they do, which rules they share, where they differ."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from service.db.engine import Database
 from service.db.tables import ModelVersion, RuleRow
 from service.errors import Invalid
-from service.models import repository, service
-from service.models.schemas import Comparison, Difference, SharedRule
+from service.models import contest, repository, service
+from service.models.contest import Contest
+from service.models.schemas import Comparison, Difference, Evaluation, SharedRule
+from service.queries.batcher import Batcher, Target
 
 MAX_COMPARED = 10
 MAX_RULES_SHOWN = 200
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the database knows of the versions, and what is still to be asked of them."""
+
+    comparison: Comparison
+    contest: Contest
+    targets: list[Target]
+
+
+def prepare(database: Database, tenant: str, references: Sequence[str], num_questions: int) -> Compared:
+    with database.read() as session:
+        comparison = compare(session, tenant, references)
+        models = [service.ready(session, tenant, reference) for reference in references]
+        targets = [Target(model.id, model.artifact or "") for model in models]
+        return Compared(comparison, contest.prepare(session, models, num_questions), targets)
+
+
+async def evaluated(compared: Compared, batcher: Batcher, request_id: str) -> Comparison:
+    """With how the versions answer the same questions, or a note why that is not known."""
+    asked = compared.contest
+    outcome = await contest.hold(asked, compared.targets, batcher, request_id) if asked.trials else asked.note
+    update = {"evaluation": outcome} if isinstance(outcome, Evaluation) else {"note": outcome}
+    return compared.comparison.model_copy(update=update)
 
 
 def compare(session: Session, tenant: str, references: Sequence[str]) -> Comparison:

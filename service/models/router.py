@@ -57,14 +57,19 @@ def list_models(
 
 
 @router.get("/compare")
-def compare_models(
+async def compare_models(
+    request: Request,
     database: DatabaseDep,
     tenant: TenantDep,
     ids: Annotated[str, Query(max_length=1500, description="Models, separated by commas.")],
+    questions: Annotated[
+        int, Query(ge=0, le=1000, description="Asked of every model, from the test split of their KB.")
+    ] = 100,
 ) -> Comparison:
-    """Versions side by side: settings that differ, metrics, and the confidence that each has in the others' rules."""
-    with database.read() as session:
-        return comparison.compare(session, tenant, [reference for reference in ids.split(",") if reference])
+    """Versions side by side: settings that differ, metrics, rules, how often each is right, and where they differ."""
+    references = [reference for reference in ids.split(",") if reference]
+    compared = await asyncio.to_thread(comparison.prepare, database, tenant, references, questions)
+    return await comparison.evaluated(compared, request.app.state.batcher, request.scope.get("ctp.request_id", ""))
 
 
 @router.post("/import", status_code=201, responses=example(201, EXAMPLE_MODEL), openapi_extra=OPENAPI)

@@ -127,8 +127,45 @@ class SharedRule(BaseModel):
     confidences: list[float | None]
 
 
+class GroupScores(BaseModel):
+    """How often each version is right about the questions of one length or predicate, or about all of them."""
+
+    name: str
+    num_questions: int
+    right: list[float] = Field(description="Share of the questions whose first answer is the right one.")
+    p_values: list[float | None] = Field(description="McNemar's exact test against the first version; null for itself.")
+
+
+class GivenAnswer(BaseModel):
+    """A version's first answer to a question; `proof` is null where it cannot explain itself."""
+
+    answer: str | None
+    score: float | None
+    right: bool
+    proof: str | None
+
+
+class Disagreement(BaseModel):
+    """A question to which not all versions give the same first answer."""
+
+    group: str
+    goal: dict[str, str | None]
+    facts: list[list[str]]
+    expected: str
+    answers: list[GivenAnswer]
+
+
+class Evaluation(BaseModel):
+    """The versions asked the same questions of the test split of their KB, or of the valid split where it has none."""
+
+    split: str
+    num_questions: int
+    groups: list[GroupScores]
+    disagreements: list[Disagreement]
+
+
 class Comparison(BaseModel):
-    """Versions side by side; every list of values is in the order of `models`."""
+    """Versions side by side; every list of values is in the order of `models`. `note`: why there is no evaluation."""
 
     models: list["ModelOut"]
     config: list[Difference]
@@ -136,6 +173,8 @@ class Comparison(BaseModel):
     num_rules: list[int]
     num_shared_rules: int
     rules: list[SharedRule]
+    evaluation: Evaluation | None = None
+    note: str | None = None
 
 
 EXAMPLE_MODEL: dict[str, Any] = {

@@ -1,5 +1,9 @@
 """Relation prediction through the service: small graphs in, the relation between two people out, with its proof."""
 
+import json
+import subprocess
+import sys
+
 import httpx
 import pytest
 
@@ -72,3 +76,63 @@ def test_a_method_of_the_other_kind_is_refused_before_it_is_queued(client: httpx
         assert answer.status_code == 422
         assert answer.json()["code"] == "bad_method"
         assert "choose from" in answer.json()["detail"]
+
+
+@pytest.fixture(scope="module")
+def rivals(client: httpx.Client) -> list[str]:
+    """A prover and a network on graphs with a test split; the network had no time to learn."""
+    splits = {"train": family_graphs(300, (2, 3), seed=1), "test": family_graphs(20, (3, 5), seed=2)}
+    files = {split: (f"{split}.jsonl", jsonl(graphs)) for split, graphs in splits.items()}
+    form = {"name": "contest", "kind": "graphs", "format": "jsonl"}
+    assert client.post("/kbs", data=form, files=files).status_code == 201
+    for name, config in (("prover", {}), ("network", {"method": "rnn", "epochs": 1})):
+        body = {"kb": "contest", "name": name, "config": config}
+        trained = client.post("/train", params={"wait": 240}, json=body, timeout=270).json()
+        assert trained["job"]["status"] == "succeeded", trained["job"]["error"]
+    return ["prover", "network"]
+
+
+def test_versions_are_asked_the_same_questions_and_disagreements_come_with_proofs(
+    client: httpx.Client, rivals: list[str]
+) -> None:
+    compared = client.get("/models/compare", params={"ids": ",".join(rivals)}, timeout=60).json()
+    evaluation = compared["evaluation"]
+    assert compared["note"] is None
+    assert (evaluation["split"], evaluation["num_questions"]) == ("test", 20)
+    everything, *groups = evaluation["groups"]
+    assert {group["name"] for group in groups} == {"3 facts", "5 facts"}
+    assert sum(group["num_questions"] for group in groups) == everything["num_questions"] == 20
+    assert everything["right"][0] > 0.9 > everything["right"][1]
+    assert everything["p_values"][0] is None
+    assert everything["p_values"][1] < 0.01
+    for row in evaluation["disagreements"]:
+        prover, network = row["answers"]
+        assert prover["answer"] != network["answer"]
+        assert prover["right"] == (prover["answer"] == row["expected"])
+        assert network["proof"] is None
+        leaves = prover["proof"].split(" ⇐ ")[1]
+        stated = {f"{predicate}({subject}, {object_})" for subject, predicate, object_ in row["facts"]}
+        assert set(leaves.replace("), ", ")|").split("|")) <= stated
+    fewer = client.get("/models/compare", params={"ids": ",".join(rivals), "questions": 4}, timeout=60).json()
+    assert fewer["evaluation"]["num_questions"] == 4
+    none = client.get("/models/compare", params={"ids": ",".join(rivals), "questions": 0}).json()
+    assert (none["evaluation"], none["note"]) == (None, "no questions were asked for")
+
+
+def test_the_terminal_shows_the_comparison_as_tables(client: httpx.Client, rivals: list[str]) -> None:
+    command = [sys.executable, "-m", "service.cli", "models", "compare", *rivals, "--url", str(client.base_url)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "right, test" in done.stdout
+    assert "5 facts" in done.stdout
+    assert "prover@1" in done.stdout
+    assert " ⇐ " in done.stdout
+    as_json = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
+    assert [model["name"] for model in as_json["models"]] == rivals
+
+
+def test_models_of_different_kbs_are_compared_but_not_asked(
+    client: httpx.Client, rivals: list[str], model: str
+) -> None:
+    compared = client.get("/models/compare", params={"ids": f"{rivals[0]},{model}"}).json()
+    assert compared["evaluation"] is None
+    assert "different KBs" in compared["note"]

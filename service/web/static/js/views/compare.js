@@ -7,7 +7,7 @@ import { to } from "../route.js";
 import { curveOf } from "./model.js";
 
 export async function compare(root, { params, signal }) {
-  const { models, rules, num_rules, num_shared_rules } = await get("/models/compare", { ids: params.get("ids") ?? "" }, signal);
+  const { models, rules, num_rules, num_shared_rules } = await get("/models/compare", { ids: params.get("ids") ?? "", questions: 0 }, signal);
   const epochs = await Promise.all(models.map((model) => all(path("models", model.id, "metrics"), {}, 10_000, signal)));
   const titles = models.map((model) => `${model.name}@${model.version}`);
   const losses = h("div"), metrics = h("div");

@@ -1,0 +1,204 @@
+"""Versions asked the same questions of their KB's test split: how often each is right, and where they differ."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import comb
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from ctp_core.datasets.kb import FactsKB, GraphsKB
+from ctp_core.symbols import Fact
+from service.db.tables import ModelVersion
+from service.errors import TooMany, Unavailable
+from service.kbs import repository as kbs
+from service.models import repository
+from service.models.schemas import Disagreement, Evaluation, GivenAnswer, GroupScores
+from service.queries.batcher import Batcher, Target
+from service.queries.wire import Reply
+
+SPLITS = ("test", "valid")
+MAX_FACTS = 300_000  # of a KB that is read for its test facts; a larger one would hold the API up for seconds
+MAX_CANDIDATES = 200  # answers looked through for the first that is not another true one
+MAX_DISAGREEMENTS = 20
+EVERYTHING = "all"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One question with its right answer; `also_right` are other facts that the KB states, which do not count."""
+
+    group: str
+    goal: tuple[str | None, str | None, str | None]
+    facts: tuple[Fact, ...]
+    expected: Fact
+    also_right: frozenset[Fact] = frozenset()
+
+    def question(self, proofs: int) -> dict[str, Any]:
+        top_k = min(MAX_CANDIDATES, 1 + len(self.also_right))
+        asked = {
+            "goal": list(self.goal),
+            "facts": [list(fact) for fact in self.facts],
+            "top_k": top_k,
+            "proofs": proofs,
+        }
+        return {**asked, "depth": None, "exclude_known": False}
+
+    def first(self, reply: Reply) -> dict[str, Any] | None:
+        """The best answer that is not merely another true one; None where there is none, or an error."""
+        if isinstance(reply, dict):
+            return None
+        answers = json.loads(b"{%b}" % reply)["answers"]
+        return next((a for a in answers if _fact(a) not in self.also_right), None)
+
+
+def _fact(answer: dict[str, Any]) -> Fact:
+    return Fact(answer["subject"], answer["predicate"], answer["object"])
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What the models are asked; without trials `note` says why."""
+
+    split: str = ""
+    trials: tuple[Trial, ...] = ()
+    note: str | None = None
+
+
+def prepare(session: Session, models: Sequence[ModelVersion], num_questions: int) -> Contest:
+    """Evenly spread over the split, so that every length or predicate has its share."""
+    if num_questions == 0:
+        return Contest(note="no questions were asked for")
+    if len({model.kb_sha256 for model in models}) > 1:
+        return Contest(note="the models stand on different KBs")
+    kb = repository.kb_of(session, models[0])
+    if kb is None:
+        return Contest(note="their KB is not on this service")
+    split = next((name for name in SPLITS if kb.splits.get(name)), None)
+    if split is None:
+        return Contest(note="their KB has no test or valid split")
+    if kb.num_facts > MAX_FACTS:
+        return Contest(note=f"their KB has more than {MAX_FACTS} facts: use `ctp bench links`")
+    loaded = kbs.load(session, kb)
+    trials = _graph_trials(loaded, split) if isinstance(loaded, GraphsKB) else _fact_trials(loaded, split)
+    step = max(1.0, len(trials) / num_questions)
+    chosen = [trials[int(i * step)] for i in range(min(num_questions, len(trials)))]
+    return Contest(split, tuple(chosen))
+
+
+def _graph_trials(kb: GraphsKB, split: str) -> list[Trial]:
+    graphs = [graph for graph in kb.splits[split] if graph.label is not None]
+    return [
+        Trial(
+            f"{len(graph.facts)} facts",
+            (graph.subject, None, graph.object),
+            graph.facts,
+            Fact(graph.subject, graph.label or "", graph.object),
+        )
+        for graph in sorted(graphs, key=lambda graph: len(graph.facts))
+    ]
+
+
+def _fact_trials(kb: FactsKB, split: str) -> list[Trial]:
+    known: dict[tuple[str, str], set[Fact]] = {}
+    for name in kb.splits:
+        for fact in kb.facts(name):
+            known.setdefault((fact.subject, fact.predicate), set()).add(fact)
+    return [
+        Trial(
+            fact.predicate,
+            (fact.subject, fact.predicate, None),
+            (),
+            fact,
+            frozenset(known[fact.subject, fact.predicate] - {fact}),
+        )
+        for fact in sorted(kb.facts(split), key=lambda fact: fact.predicate)
+    ]
+
+
+async def hold(contest: Contest, models: Sequence[Target], batcher: Batcher, request_id: str) -> Evaluation | str:
+    """Asks every model every question, then for the proofs where they differ; a text where no worker answers."""
+    try:
+        answers = [
+            _firsts(contest.trials, await batcher.ask(model, [t.question(0) for t in contest.trials], request_id))
+            for model in models
+        ]
+        differing = _differing(contest.trials, answers)
+        trials = [contest.trials[place] for place in differing]
+        explained = [
+            _firsts(trials, await batcher.ask(model, [t.question(1) for t in trials], request_id)) if trials else []
+            for model in models
+        ]
+    except (TooMany, Unavailable) as error:
+        return str(error)
+    disagreements = [_disagreement(trial, [given[place] for given in explained]) for place, trial in enumerate(trials)]
+    return Evaluation(
+        split=contest.split,
+        num_questions=len(contest.trials),
+        groups=_groups(contest.trials, answers),
+        disagreements=disagreements,
+    )
+
+
+Given = dict[str, Any] | None
+
+
+def _firsts(trials: Sequence[Trial], replies: Sequence[Reply]) -> list[Given]:
+    return [trial.first(reply) for trial, reply in zip(trials, replies, strict=True)]
+
+
+def _right(trial: Trial, answer: Given) -> bool:
+    return answer is not None and _fact(answer) == trial.expected
+
+
+def _differing(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list[int]:
+    def shown(answer: Given) -> Fact | None:
+        return None if answer is None else _fact(answer)
+
+    places = [i for i in range(len(trials)) if len({shown(given[i]) for given in answers}) > 1]
+    return places[:MAX_DISAGREEMENTS]
+
+
+def _groups(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list[GroupScores]:
+    """All questions, then those of each length or predicate."""
+    right = [[_right(trial, answer) for trial, answer in zip(trials, given, strict=True)] for given in answers]
+    members: dict[str, list[int]] = {EVERYTHING: list(range(len(trials)))}
+    for place, trial in enumerate(trials):
+        members.setdefault(trial.group, []).append(place)
+    return [
+        GroupScores(
+            name=name,
+            num_questions=len(places),
+            right=[sum(one[i] for i in places) / len(places) for one in right],
+            p_values=[None, *(sign_test([(right[0][i], one[i]) for i in places]) for one in right[1:])],
+        )
+        for name, places in members.items()
+    ]
+
+
+def sign_test(pairs: Sequence[tuple[bool, bool]]) -> float:
+    """McNemar's exact test: the chance that questions which only one of two answers rightly fall so unevenly."""
+    first = sum(a and not b for a, b in pairs)
+    second = sum(b and not a for a, b in pairs)
+    total = first + second
+    tail = sum(comb(total, i) for i in range(min(first, second) + 1))
+    return min(1.0, 2 * float(Fraction(tail, 2**total)))
+
+
+def _disagreement(trial: Trial, answers: Sequence[Given]) -> Disagreement:
+    return Disagreement(
+        group=trial.group,
+        goal=dict(zip(("subject", "predicate", "object"), trial.goal, strict=True)),
+        facts=[list(fact) for fact in trial.facts],
+        expected=str(trial.expected),
+        answers=[_given(trial, answer) for answer in answers],
+    )
+
+
+def _given(trial: Trial, answer: Given) -> GivenAnswer:
+    if answer is None:
+        return GivenAnswer(answer=None, score=None, right=False, proof=None)
+    proof = answer["proofs"][0]["text"] if answer["proofs"] else None
+    return GivenAnswer(answer=str(_fact(answer)), score=answer["score"], right=_right(trial, answer), proof=proof)

@@ -77,7 +77,8 @@ def test_a_job_on_a_full_disk_fails_with_the_reason_and_the_next_one_goes_on(tmp
         assert trained.status == "succeeded"
         with watch.client() as client:
             archive = client.get(f"/models/{trained.model_id}/export").content
-            filler.write_bytes(bytes(1_900_000))
+            with pytest.raises(OSError, match="No space left"):
+                filler.write_bytes(bytes(2_100_000))  # to the last page
             refused = client.post("/models/import", content=archive, headers={"content-type": "application/zip"})
         assert (refused.status_code, refused.json()["code"]) == (507, "storage_full")
         assert "make room" in refused.json()["detail"]

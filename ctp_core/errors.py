@@ -16,6 +16,18 @@ import difflib
 from collections.abc import Iterable
 
 NUM_SUGGESTIONS = 3
+# Comparing takes some microseconds for each name, and somebody waits.
+MAX_COMPARED = 5000
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The known names that are most like `name`, best first; of very many, those that begin alike are looked at."""
+    names = list(known)
+    if len(names) > MAX_COMPARED:
+        names = [other for other in names if other[:1].casefold() == name[:1].casefold()][:MAX_COMPARED]
+    folded = {other.casefold(): other for other in reversed(names)}
+    found = difflib.get_close_matches(name.casefold(), list(folded), n=NUM_SUGGESTIONS, cutoff=0.5)
+    return [folded[other] for other in found]
 
 
 class CtpError(Exception):
@@ -59,9 +71,9 @@ class UnknownSymbol(CtpError):
 
     def __init__(self, role: str, name: str, known: Iterable[str]) -> None:
         self.role, self.name = role, name
-        self.suggestions = difflib.get_close_matches(name, list(known), n=NUM_SUGGESTIONS, cutoff=0.5)
-        nearest = ", ".join(repr(s) for s in self.suggestions)
-        hint = f"the nearest known names are {nearest}" if nearest else "no known name is near it"
+        self.suggestions = nearest(name, known)
+        listed = ", ".join(repr(s) for s in self.suggestions)
+        hint = f"the nearest known names are {listed}" if listed else "no known name is near it"
         super().__init__(f"{role} {name!r} is unknown to this model; {hint}")
 
 

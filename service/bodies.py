@@ -1,15 +1,19 @@
 """JSON bodies, checked strictly, and errors that say what is wrong without echoing the input."""
 
+import json
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
+from ctp_core.errors import nearest
 from service.errors import Invalid, UnsupportedMedia
+from service.suggestions import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 MAX_SHOWN_ERRORS = 5
+Place = tuple[int | str, ...]
 
 
 def parse_json(model: type[M], body: bytes) -> M:
@@ -17,17 +21,52 @@ def parse_json(model: type[M], body: bytes) -> M:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise invalid(error) from None
+        raise invalid(error, model) from None
 
 
-def invalid(error: ValidationError) -> Invalid:
-    """The input itself is left out: it may be huge, or not even encodable (NaN, half a surrogate pair)."""
-    faults = [
-        {"place": ".".join(map(str, fault["loc"])) or "body", "reason": fault["msg"]}
-        for fault in error.errors(include_input=False, include_context=False, include_url=False)[:MAX_SHOWN_ERRORS]
-    ]
+def invalid(error: ValidationError, model: type[BaseModel], inside: str = "", tag: str | None = None) -> Invalid:
+    """What is wrong in the terms of `model`, which stands at the place `inside` of the body.
+
+    The input itself is left out: it may be huge, or not even encodable (NaN, half a surrogate pair). `tag` is what
+    pydantic puts before the places of one of several models.
+    """
+    faults = []
+    for fault in error.errors(include_input=False, include_context=False, include_url=False)[:MAX_SHOWN_ERRORS]:
+        place = fault["loc"][1:] if tag is not None and fault["loc"][:1] == (tag,) else fault["loc"]
+        shown = ".".join(map(str, [inside, *place] if inside else place)) or "body"
+        faults.append({"place": shown, "reason": _reason(model, fault["type"], fault["msg"], place)})
     detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)
     return Invalid("invalid_request", detail, errors=faults)
+
+
+def _reason(model: type[BaseModel], kind: str, message: str, place: Place) -> str:
+    """pydantic's own words, where it has them for people who do not know pydantic."""
+    if kind == "extra_forbidden":
+        known = _model_at(model, place[:-1])
+        return f"there is no such key{did_you_mean(nearest(str(place[-1])[:80], known.model_fields) if known else [])}"
+    if kind == "model_type":
+        wanted = _model_at(model, place)
+        extra = wanted.model_config.get("json_schema_extra") if wanted else None
+        example = extra.get("example") if isinstance(extra, dict) else None
+        return f"this should be an object{f', e.g. {json.dumps(example)}' if example else ''}"
+    return message
+
+
+def _model_at(model: type[BaseModel] | None, place: Place) -> type[BaseModel] | None:
+    """The model of the object at this place, if it is one."""
+    for part in place:
+        if model is None:
+            return None
+        if isinstance(part, str):
+            field = model.model_fields.get(part)
+            model = _model_in(field.annotation) if field else None
+    return model
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
 
 
 def json_body(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:

@@ -14,6 +14,13 @@ from ctp_core.datasets.rows import Row
 from ctp_core.errors import DataError, EmptyKB, ParseError, TooLarge
 from ctp_core.symbols import Vocabulary
 
+# What columns are called where they have names; CSV files may have a header, other formats have none.
+HEADER_NAMES = (
+    {"subject", "subj", "head", "source", "src", "from", "s", "h"},
+    {"predicate", "pred", "relation", "rel", "property", "edge", "label", "p", "r"},
+    {"object", "obj", "tail", "target", "dst", "to", "o", "t"},
+)
+
 
 @dataclass(frozen=True)
 class KbLimits:
@@ -43,6 +50,7 @@ class FactsBuilder:
         self._splits: dict[str, array[int]] = {}
         # How many entities and predicates were known when a split began.
         self._known: dict[str, tuple[int, int]] = {}
+        self._headers: list[str] = []
 
     def add(self, split: str, rows: Iterable[Row], file: str) -> None:
         """Raises ParseError at a bad name, TooLarge past a limit."""
@@ -63,6 +71,13 @@ class FactsBuilder:
             if len(ids) == room:
                 raise TooLarge(f"a KB may have {self.limits.max_facts} facts at most (CTP_MAX_FACTS)")
             ids.extend((subject, predicate, object_))
+            if len(ids) == 3:
+                self._note_header(file, line, (subject_name, predicate_name, object_name))
+
+    def _note_header(self, file: str, line: int, first: tuple[str, str, str]) -> None:
+        if all(name.strip().lower() in names for name, names in zip(first, HEADER_NAMES, strict=True)):
+            remark = f"{file}, line {line} looks like a header but is stored as a fact ({', '.join(first)})"
+            self._headers.append(f"{remark}: remove the line if it is none")
 
     def _number(self, names: dict[str, int], name: str, file: str, line: int) -> int:
         try:
@@ -92,6 +107,7 @@ class FactsBuilder:
         return (ids[:, 0] * len(self._predicates) + ids[:, 1]) * len(self._entities) + ids[:, 2]
 
     def _remarks(self, splits: dict[str, FactIds], duplicates: dict[str, int]) -> Iterable[str]:
+        yield from self._headers
         for name, count in duplicates.items():
             if count:
                 yield f"{count} duplicate facts were dropped from {name}"

@@ -51,8 +51,8 @@ class Client:
         idempotency_key: str | None = None,
     ) -> Training:
         """Starts a training; the model is named after the KB where no name is given."""
-        body: dict[str, Any] = {"kb": kb, "name": name or kb, "config": config or {}, "seeds": list(seeds)}
-        body |= {"tags": tags or {}} | ({"preset": preset} if preset else {})
+        body: dict[str, Any] = {"kb": kb, "config": config or {}, "seeds": list(seeds), "tags": tags or {}}
+        body |= ({"name": name} if name else {}) | ({"preset": preset} if preset else {})
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return Training.model_validate(self._transport.send("POST", "/train", json=body, headers=headers).json())
 

@@ -76,6 +76,7 @@ class Job(Wire):
     id: str
     status: str
     model_id: str
+    model: str = ""
     kb_id: str
     attempt: int
     progress: dict[str, Any]

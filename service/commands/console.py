@@ -1,6 +1,7 @@
 """What the client commands share: the connection, tables or JSON, and errors that say what to do."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +20,20 @@ Key = Annotated[str | None, typer.Option("--key", envvar="CTP_KEY", help="Key, w
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Most rows.")]
 
+COMMANDS = {
+    r"GET /kbs lists": "`ctp kb list` lists",
+    r"GET /kbs/(\S+)/entities lists those": r"`ctp kb facts \1` shows those",
+    r"GET /models lists": "`ctp models list` lists",
+    r"GET /jobs lists": "`ctp jobs list` lists",
+    r"GET /jobs/(\S+) tells": r"`ctp jobs show \1` tells",
+    r"GET /models/\{id\}/export makes": "`ctp models export` makes",
+    r"send (?:a|the) key as `Authorization: Bearer ctp_…`": "give your key with --key or CTP_KEY",
+    r"\bconfig\.(\w+): there is no such key": r"--set \1: there is no such setting",
+    r"\bconfig\.(\w+):": r"--set \1:",
+}
 WIDE = 200  # columns where the output goes to a file or a pipe: nothing is cut off there
 out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
-err = Console(highlight=False, stderr=True)
+err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else WIDE)
 
 
 @contextmanager
@@ -31,11 +43,18 @@ def connected(url: str | None, key: str | None) -> Iterator[Client]:
         with Client(url, key) as client:
             yield client
     except ApiError as error:
-        err.print(Text(f"ctp: {printable(error.detail)}", "red"), Text(f"[{error.status} {error.code}]", "dim"))
+        err.print(Text(f"ctp: {printable(in_commands(error.detail))}", "red"))
         raise typer.Exit(1) from None
     except (ClientError, OSError) as error:
         err.print(Text(f"ctp: {printable(str(error))}", "red"))
         raise typer.Exit(1) from None
+
+
+def in_commands(detail: str) -> str:
+    """The service's advice in the words of this program: it speaks of calls, and here are commands."""
+    for call, command in COMMANDS.items():
+        detail = re.sub(call, command, detail)
+    return detail
 
 
 def printable(name: str) -> str:

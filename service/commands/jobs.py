@@ -22,8 +22,8 @@ def list_jobs(limit: Limit = 20, url: Url = None, key: Key = None, as_json: Json
     if as_json:
         print_json(found)
         return
-    rows = [(job.id, status(job.status), _epochs(job), job.model_id, ago(job.created_at)) for job in found]
-    out.print(table(("job", "status", "epoch", "model", "created (UTC)"), rows, ("epoch",)))
+    rows = [(name(job.model, "bold"), status(job.status), _epochs(job), job.id, ago(job.created_at)) for job in found]
+    out.print(table(("model", "status", "epoch", "job", "created (UTC)"), rows, ("epoch",)))
 
 
 @jobs.command()
@@ -34,7 +34,8 @@ def show(job: Reference, url: Url = None, key: Key = None, as_json: Json = False
     if as_json:
         print_json(found)
         return
-    out.print(name(found.id, "bold"), status(found.status), f"attempt {found.attempt}", f"epoch {_epochs(found)}")
+    words = (name(found.model, "bold"), status(found.status), f"attempt {found.attempt}", f"epoch {_epochs(found)}")
+    out.print(*words, name(found.id, "dim"))
     if found.error:
         report_failure(found)
 

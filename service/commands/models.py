@@ -106,11 +106,19 @@ def import_model(
 
 
 @models.command()
-def delete(model: Reference, url: Url = None, key: Key = None) -> None:
-    """Delete a version that no alias points to."""
+def delete(
+    model: Reference,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask which version a bare name means.")] = False,
+    url: Url = None,
+    key: Key = None,
+) -> None:
+    """Delete a version that no alias points to; of a bare name, the newest, once you have said yes."""
     with connected(url, key) as client:
-        client.models.delete(model)
-    err.print(name(f"deleted {model}"))
+        found = client.models.get(model)
+        if model == found.name and not yes:
+            typer.confirm(f"Delete {found.reference}, the newest version of {found.name}?", abort=True)
+        client.models.delete(found.id)
+    err.print(name(f"deleted {found.reference}"))
 
 
 def _metrics(model: Model) -> str:

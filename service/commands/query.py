@@ -1,17 +1,22 @@
 """`ctp query`: ask a model, and see why."""
 
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from service.client import Answers, Node, Unification
+from service.client import Answers, ApiError, ClientError, Node, Unification
 from service.commands.console import Json, Key, Url, connected, name, out, print_json, printable, strength, table
 
 GOAL = re.compile(r"\s*(?P<predicate>[^(]+?)\s*\(\s*(?P<subject>.+?)\s*,\s*(?P<object>.+?)\s*\)\s*\.?\s*")
 OPEN = {"?", "_"}
+VARIABLE = re.compile(r"[A-Z]\w?|_\w+")
+# What a model gives to almost anything: shown only where nothing better is, or when asked for.
+WEAK = 0.1
 
 
 def query(
@@ -25,6 +30,7 @@ def query(
     ] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Most answers.")] = 10,
     proofs: Annotated[int, typer.Option("--proofs", min=0, help="Most proofs of the first answer.")] = 1,
+    every: Annotated[bool, typer.Option("--all", help=f"Show answers with a score below {WEAK} as well.")] = False,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
@@ -32,12 +38,24 @@ def query(
     """Ask a model; the first answer is shown with its proofs."""
     asked = parse_goal(goal) if goal else (subject, predicate, object)
     extra = [tuple_of(fact) for fact in facts or []]
-    with connected(url, key) as client:
+    with connected(url, key) as client, hinting(asked):
         found = client.query(model, *asked, facts=extra, top_k=top, proofs=proofs)
     if as_json:
         print_json(found)
     else:
-        print_answers(found)
+        print_answers(found, every)
+
+
+@contextmanager
+def hinting(asked: Iterable[str | None]) -> Iterator[None]:
+    """Tells those who wrote a variable as in Prolog how an open place is written here."""
+    try:
+        yield
+    except ApiError as error:
+        variables = [name for name in asked if name is not None and VARIABLE.fullmatch(name)]
+        if error.code == "unknown_symbol" and variables:
+            raise ClientError(f"{error.detail}: write ? instead of {variables[0]} for what is asked for") from None
+        raise
 
 
 def parse_goal(text: str) -> tuple[str | None, str | None, str | None]:
@@ -58,15 +76,19 @@ def tuple_of(text: str) -> tuple[str, str, str]:
     return subject, predicate, object
 
 
-def print_answers(found: Answers) -> None:
+def print_answers(found: Answers, every: bool = False) -> None:
+    """The first answer always, further ones where they are not weak, or all."""
     if not found.answers:
         out.print("no answer", style="dim")
         return
+    shown = [a for a in found.answers if every or a.rank == 1 or a.score >= WEAK]
     rows = [
         (str(a.rank), strength(a.score), name(str(a), "bold" if a.rank == 1 else ""), "known" if a.known else "")
-        for a in found.answers
+        for a in shown
     ]
     out.print(table(("", "score", "answer", ""), rows, ("", "score")))
+    if len(shown) < len(found.answers):
+        out.print(f"and {len(found.answers) - len(shown)} below {WEAK}: --all shows them", style="dim")
     for proof in found.answers[0].proofs:
         out.print()
         out.print(proof_tree(proof.tree))

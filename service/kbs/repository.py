@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, CursorResult, Select, and_, delete, func, 
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from ctp_core.datasets.kb import SPLITS, FactsKB, Graph, GraphsKB, KnowledgeBase
-from ctp_core.errors import ArtifactError
+from ctp_core.errors import MAX_COMPARED, ArtifactError
 from ctp_core.symbols import Fact, Vocabulary
 from service.db.bulk import one_of
 from service.db.clock import now
@@ -61,6 +61,12 @@ def listing(session: Session, tenant: str, after: int, limit: int) -> Sequence[K
     return session.scalars(visible(tenant).where(Kb.number > after).order_by(Kb.number).limit(limit)).all()
 
 
+def names(session: Session, tenant: str) -> Sequence[str]:
+    """Of the newest KBs that a tenant may see."""
+    statement = visible(tenant).with_only_columns(Kb.name)
+    return session.scalars(statement.order_by(Kb.number.desc()).limit(MAX_COMPARED)).all()
+
+
 def still_loading(session: Session, kb: Kb, seconds: float) -> bool:
     """Renews the time in which the load must go on; False where it was given up meanwhile."""
     statement = update(Kb).where(Kb.number == kb.number, Kb.status == "loading").values(loading_until=now() + seconds)
@@ -99,6 +105,20 @@ def _changed(session: Session, statement: Any) -> bool:
 def position_of(session: Session, kb: Kb, role: str, name: str) -> int | None:
     statement = select(Symbol.position).where(Symbol.kb == kb.number, Symbol.role == role, Symbol.name == name)
     return session.scalar(statement)
+
+
+def names_like(session: Session, kb: Kb, role: str, name: str) -> Sequence[str]:
+    """Names that may be meant by one that is not there: of few all, of many those that begin alike."""
+    statement = select(Symbol.name).where(Symbol.kb == kb.number, Symbol.role == role)
+    if (kb.num_entities if role == ENTITY else kb.num_predicates) > MAX_COMPARED:
+        statement = statement.where(or_(*(_begins_with(first) for first in {name[:1].lower(), name[:1].upper()})))
+    return session.scalars(statement.limit(MAX_COMPARED)).all()
+
+
+def _begins_with(prefix: str) -> ColumnElement[bool]:
+    """As a range of the index on names."""
+    end = _after_prefix(prefix)
+    return Symbol.name >= prefix if end is None else and_(Symbol.name >= prefix, Symbol.name < end)
 
 
 def names_of(session: Session, kb: Kb, role: str, positions: set[int]) -> dict[int, str]:
@@ -152,10 +172,7 @@ def symbols(session: Session, kb: Kb, role: str, after: int, limit: int) -> Sequ
 
 def symbols_with_prefix(session: Session, kb: Kb, prefix: str, after: str, limit: int) -> Sequence[Symbol]:
     """Entities in the order of their names, which makes a prefix a range of the index."""
-    statement = select(Symbol).where(Symbol.kb == kb.number, Symbol.role == ENTITY, Symbol.name >= prefix)
-    end = _after_prefix(prefix)
-    if end is not None:
-        statement = statement.where(Symbol.name < end)
+    statement = select(Symbol).where(Symbol.kb == kb.number, Symbol.role == ENTITY, _begins_with(prefix))
     if after:
         statement = statement.where(Symbol.name > after)
     return session.scalars(statement.order_by(Symbol.name).limit(limit)).all()

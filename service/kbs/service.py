@@ -18,6 +18,7 @@ from service.kbs import repository
 from service.kbs.blocks import ORDERINGS, ordering_for
 from service.kbs.formats import writer
 from service.kbs.store import NO_LABEL, Load, StoredKB
+from service.suggestions import not_found, unknown_symbol
 
 EXPORT_BLOCKS = 16
 EXPORT_LINES = 2000
@@ -77,7 +78,7 @@ def create(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGra
 def get(session: Session, tenant: str, reference: str) -> Kb:
     kb = repository.find(session, tenant, reference)
     if kb is None:
-        raise _not_found(reference)
+        raise _not_found(session, tenant, reference)
     return kb
 
 
@@ -85,12 +86,13 @@ def held(session: Session, tenant: str, reference: str, to_delete: bool = False)
     """A KB that stays until the transaction ends, or that nobody begins to stand on before it is deleted."""
     kb = get(session, tenant, reference)
     if not repository.hold(session, kb, to_delete):
-        raise _not_found(reference)
+        raise _not_found(session, tenant, reference)
     return kb
 
 
-def _not_found(reference: str) -> NotFound:
-    return NotFound("kb_not_found", f"there is no KB {reference[:80]!r}: GET /kbs lists those there are")
+def _not_found(session: Session, tenant: str, reference: str) -> NotFound:
+    known = repository.names(session, tenant)
+    return not_found("kb_not_found", "KB", reference, known, "GET /kbs lists those there are")
 
 
 def delete(database: Database, tenant: str, reference: str) -> None:
@@ -118,18 +120,25 @@ Pattern = tuple[str | None, str | None, str | None]
 
 
 def facts(session: Session, kb: Kb, pattern: Pattern, after: list[int] | None, limit: int) -> list[FoundFact]:
-    """Facts that fit: in the order of the upload where the pattern is empty, else sorted by what it leaves open."""
+    """Facts that fit: in the order of the upload where the pattern is empty, else sorted by what it leaves open.
+
+    Raises Invalid at a name that the KB does not know.
+    """
     fixed: dict[int, int] = {}
     for column, (role, name) in enumerate(zip(repository.ROLES, pattern, strict=True)):
         if name is not None:
-            position = repository.position_of(session, kb, role, name)
-            if position is None:
-                return []
-            fixed[column] = position
+            fixed[column] = _position(session, kb, role, name)
     columns = ORDERINGS[ordering_for(set(fixed))]
     rows = repository.rows(session, kb, fixed, after, limit)
     named = zip(rows, _named(session, kb, rows), _splits(session, kb, rows), strict=True)
     return [FoundFact(fact, split, [row[column] for column in columns]) for row, fact, split in named]
+
+
+def _position(session: Session, kb: Kb, role: str, name: str) -> int:
+    position = repository.position_of(session, kb, role, name)
+    if position is None:
+        raise unknown_symbol(role, name, repr(kb.name), repository.names_like(session, kb, role, name))
+    return position
 
 
 def _named(session: Session, kb: Kb, rows: list[list[int]]) -> list[Fact]:
@@ -148,7 +157,9 @@ def _splits(session: Session, kb: Kb, rows: list[list[int]]) -> list[str]:
 def neighbourhood(session: Session, kb: Kb, entity: str, limit: int) -> tuple[list[FoundFact], bool]:
     """Facts with the entity as subject, then as object, half of the room each; and whether there are more."""
     if repository.position_of(session, kb, repository.ENTITY, entity) is None:
-        raise NotFound("entity_not_found", f"there is no entity {entity[:80]!r} in {kb.name!r}")
+        near = repository.names_like(session, kb, repository.ENTITY, entity)
+        remedy = f"GET /kbs/{kb.name}/entities lists those of this KB"
+        raise not_found("entity_not_found", "entity", entity, near, remedy)
     going = facts(session, kb, (entity, None, None), None, limit + 1)
     # A fact of an entity about itself is there already.
     coming = [f for f in facts(session, kb, (None, None, entity), None, limit + 1) if f.fact.subject != entity]

@@ -6,6 +6,7 @@ from sqlalchemy import and_, delete, or_, select
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
+from ctp_core.errors import MAX_COMPARED
 from service.db.tables import Alias, Checkpoint, Job, Kb, ModelVersion, RuleRow
 
 
@@ -26,6 +27,18 @@ def find(session: Session, tenant: str, reference: str) -> ModelVersion | None:
     else:
         statement = statement.order_by(ModelVersion.status != "ready", ModelVersion.version.desc())
     return session.scalars(statement.limit(1)).first()
+
+
+def names(session: Session, tenant: str) -> Sequence[str]:
+    """Of models that have a version which is not deleted."""
+    mine = (ModelVersion.tenant == tenant, ModelVersion.status != "deleted")
+    return session.scalars(select(ModelVersion.name).where(*mine).distinct().limit(MAX_COMPARED)).all()
+
+
+def versions(session: Session, tenant: str, name: str) -> Sequence[int]:
+    """Of a name, newest first, without the deleted ones."""
+    mine = (ModelVersion.tenant == tenant, ModelVersion.name == name, ModelVersion.status != "deleted")
+    return session.scalars(select(ModelVersion.version).where(*mine).order_by(ModelVersion.version.desc())).all()
 
 
 def lock(session: Session, model: ModelVersion) -> ModelVersion:
@@ -96,6 +109,11 @@ def rules(
     if predicate is not None:
         statement = statement.where(RuleRow.predicate == predicate)
     return session.scalars(statement.order_by(RuleRow.position).limit(limit)).all()
+
+
+def rule_predicates(session: Session, model: ModelVersion) -> Sequence[str]:
+    """Of the heads."""
+    return session.scalars(select(RuleRow.predicate).where(RuleRow.model_id == model.id).distinct()).all()
 
 
 def rule(session: Session, model: ModelVersion, rule_id: str) -> RuleRow | None:

@@ -171,7 +171,7 @@ def set_tags(
 
 @router.delete("/{model}", status_code=204)
 def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenant: TenantDep) -> None:
-    """Delete a version that no alias points to. Its number stays taken; its files go when no query needs them."""
+    """Delete a version, by id or `name@3`, that no alias points to. Its number stays taken; its files go soon after."""
     seconds = settings.reply_seconds + settings.query_seconds + REMEMBERED_SECONDS
     with database.write() as session:
         service.delete(session, tenant, model, seconds)
@@ -202,8 +202,7 @@ def list_rules(
     """What the model learnt, best first. `Accept: text/plain` gives Prolog, `text/csv` a table."""
     after = decode_cursor(cursor, int) or [-1]
     with database.read() as session:
-        row = service.ready(session, tenant, model)
-        rows = repository.rules(session, row, predicate, min_confidence, after[0], limit + 1)
+        rows = service.rules(session, tenant, model, predicate, min_confidence, after[0], limit + 1)
     if "text/plain" in accept:
         return Response("".join(f"{rule.text}.\n" for rule in rows[:limit]), media_type="text/plain")
     if "text/csv" in accept:

@@ -5,19 +5,22 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from service.db.clock import now
-from service.db.tables import Alias, Job, ModelVersion
+from service.db.tables import Alias, Job, ModelVersion, RuleRow
 from service.errors import Conflict, Invalid, NotFound
+from service.kbs import repository as kbs
 from service.models import groundings, repository
 from service.models.schemas import FactRef, GroundingOut, Lineage, ModelOut
 from service.names import check_name
 from service.removals import remove_later
+from service.suggestions import not_found, unknown_symbol
 from service.training.outcomes import checkpoint_owner, model_owner
 
 
 def get(session: Session, tenant: str, reference: str) -> ModelVersion:
     model = repository.find(session, tenant, reference)
     if model is None:
-        raise NotFound("model_not_found", f"there is no model {reference[:140]!r}: GET /models lists those there are")
+        known = repository.names(session, tenant)
+        raise not_found("model_not_found", "model", reference, known, "GET /models lists those there are")
     return model
 
 
@@ -89,8 +92,17 @@ def set_tags(session: Session, tenant: str, reference: str, tags: dict[str, str]
 
 
 def delete(session: Session, tenant: str, reference: str, seconds: float) -> None:
-    """Marks the version; its files go after `seconds`, when no query can be under way any more."""
-    model = repository.lock(session, get(session, tenant, reference))
+    """Marks the version; its files go after `seconds`, when no query can be under way any more.
+
+    A bare name is refused: which version it means changes with every training.
+    """
+    found = get(session, tenant, reference)
+    if reference == found.name:
+        versions = repository.versions(session, tenant, found.name)
+        listed = ", ".join(f"{found.name}@{version}" for version in versions[:10])
+        detail = f"{found.name!r} is not one version: say which, of {listed or 'none that is left'}"
+        raise Conflict("version_needed", detail, versions=list(versions[:10]))
+    model = repository.lock(session, found)
     if model.status == "deleted":
         return
     aliases = repository.aliases(session, [model])[model.id]
@@ -105,6 +117,22 @@ def delete(session: Session, tenant: str, reference: str, seconds: float) -> Non
     repository.forget_checkpoints(session, jobs)
     for owner in (model_owner(model.id), *map(checkpoint_owner, jobs)):
         remove_later(session, owner, seconds)
+
+
+def rules(
+    session: Session, tenant: str, reference: str, predicate: str | None, min_confidence: float, after: int, limit: int
+) -> Sequence[RuleRow]:
+    """Best first. Raises Invalid at a predicate that neither the rules nor the KB of the model know."""
+    model = ready(session, tenant, reference)
+    found = repository.rules(session, model, predicate, min_confidence, after, limit)
+    if not found and predicate is not None:
+        known = set(repository.rule_predicates(session, model))
+        kb = repository.kb_of(session, model)
+        if kb is not None:
+            known.update(kbs.vocabulary(session, kb, kbs.PREDICATE))
+        if predicate not in known:
+            raise unknown_symbol("predicate", predicate, f"model {model.name!r}", sorted(known))
+    return found
 
 
 def grounded(session: Session, tenant: str, reference: str, rule_id: str, limit: int) -> list[GroundingOut]:

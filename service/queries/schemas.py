@@ -12,7 +12,10 @@ MAX_DEPTH = 1000
 class GoalIn(BaseModel):
     """A fact with at most one place null: that one is asked for."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"subject": "rick", "predicate": "grandparent", "object": None}},
+    )
 
     subject: str | None = Field(None, min_length=1, max_length=512)
     predicate: str | None = Field(None, min_length=1, max_length=512)

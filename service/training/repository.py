@@ -55,6 +55,13 @@ def children(session: Session, parents: Sequence[Job]) -> dict[str, list[Job]]:
     return found
 
 
+def model_references(session: Session, jobs: Sequence[Job]) -> dict[str, str]:
+    """Model id -> the name and version that people know it by."""
+    wanted = {job.model_id for job in jobs}
+    statement = select(ModelVersion.id, ModelVersion.name, ModelVersion.version).where(ModelVersion.id.in_(wanted))
+    return {row.id: f"{row.name}@{row.version}" for row in session.execute(statement)}
+
+
 def num_queued(session: Session, tenant: str) -> int:
     """Jobs that wait for a worker."""
     statement = select(func.count()).where(Job.tenant == tenant, Job.status == "queued", Job.has_children.is_(False))

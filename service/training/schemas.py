@@ -29,7 +29,12 @@ class TrainRequest(BaseModel):
     )
 
     kb: str = Field(min_length=1, max_length=64, description="Id or name of the KB.")
-    name: str = Field(min_length=1, max_length=64, description="Name of the model; each training is a new version.")
+    name: str | None = Field(
+        None,
+        min_length=1,
+        max_length=64,
+        description="Name of the model, else the KB's; each training is a new version.",
+    )
     preset: str | None = Field(None, max_length=32, description="Settings that need no tuning.")
     config: dict[str, Any] = Field(default_factory=dict, description="Settings that override the preset's.")
     seeds: Annotated[list[Seed] | None, AfterValidator(_distinct)] = Field(
@@ -59,6 +64,7 @@ class JobOut(BaseModel):
     id: str
     status: str
     model_id: str
+    model: str = Field(description="Name and version that the job fills.")
     kb_id: str
     seed: int | None
     attempt: int
@@ -99,6 +105,7 @@ EXAMPLE_JOB: dict[str, Any] = {
     "id": "job_0c9a7be844215d1f",
     "status": "running",
     "model_id": "model_7be844215d1f0c9a",
+    "model": "family@1",
     "kb_id": "kb_5d1f0c9a7be84421",
     "seed": 0,
     "attempt": 1,

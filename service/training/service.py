@@ -1,13 +1,14 @@
 """What can be done with training jobs."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from ctp_core import __version__
-from ctp_core.config import DEFAULT_PRESET, METHODS, BaseConfig, Profile, parse_config, preset_for, presets
+from ctp_core.config import DEFAULT_PRESET, METHODS, BaseConfig, Config, Profile, parse_config, preset_for, presets
+from ctp_core.errors import nearest
 from service.bodies import invalid
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
@@ -15,8 +16,16 @@ from service.errors import Conflict, Invalid, NotFound, TooMany
 from service.kbs import service as kbs
 from service.names import check_name, new_id
 from service.settings import Settings
+from service.suggestions import did_you_mean
 from service.training import outcomes, repository
 from service.training.schemas import ChildOut, JobOut, TrainRequest
+
+# Method -> the class of its settings.
+CONFIGS: dict[str, type[BaseConfig]] = {
+    method: config
+    for config in get_args(get_args(Config)[0])
+    for method in get_args(config.model_fields["method"].annotation)
+}
 
 
 def profile_of(kb: Kb) -> Profile:
@@ -37,11 +46,15 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
         known = presets(profile)
         raise Invalid("unknown_preset", f"preset {preset!r} is not known for this KB: choose from {', '.join(known)}")
     method = overrides.get("method", base.method)
+    if not isinstance(method, str) or method not in CONFIGS:
+        near = did_you_mean(nearest(str(method)[:80], METHODS[profile.kind]))
+        known_methods = ", ".join(METHODS[profile.kind])
+        raise Invalid("invalid_request", f"config.method: there is no such method{near}: choose from {known_methods}")
     values = base.model_dump(mode="json") if method == base.method else {}
     try:
         config = parse_config({**values, **overrides, "method": method})
     except ValidationError as error:
-        raise invalid(error) from None
+        raise invalid(error, CONFIGS[method], "config", method) from None
     if config.method not in METHODS[profile.kind]:
         known_methods = ", ".join(METHODS[profile.kind])
         raise Invalid(
@@ -56,16 +69,16 @@ def submit(session: Session, tenant: str, request: TrainRequest, settings: Setti
 
     An IntegrityError means that another call took the same version number at the same moment: try again.
     """
-    check_name(request.name)
     seeds = request.seeds if request.seeds is not None else [None]
     queued = repository.num_queued(session, tenant)
     if queued + len(seeds) > settings.max_queued_jobs:
         detail = f"{queued} jobs wait already and {settings.max_queued_jobs} may: wait for one to start, or cancel one"
         raise TooMany("too_many_queued_jobs", detail)
     kb = kbs.held(session, tenant, request.kb)
+    name = check_name(request.name or kb.name)
     configs = [resolve_config(kb, request.preset, _with_seed(request.config, seed)) for seed in seeds]
     values = [config.model_dump(mode="json") for config in configs]
-    model = _add_model(session, tenant, request, kb, configs[0])
+    model = _add_model(session, tenant, name, request, kb, configs[0])
     job = _add_job(session, model, values[0], request.priority, has_children=len(seeds) > 1)
     jobs = [job]
     if job.has_children:
@@ -86,12 +99,14 @@ def _with_seed(config: dict[str, Any], seed: int | None) -> dict[str, Any]:
     return {**config, "seed": seed}
 
 
-def _add_model(session: Session, tenant: str, request: TrainRequest, kb: Kb, config: BaseConfig) -> ModelVersion:
+def _add_model(
+    session: Session, tenant: str, name: str, request: TrainRequest, kb: Kb, config: BaseConfig
+) -> ModelVersion:
     model = ModelVersion(
         id=new_id("model"),
         tenant=tenant,
-        name=request.name,
-        version=repository.next_version(session, tenant, request.name),
+        name=name,
+        version=repository.next_version(session, tenant, name),
         status="pending",
         kb_id=kb.id,
         kb_sha256=kb.sha256,
@@ -146,11 +161,12 @@ def cancel(database: Database, tenant: str, job_id: str, lease_seconds: float) -
 
 def shown(session: Session, jobs: Sequence[Job]) -> list[JobOut]:
     children = repository.children(session, [job for job in jobs if job.has_children])
-    return [_shown(job, children.get(job.id, [])) for job in jobs]
+    models = repository.model_references(session, jobs)
+    return [_shown(job, models[job.model_id], children.get(job.id, [])) for job in jobs]
 
 
-def _shown(job: Job, children: Sequence[Job]) -> JobOut:
-    values = {**vars(job), "seed": None if children else job.config.get("seed")}
+def _shown(job: Job, model: str, children: Sequence[Job]) -> JobOut:
+    values = {**vars(job), "model": model, "seed": None if children else job.config.get("seed")}
     if children:
         values |= {
             "progress": _summed([child.progress for child in children]),

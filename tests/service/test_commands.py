@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from ctp_core.datasets.formats import FORMATS
+from service.client.kbs import SUFFIXES
 from service.commands.console import printable
 from service.commands.query import parse_goal
 from tests.running import RunningService
@@ -96,3 +98,61 @@ def test_a_goal_is_read_as_prolog_with_a_question_mark() -> None:
 def test_names_cannot_steer_the_terminal() -> None:
     assert printable("a\x1b[2J\u202eb\r") == "a\\x1b[2J\\u202eb\\r"
     assert printable("Zoë – 東京") == "Zoë – 東京"
+
+
+@pytest.mark.slow
+def test_mistakes_are_told_in_the_words_of_commands(trained: RunningService) -> None:
+    missing = ctp(trained, "kb", "show", "famly", code=1)
+    assert missing == "ctp: there is no KB 'famly' (did you mean 'family'?): `ctp kb list` lists those there are\n"
+    unknown = ctp(trained, "train", "family", "--name", "x", "--set", "epohcs=3", code=1)
+    assert unknown == "ctp: --set epohcs: there is no such setting (did you mean 'epochs'?)\n"
+    variable = ctp(trained, "query", "command-family", "grandparent(rick, Y)", code=1)
+    assert "write ? instead of Y for what is asked for" in variable
+
+
+@pytest.mark.slow
+def test_weak_answers_are_shown_on_demand(trained: RunningService) -> None:
+    answers = json.loads(ctp(trained, "query", "command-family", "grandparent(?, morty)", "--json"))["answers"]
+    weak = sum(answer["score"] < 0.1 for answer in answers)
+    assert len(answers) == 10
+    assert 0 < weak < 10
+    words = ("query", "command-family", "grandparent(?, morty)")
+    some, every = ctp(trained, *words), ctp(trained, *words, "--all")
+    assert f"and {weak} below 0.1: --all shows them" in some
+    assert some.count("grandparent(") == every.count("grandparent(") - weak
+
+
+@pytest.mark.slow
+def test_jobs_are_listed_by_the_model_they_fill(trained: RunningService) -> None:
+    assert "command-family@1" in ctp(trained, "jobs", "list")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("suffix", "first"), [("csv", "subject,predicate,object"), ("tsv", "\t"), ("pl", "(")])
+def test_an_export_is_in_the_format_of_the_files_suffix(
+    service: RunningService, tmp_path: Path, suffix: str, first: str
+) -> None:
+    file = tmp_path / f"out.{suffix}"
+    ctp(service, "kb", "export", "family", str(file))
+    assert first in file.read_text().splitlines()[0]
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.slow
+def test_a_bare_name_is_asked_about_before_anything_is_deleted(trained: RunningService) -> None:
+    ctp(trained, "train", "family", "--name", "command-twice")
+    assert "Delete command-twice@1, the newest version" in ctp_asked(trained, "n", "models", "delete", "command-twice")
+    assert "command-twice@1" in ctp(trained, "models", "list", "command-twice")
+    ctp_asked(trained, "y", "models", "delete", "command-twice")
+    assert "command-twice@1" not in ctp(trained, "models", "list", "command-twice")
+
+
+def ctp_asked(service: RunningService, answer: str, *words: str) -> str:
+    """What `ctp words…` prints when it is answered so."""
+    command = [sys.executable, "-m", "service.cli", *words, "--url", service.url]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, input=f"{answer}\n")
+    return done.stdout + done.stderr
+
+
+def test_every_suffix_that_is_read_is_written() -> None:
+    assert {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes} == SUFFIXES

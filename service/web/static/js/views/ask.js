@@ -10,7 +10,7 @@ import { graphQuestion } from "./ask_graph.js";
 import { entitiesOf, predicatesOf } from "./kb.js";
 
 const PLACES = [["s", "subject", "Subject"], ["p", "predicate", "Predicate"], ["o", "object", "Object"]];
-const TOP = 10, PROOFS = 5;
+const TOP = 10, PROOFS = 5, WEAK = 0.1;
 
 export async function ask(root, { params, signal }) {
   const ready = (await all("/models", {}, 1000, signal)).filter((model) => model.status === "ready");
@@ -97,6 +97,14 @@ async function answer(place, question, signal) {
     // On a phone the proof is under the answers, out of sight.
     if (panel.getBoundingClientRect().top > innerHeight * 0.6) panel.scrollIntoView({ block: "start", behavior: "smooth" });
   }));
+  const list = h("ol", { class: "answers" }, buttons.map((button) => h("li", {}, button)));
+  // What a model gives to almost anything is out of the way, but not gone.
+  const weak = [...list.children].filter((_, at) => at > 0 && found.answers[at].score < WEAK && at + 1 !== Number(question.params.get("answer")));
+  if (weak.length) {
+    const more = h("li", {}, h("button", { type: "button", class: "weaker", onclick: () => { weak.forEach((item) => { item.hidden = false; }); more.remove(); } }, `Show ${plural(weak.length, "answer")} below ${WEAK}`));
+    weak.forEach((item) => { item.hidden = true; });
+    list.append(more);
+  }
   let drawn = new AbortController();
   const choose = (at, which = 0) => {
     buttons.forEach((button, place) => button.setAttribute("aria-pressed", String(place === at)));
@@ -113,7 +121,7 @@ async function answer(place, question, signal) {
   show(place, h("div", { class: "results" },
     h("section", { class: "card flush", "aria-label": "Answers" },
       h("div", { class: "card-head" }, h("h2", {}, plural(found.answers.length, "answer")), h("span", { class: "note" }, `${Math.round(found.elapsed_ms)} ms${found.truncated ? ", time ran out" : ""}`)),
-      h("ol", { class: "answers" }, buttons.map((button) => h("li", {}, button)))),
+      list),
     panel));
   const at = Math.min(Math.max(1, Number(question.params.get("answer")) || 1), found.answers.length) - 1;
   choose(at, Math.max(0, (Number(question.params.get("proof")) || 1) - 1));

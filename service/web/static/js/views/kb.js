@@ -75,7 +75,15 @@ async function facts(body, found, params, signal) {
   const more = h("div", { class: "more" });
   let cursor = null;
   const load = async () => {
-    const page = await get(path("kbs", found.id, "facts"), { ...asked, limit: PAGE, cursor }, signal);
+    let page;
+    try {
+      page = await get(path("kbs", found.id, "facts"), { ...asked, limit: PAGE, cursor }, signal);
+    } catch (error) {
+      if (error.code !== "unknown_symbol") throw error;
+      list.set([]);
+      show(more, h("span", { class: "note", role: "status" }, error.message));
+      return;
+    }
     rows.push(...page.items);
     cursor = page.next_cursor;
     list.set(rows);

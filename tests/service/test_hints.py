@@ -1,0 +1,118 @@
+"""What the service says to somebody who made a small mistake, against the started service."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def model(client: httpx.Client) -> str:
+    """Named after its KB, as nothing else was asked for."""
+    trained = client.post("/train?wait=120", json={"kb": "family"}).json()
+    assert (trained["job"]["status"], trained["model"]["name"]) == ("succeeded", "family")
+    reference = f"family@{trained['model']['version']}"
+    assert trained["job"]["model"] == reference
+    return reference
+
+
+@pytest.mark.parametrize("file", ["head.tsv", "head.jsonl"])
+def test_a_line_that_looks_like_a_header_is_pointed_out(client: httpx.Client, file: str) -> None:
+    rows = {"head.tsv": b"Head\tRelation\tTail\na\tp\tb\n", "head.jsonl": b'["s","p","o"]\n["a","p","b"]\n'}
+    kb = client.post("/kbs", data={"name": file}, files={"file": (file, rows[file])}).json()
+    assert kb["num_facts"] == 2
+    (warning,) = kb["warnings"]
+    assert warning.startswith(f"{file}, line 1 looks like a header")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/kbs/famly", None),
+        ("GET", "/kbs/famly/facts", None),
+        ("GET", "/kbs/famly/export", None),
+        ("DELETE", "/kbs/famly", None),
+        ("GET", "/presets?kb=famly", None),
+        ("POST", "/train", {"kb": "famly"}),
+        ("GET", "/models/famly", None),
+        ("GET", "/models/famly@1/rules", None),
+        ("GET", "/models/famly/export", None),
+        ("GET", "/models/compare?ids=famly,famly", None),
+        ("POST", "/query", {"model": "famly", "goal": {"subject": "rick", "predicate": "parent"}}),
+        ("POST", "/query", {"model": "family", "kb": "famly", "goal": {"subject": "rick", "predicate": "parent"}}),
+    ],
+)
+def test_a_misspelt_kb_or_model_is_answered_with_the_nearest_names(
+    client: httpx.Client, model: str, method: str, path: str, body: Any
+) -> None:
+    answer = client.request(method, path, json=body)
+    assert answer.status_code == 404
+    assert "family" in answer.json()["suggestions"]
+    assert "did you mean 'family'" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "params", "status", "nearest"),
+    [
+        ("/kbs/family/facts", {"predicate": "parnt"}, 422, "parent"),
+        ("/kbs/family/facts", {"subject": "Rik"}, 422, "rick"),
+        ("/kbs/family/facts", {"object": "mortyy"}, 422, "morty"),
+        ("/kbs/family/neighbourhood", {"entity": "rik"}, 404, "rick"),
+        ("/models/family/rules", {"predicate": "grandparnt"}, 422, "grandparent"),
+    ],
+)
+def test_a_misspelt_symbol_is_answered_with_the_nearest_names(
+    client: httpx.Client, model: str, path: str, params: dict[str, str], status: int, nearest: str
+) -> None:
+    answer = client.get(path, params=params)
+    assert answer.status_code == status
+    assert nearest in answer.json()["suggestions"]
+    assert repr(nearest) in answer.json()["detail"]
+
+
+def test_a_predicate_without_rules_has_an_empty_list_of_them(client: httpx.Client, model: str) -> None:
+    predicates = {item["name"] for item in client.get("/kbs/family/predicates").json()["items"]}
+    ruled = {rule["head"]["predicate"] for rule in client.get(f"/models/{model}/rules?limit=1000").json()["items"]}
+    for predicate in predicates - ruled:
+        answer = client.get(f"/models/{model}/rules", params={"predicate": predicate})
+        assert (answer.status_code, answer.json()["items"]) == (200, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"config": {"epohcs": 3}}, "config.epohcs: there is no such key (did you mean 'epochs'"),
+        ({"config": {"epochs": "many"}}, "config.epochs: Input should be a valid integer"),
+        ({"config": {"method": ["proofs"]}}, "config.method: there is no such method"),
+        ({"config": {"method": "prooofs"}}, "config.method: there is no such method (did you mean 'proofs'"),
+        ({"prest": "fast"}, "prest: there is no such key (did you mean 'preset'?)"),
+    ],
+)
+def test_a_misspelt_setting_is_told_where_it_stands_and_what_may_be_meant(
+    client: httpx.Client, body: dict[str, Any], said: str
+) -> None:
+    answer = client.post("/train", json={"kb": "family", "name": "hinted", **body})
+    assert answer.status_code == 422
+    assert said in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("goal", ["grandparent(rick, Y)", ["rick", "grandparent", None]])
+def test_a_goal_that_is_no_object_is_shown_one(client: httpx.Client, goal: Any) -> None:
+    answer = client.post("/query", json={"model": "family", "goal": goal})
+    assert answer.status_code == 422
+    example = '{"subject": "rick", "predicate": "grandparent", "object": null}'
+    assert answer.json()["detail"] == f"goal: this should be an object, e.g. {example}"
+    nested = client.post("/query", json={"model": "family", "goals": [{"subjet": "rick"}]})
+    assert "goals.0.subjet: there is no such key (did you mean 'subject'" in nested.json()["detail"]
+
+
+def test_a_bare_name_deletes_nothing(client: httpx.Client) -> None:
+    for _ in range(2):
+        client.post("/train?wait=120", json={"kb": "family", "name": "twofold"}).raise_for_status()
+    refused = client.delete("/models/twofold")
+    assert (refused.status_code, refused.json()["code"]) == (409, "version_needed")
+    assert "twofold@2, twofold@1" in refused.json()["detail"]
+    assert client.delete("/models/twofold@1").status_code == 204
+    assert client.get("/models/twofold").json()["version"] == 2

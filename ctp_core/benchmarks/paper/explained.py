@@ -18,6 +18,9 @@ NAMES = {
     "neurallp": "NeuralLP",
     "minerva": "MINERVA",
 }
+NAMES |= {
+    f"{system}-told": f"*{NAMES[system]}, told the label*" for system in ("rnn", "lstm", "gru", "cnnh", "cnn", "mha")
+}
 
 INTRODUCTION = """# The paper's tables, run again
     ctp bench paper --data DIR --seeds {seeds} --resume

@@ -1,12 +1,12 @@
 """docs/results/paper.md from the cells that are finished: ours beside the paper's, marks, plots."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from ctp_core.benchmarks.paper.cells import OURS, PRESETS, Cell
+from ctp_core.benchmarks.paper.cells import OURS, PRESETS, TOLD, Cell, told_systems
 from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, NAMES, REASONS
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, METRICS, Published
 from ctp_core.benchmarks.paper.significance import mark
@@ -58,18 +58,21 @@ def write_report(results: Results, folder: Path, seeds: int) -> Path:
 
 def _clutrr(results: Results, dataset: str, tuning: str, folder: Path, reasons: set[str]) -> str:
     lengths, published = LENGTHS[dataset], CLUTRR[dataset, tuning]
-    found = {system: results.get("clutrr", dataset, tuning, system) for system in (OURS, *published)}
+    systems = (OURS, *published, *told_systems(tuning))
+    found = {system: results.get("clutrr", dataset, tuning, system) for system in systems}
     values = {system: [[f["accuracy"][i] for f in runs] for i in range(len(lengths))] for system, runs in found.items()}
     if not any(found.values()):
         return ""
     rows = []
     for system, runs in found.items():
+        if system.endswith(TOLD) and not runs:
+            continue
         cells = [
-            _cell(
-                values[system][i], values[REFERENCE["clutrr"]][i], published[system][i] if system in published else None
-            )
+            _cell(values[system][i], values[REFERENCE["clutrr"]][i], _published(published, system, i))
             for i in range(len(lengths))
         ]
+        if system.endswith(TOLD) and not runs:
+            continue
         _note(system, cells, reasons)
         seconds = f"{mean(run['cpu_seconds'] for run in runs):.0f}" if runs else ""
         rows.append([NAMES[system], *cells, str(len(runs)), seconds])
@@ -93,7 +96,7 @@ def _links(results: Results, reasons: set[str]) -> str:
                 _cell(
                     [run["metrics"][metric] for run in runs],
                     [run["metrics"][metric] for run in found[REFERENCE["links"]]],
-                    published[system][i] if system in published else None,
+                    _published(published, system, i),
                     digits=3,
                 )
                 for i, metric in enumerate(metrics)
@@ -146,9 +149,13 @@ def _short(value: float, digits: int) -> str:
     return text.removeprefix("0") if value < 1 else text
 
 
+def _published(rows: Mapping[str, Sequence[Published | None]], system: str, place: int) -> Published | None:
+    return rows[system.removesuffix(TOLD)][place] if system.removesuffix(TOLD) in rows else None
+
+
 def _note(system: str, cells: Sequence[str], reasons: set[str]) -> None:
     if any(cell.endswith(OFF) for cell in cells):
-        reasons.add(system)
+        reasons.add(system.removesuffix(TOLD))
 
 
 def _reasons(systems: set[str]) -> str:

@@ -1,15 +1,16 @@
-"""Proof trees: what a score rests on, in a form that can be checked by hand."""
+"""Proof trees: what a score rests on, in a form that can be checked by hand.
+
+Tuples rather than dataclasses: an answer has hundreds of them, and making them is a good part of its time.
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ctp_core.rules import Rule
 from ctp_core.symbols import Fact
 
 
-@dataclass(frozen=True)
-class Unification:
+class Unification(NamedTuple):
     """Two names that met, and how well; `approximate` where `left` is the name nearest to a generated vector."""
 
     left: str
@@ -18,8 +19,7 @@ class Unification:
     approximate: bool = False
 
 
-@dataclass(frozen=True)
-class ProofNode:
+class ProofNode(NamedTuple):
     """One goal and how it was proved: score = ⊗ of the unifications and of the children's scores."""
 
     goal: Fact
@@ -37,8 +37,7 @@ class ProofNode:
             yield from child.leaves()
 
 
-@dataclass(frozen=True)
-class Proof:
+class Proof(NamedTuple):
     """A proof of an answer; `share` is its part of the logit in models that add evidence, else None."""
 
     tree: ProofNode

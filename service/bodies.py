@@ -69,13 +69,18 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
 
 
+async def read_json(request: Request, model: type[M]) -> M:
+    """The body as `model`, in one pass over the bytes."""
+    content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise UnsupportedMedia("bad_media_type", f"send application/json, not {content_type[:80]!r}")
+    return parse_json(model, await request.body())
+
+
 def json_body(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
-    """A dependency that reads the body as `model`, in one pass over the bytes."""
+    """A dependency that reads the body as `model`."""
 
     async def read(request: Request) -> M:
-        content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        if content_type != "application/json":
-            raise UnsupportedMedia("bad_media_type", f"send application/json, not {content_type[:80]!r}")
-        return parse_json(model, await request.body())
+        return await read_json(request, model)
 
     return read

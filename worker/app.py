@@ -47,6 +47,8 @@ def _prepare(role: str, settings: Settings) -> None:
 
         engine(settings)
         gc.freeze()
+        # Answers are trees of tuples, which go when nobody needs them; cycles are rare.
+        gc.set_threshold(100_000, 20, 50)
         gc.enable()
     else:
         from worker.nursery import nursery  # noqa: PLC0415

@@ -57,9 +57,10 @@ class EvidenceModel(FactsModel):
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
         if num_proofs <= 0:
-            return self._unexplained(view, facts, logits)
+            return self._unexplained(facts, logits)
         weighed = self.arrays.weigh(view.edges, facts)
-        counts = np.bincount(np.concatenate([paths.fact for paths in weighed]), minlength=len(facts))
+        proving = np.concatenate([paths.fact[paths.shares > 0] for paths in weighed])
+        counts = np.bincount(proving, minlength=len(facts))
         proofs = self._best_proofs(view, facts, weighed, num_proofs)
         explanations = []
         rows = zip(logits.tolist(), self.arrays.biases(facts).tolist(), counts.tolist(), proofs, strict=True)
@@ -69,18 +70,11 @@ class EvidenceModel(FactsModel):
             explanations.append(Explanation(found, parts))
         return explanations
 
-    def _unexplained(self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"]) -> list[Explanation]:
-        """The parts of the score without any proof; how many there are is counted, not listed."""
+    def _unexplained(self, facts: FactIds, logits: Float[np.ndarray, " fact"]) -> list[Explanation]:
+        """The parts of the score without any proof; who asks for none does not wait for them to be counted."""
         biases = self.arrays.biases(facts)
-        rows = zip(biases.tolist(), (logits - biases).tolist(), self.num_proofs(view, facts).tolist(), strict=True)
-        return [
-            Explanation((), {"bias": bias, "shown": 0.0, "rest": rest, "num_proofs": count})
-            for bias, rest, count in rows
-        ]
-
-    def num_proofs(self, view: FactsView, facts: FactIds) -> NDArray[np.int64]:
-        weighed = self.arrays.weigh(view.edges, facts)
-        return np.bincount(np.concatenate([paths.fact for paths in weighed]), minlength=len(facts))
+        rows = zip(biases.tolist(), (logits - biases).tolist(), strict=True)
+        return [Explanation((), {"bias": bias, "shown": 0.0, "rest": rest}) for bias, rest in rows]
 
     def _best_proofs(
         self, view: FactsView, facts: FactIds, weighed: list[WeighedPaths], num_proofs: int
@@ -109,8 +103,8 @@ class EvidenceModel(FactsModel):
         self, view: FactsView, goal: list[int], paths: WeighedPaths, path: int, facts: tuple[Fact, ...]
     ) -> Proof:
         rule = self._rule(goal[1], paths.template, paths.body(path))
-        attentions = tuple(paths.attentions[path].tolist())
-        return Proof(chain_proof(view.fact(*goal), rule, facts, attentions), float(paths.shares[path]))
+        tree = chain_proof(view.fact(*goal), rule, facts, paths.attentions(path))
+        return Proof(tree, float(paths.shares[path]))
 
     def _rule(self, predicate: int, template: str, body: tuple[int, ...]) -> Rule:
         key = (predicate, template, body)
@@ -151,6 +145,8 @@ class EvidenceModel(FactsModel):
 
 
 def _nth_largest(shares: NDArray[np.float64], wanted: int) -> float:
+    """Above 0: what adds nothing is no proof."""
+    least = float(np.nextafter(0, 1))
     if len(shares) <= wanted:
-        return 0.0
-    return float(np.partition(shares, len(shares) - wanted)[len(shares) - wanted])
+        return least
+    return max(least, float(np.partition(shares, len(shares) - wanted)[len(shares) - wanted]))

@@ -60,16 +60,6 @@ class ProofsModel(EvidenceModel):
             return np.asarray(reached[facts[:, asked]])
         return self.arrays.totals(view.edges, facts)
 
-    def num_proofs(self, view: FactsView, facts: FactIds) -> NDArray[np.int64]:
-        """All groundings of all templates but those by the fact itself; listed only where they cannot be counted."""
-        counts, known = np.zeros(len(facts), dtype=np.int64), view.edges.states(facts)
-        for template in self.arrays.attention:
-            counts += view.edges.num_paths(facts, template) - known * view.edges.num_own_paths(facts, template)
-        hard = known & ((facts[:, 0] == facts[:, 2]) | ("3" in self.arrays.attention))
-        if hard.any():
-            counts[hard] = super().num_proofs(view, facts[hard])
-        return counts
-
     def object_logits(
         self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Float[np.ndarray, "question entity"]:

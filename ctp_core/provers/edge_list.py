@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ctp_core.datasets.kb import FactIds
 from ctp_core.provers.counting import RuleCounter
@@ -69,30 +68,6 @@ class EdgeList:
         """Which of these are facts of the list."""
         pair, edge = self.of_pairs(facts[:, 0], facts[:, 2])
         return np.bincount(pair[self.atom[edge] == facts[pair, 1]], minlength=len(facts)) > 0
-
-    def num_paths(self, facts: FactIds, template: str) -> Ids:
-        """How many groundings a template has for each pair, without listing them."""
-        if template in ("1X", "1Y"):
-            about = facts[:, 0 if template == "1X" else 2]
-            return np.asarray(self._starts[about + 1] - self._starts[about])
-        reached = self._steps[facts[:, 0]]
-        for _ in range(int(template) - 1):
-            reached = reached @ self._steps
-        return np.asarray(reached[np.arange(len(facts)), facts[:, 2]]).ravel().astype(np.int64)
-
-    def num_own_paths(self, facts: FactIds, template: str) -> Ids:
-        """How many groundings of at most two atoms use the fact itself, where it is a fact and no loop."""
-        if template != "2":
-            return np.ones(len(facts), dtype=np.int64)
-        loops = self._steps.diagonal()  # the fact before or after an edge from an entity to itself
-        return np.asarray(loops[facts[:, 0]] + loops[facts[:, 2]], dtype=np.int64)
-
-    @cached_property
-    def _steps(self) -> sparse.csr_array:
-        """How many edges lead from one entity to another."""
-        ones = np.ones(len(self.tail), dtype=np.int64)
-        shape = (self.num_entities, self.num_entities)
-        return sparse.csr_array((ones, (self.tail, self.head)), shape=shape)
 
     def paths(self, subjects: Ids, objects: Ids, template: str) -> Paths:
         """All groundings of a template for the pairs: paths between the two, or the edges of one of them."""

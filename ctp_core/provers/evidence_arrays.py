@@ -1,7 +1,9 @@
 """The evidence head on edge lists, in double precision: what answers and their proofs are read from."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import torch
@@ -20,18 +22,28 @@ ATOMS_PER_PLACE = 6  # a body is decoded from the strongest atoms of each place
 
 @dataclass(frozen=True)
 class WeighedPaths:
-    """Groundings of one template for given facts, with what each adds to the logit of its fact."""
+    """Groundings of one template for given facts, with what each adds to the logit of its fact.
+
+    A share of 0 is no proof: the fact itself, or what no reformulator attends to.
+    """
 
     template: str
-    fact: Int[np.ndarray, " path"]
+    fact: Int[np.ndarray, " path"]  # in rising order
     atoms: Int[np.ndarray, "path place"]
     stations: Int[np.ndarray, "path place+1"]  # the entities along the body atoms
-    attentions: Float[np.ndarray, "path place"]  # of the reformulator that contributes most
     shares: Float[np.ndarray, " path"]
+    factors: Sequence[Float[np.ndarray, "path reformulator"]]  # for each place, the attention to the path's atom
+    weights: Float[np.ndarray, "fact reformulator"]  # share = weights · product of the factors
     bodies: list[tuple[int, ...]] | None = None  # what names the rule of each path, where its atoms do not
 
     def body(self, path: int) -> tuple[int, ...]:
         return tuple(self.atoms[path].tolist()) if self.bodies is None else self.bodies[path]
+
+    def attentions(self, path: int) -> tuple[float, ...]:
+        """To each atom of a path, by the reformulator that contributes most."""
+        factors = [factor[path] for factor in self.factors]
+        best = math.prod(factors, start=self.weights[self.fact[path]]).argmax()
+        return tuple(float(factor[best]) for factor in factors)
 
 
 class EvidenceArrays:
@@ -41,6 +53,8 @@ class EvidenceArrays:
         goals = torch.arange(head.num_predicates, device=head.bias.device)
         self.num_predicates = head.num_predicates
         self.attention: dict[str, Floats] = {t: _array(head.attention(t, goals)) for t in head.templates}
+        # The same as [predicate, place, atom, reformulator]: what a path picks lies side by side.
+        self._rows = {t: np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for t, a in self.attention.items()}
         self.strength: dict[str, Floats] = {t: _array(head.strength(t, goals)) for t in head.templates}
         self.bias, self.loop_bias = _array(head.bias), _array(head.loop_bias)
 
@@ -54,21 +68,30 @@ class EvidenceArrays:
         return [self._weigh(template, edges, facts) for template in self.attention]
 
     def _weigh(self, template: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
-        paths = provable_paths(edges, facts, template)
-        attention, goal = self.attention[template], facts[paths.pair, 1]
-        picked = [attention[goal, :, place, atom] for place, atom in enumerate(paths.atoms.T)]
-        masses = picked[0].copy()  # [path, reformulator]
-        for factor in picked[1:]:
-            masses *= factor
-        counts = _sum_by(paths.pair, masses, len(facts))  # [fact, reformulator]
-        ratio = np.divide(saturate(counts, template), counts, where=counts > 0, out=np.zeros_like(counts))
-        masses *= (self.strength[template][facts[:, 1]] * ratio)[paths.pair]
-        shares, best = masses.sum(1), masses.argmax(1)
-        attentions = np.stack([factor[np.arange(len(best)), best] for factor in picked], axis=1)
-        kept = shares > 0  # the excluded identity proves nothing
-        return WeighedPaths(
-            template, paths.pair[kept], paths.atoms[kept], paths.stations[kept], attentions[kept], shares[kept]
-        )
+        paths = edges.paths(facts[:, 0], facts[:, 2], template)
+        factors = self._factors(template, facts[paths.pair, 1], paths.atoms)
+        masses = math.prod(factors[1:], start=factors[0])
+        masses[own_paths(edges, facts, paths)] = 0
+        bounds = np.searchsorted(paths.pair, np.arange(len(facts) + 1))
+        strength = self.strength[template][facts[:, 1]]
+        weights, shares = np.empty_like(strength), np.empty(len(masses))
+        for fact, (start, end) in enumerate(pairwise(bounds.tolist())):
+            mine = masses[start:end]
+            counts = mine.sum(0)
+            ratio = np.divide(saturate(counts, template), counts, where=counts > 0, out=np.zeros_like(counts))
+            weights[fact] = strength[fact] * ratio
+            shares[start:end] = mine @ weights[fact]
+        return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights)
+
+    def _factors(
+        self, template: str, goal: Int[np.ndarray, " path"], atoms: Int[np.ndarray, "path place"]
+    ) -> list[Floats]:
+        """For each place, what the reformulators of a goal attend to the atom of each path: [path, reformulator]."""
+        rows = self._rows[template]
+        _, num_places, num_atoms, num_reformulators = rows.shape
+        flat = rows.reshape(-1, num_reformulators)
+        places = ((goal * num_places + place) * num_atoms + atom for place, atom in enumerate(atoms.T))
+        return [flat.take(place, axis=0) for place in places]
 
     def totals(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logit of each fact as the sum of its proofs' shares and its bias."""
@@ -120,13 +143,20 @@ class EvidenceArrays:
 def provable_paths(edges: EdgeList, facts: FactIds, template: str) -> Paths:
     """The groundings of a template that do not use the fact they should prove."""
     paths = edges.paths(facts[:, 0], facts[:, 2], template)
-    known = edges.states(facts)
-    if not known.any():
-        return paths
-    suspect = np.flatnonzero(known[paths.pair])
     kept = np.ones(len(paths.pair), dtype=bool)
-    kept[suspect] = ~uses_own(Paths(*(column[suspect] for column in paths)), facts, edges.num_predicates)
+    kept[own_paths(edges, facts, paths)] = False
     return Paths(*(column[kept] for column in paths))
+
+
+def own_paths(edges: EdgeList, facts: FactIds, paths: Paths) -> Int[np.ndarray, " own"]:
+    """Which paths use the fact they should prove. Few have its predicate at all, so that is looked at first."""
+    predicate = np.where(edges.states(facts), facts[:, 1], -1)[paths.pair]
+    inverse = np.where(predicate < 0, -1, predicate + edges.num_predicates)
+    suspect = np.zeros(len(predicate), dtype=bool)
+    for atom in paths.atoms.T:
+        suspect |= (atom == predicate) | (atom == inverse)
+    rows = np.flatnonzero(suspect)
+    return rows[uses_own(Paths(*(column[rows] for column in paths)), facts, edges.num_predicates)]
 
 
 def uses_own(paths: Paths, facts: FactIds, num_predicates: int) -> NDArray[np.bool_]:
@@ -144,12 +174,3 @@ def saturate(counts: Floats, template: str) -> Floats:
 
 def _array(tensor: Tensor) -> Floats:
     return tensor.detach().cpu().double().numpy()
-
-
-def _sum_by(group: NDArray[np.int64], values: Floats, num_groups: int) -> Floats:
-    """Sums the rows of `values` of each group: [group, reformulator]. Groups are in rising order."""
-    sums = np.zeros((num_groups, values.shape[1]))
-    if len(group):
-        starts = np.flatnonzero(np.diff(group, prepend=-1))
-        sums[group[starts]] = np.add.reduceat(values, starts, axis=0)
-    return sums

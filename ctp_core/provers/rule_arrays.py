@@ -161,7 +161,8 @@ class RuleArrays:
         bodies = [rules.body(side, one, other) for one, other in cells]
         shares = self.table.constants[0] * found.evidence[fact]
         stations = np.column_stack([entities, others])
-        return WeighedPaths(side, fact, atoms[:, None], stations, np.ones((len(fact), 1)), shares, bodies)
+        one = np.ones((len(fact), 1))
+        return WeighedPaths(side, fact, atoms[:, None], stations, shares, [one], np.ones((len(facts), 1)), bodies)
 
     @cached_property
     def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -189,8 +190,15 @@ class RuleArrays:
         _, group, counts = np.unique(fact * len(keys) + rule, return_inverse=True, return_counts=True)
         shares = (self.table.weight[rule] * evidence_of(counts, template)[group] / counts[group]) if len(rule) else rule
         atoms = paths.atoms[kept]
+        one = np.ones((len(fact), 1))  # a rule attends to its own atoms and to nothing else
         return WeighedPaths(
-            template, fact, atoms, paths.stations[kept], np.ones(atoms.shape), np.asarray(shares, dtype=np.float64)
+            template,
+            fact,
+            atoms,
+            paths.stations[kept],
+            np.asarray(shares, dtype=np.float64),
+            [one] * atoms.shape[1],
+            np.ones((len(facts), 1)),
         )
 
     def evidence(self, predicate: int, template: str, body: Body) -> float:

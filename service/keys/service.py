@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 
 from service.db.engine import Database
@@ -32,6 +33,7 @@ NO_KEYS = "it does not listen on {host} without keys: make one with `ctp keys cr
 OPEN = Caller(DEFAULT_TENANT, Role.admin)
 
 
+@lru_cache(16)
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address."""
     if host == "localhost":

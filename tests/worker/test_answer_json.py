@@ -1,0 +1,87 @@
+"""What the worker writes by hand is the JSON that a library would write."""
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from ctp_core.config import ProofsConfig
+from ctp_core.datasets.kb import FactsKB
+from ctp_core.models.base import Answer, Answers
+from ctp_core.models.registry import create_trainer
+from ctp_core.proofs import Proof, ProofNode, Unification
+from ctp_core.rules import Atom, Rule
+from ctp_core.symbols import Fact
+from worker.answer_json import answers_json
+
+MODEL = create_trainer(
+    ProofsConfig(templates={"1": 1}, epochs=1),
+    FactsKB.from_facts({"train": [Fact("a", "p", "b"), Fact("b", "q", "a")]}),
+    torch.device("cpu"),
+).fit()
+NASTY = ('"quoted"', "back\\slash", "new\nline\t\x00\x1f", "</script>", "\u2028\u202e", "😀 ü", "{}%s")
+
+
+def answers_about(name: str) -> tuple[Answer, ...]:
+    fact = Fact(name, f"p{name}", f"o{name}")
+    rule = Rule(Atom(name, "X", "Y"), (Atom(name, "X", "Z"), Atom("q", "Z", "Y")), "2", 1 / 3)
+    met = (Unification(name, "q", 1e-300, approximate=True), Unification("q", name, 1.0))
+    leaf = ProofNode(fact, 5e-324, "fact", met[:1], fact=fact)
+    tree = ProofNode(fact, 0.1 + 0.2, "rule", met, rule=rule, children=(leaf, leaf))
+    proofs = (Proof(tree, 12345678.9), Proof(leaf))
+    parts: dict[str, float | int | None] = {"bias": -1.5, "num_proofs": 3, "embedding": None}
+    return (Answer(fact, 1.0, known=True, proofs=proofs, score_parts=parts), Answer(fact, 0.0, known=False))
+
+
+def places(fact: Fact) -> dict[str, str]:
+    return {"subject": fact.subject, "predicate": fact.predicate, "object": fact.object}
+
+
+def plain(node: ProofNode) -> dict[str, Any]:
+    rule = node.rule
+    return {
+        "goal": places(node.goal),
+        "score": node.score,
+        "by": node.by,
+        "rule": None if rule is None else {"id": rule.id, "text": rule.text, "confidence": rule.confidence},
+        "fact": None if node.fact is None else places(node.fact),
+        "unifications": [
+            {"left": u.left, "right": u.right, "score": u.score, "approximate": u.approximate}
+            for u in node.unifications
+        ],
+        "children": [plain(child) for child in node.children],
+    }
+
+
+@pytest.mark.parametrize("name", NASTY)
+@pytest.mark.parametrize("truncated", [True, False])
+def test_it_is_what_json_dumps_would_say(name: str, truncated: bool) -> None:
+    answers = answers_about(name)
+    written = answers_json(MODEL, Answers(answers, truncated))
+    assert json.loads(b"{%b}" % written) == {
+        "explainable": True,
+        "semiring": "evidence",
+        "truncated": truncated,
+        "answers": [
+            {
+                **places(answer.fact),
+                "score": answer.score,
+                "rank": rank,
+                "known": answer.known,
+                "score_parts": answer.score_parts,
+                "proofs": [
+                    {"score": proof.score, "share": proof.share, "text": proof.text, "tree": plain(proof.tree)}
+                    for proof in answer.proofs
+                ],
+            }
+            for rank, answer in enumerate(answers, 1)
+        ],
+    }
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf])
+def test_a_score_that_json_cannot_hold_is_an_error(score: float) -> None:
+    with pytest.raises(ValueError, match="no number in JSON"):
+        answers_json(MODEL, Answers((Answer(Fact("a", "p", "b"), score, known=False),), truncated=False))

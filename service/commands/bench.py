@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from service.commands.paper import paper
+from service.commands.peers import peers
 from service.commands.scale import scale
 
 bench = typer.Typer(
@@ -25,6 +26,7 @@ def group() -> None:
 
 bench.command()(scale)
 bench.command()(paper)
+bench.command()(peers)
 
 
 @bench.command()

@@ -83,7 +83,7 @@ def _of_seed(seed: int) -> Iterator[Cell]:
             settings = {"select": "gntp"} if system == "gntp" else {}
             yield Cell("links", dataset, "", system, seed, method, "paper", settings)
     if seed == 0:
-        for system in (OURS, "ctp-linear", "ctp-attentive", "ctp-memory", "gntp"):
+        for system in (OURS, f"{OURS}-linear", f"{OURS}-memory", "ctp-linear", "ctp-attentive", "ctp-memory", "gntp"):
             yield _graph_cell("dynamics", dynamics.DATASET, "", system, seed)
 
 
@@ -96,11 +96,12 @@ def _graph_cell(table: str, dataset: str, tuning: str, system: str, seed: int) -
     method = system.removesuffix(TOLD)
     if method in NETWORKS:
         return Cell(table, dataset, tuning, system, seed, method, PRESETS[tuning])
-    select = system.removeprefix("ctp-") if system != OURS else "attentive"
+    ours = system.startswith(OURS)
+    select = "attentive" if system == OURS else system.rpartition("-")[2]
     settings: dict[str, Any] = {"select": select, **(GNTP if system == "gntp" else {})}
     if table == "dynamics":
         settings |= dynamics.settings(system)
-    return Cell(table, dataset, tuning, system, seed, "ctp", "fast" if system == OURS else "paper", settings)
+    return Cell(table, dataset, tuning, system, seed, "ctp", "fast" if ours else "paper", settings)
 
 
 def run_cell(cell: Cell, data: Path) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Enough(Exception):
 
 def settings(system: str) -> dict[str, Any]:
     """`ours` keeps its own templates; its schedule must not know how long the curve is."""
-    if system == "ours":
+    if system.startswith("ours"):
         return {"schedule": "constant", "steps": None, "epochs": 400}
     return {"dim": 50, "epochs": 400, **({} if system == "gntp" else {"templates": ("2",) * 5})}
 

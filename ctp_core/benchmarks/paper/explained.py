@@ -36,8 +36,9 @@ one seed on one thread of a machine that was busy with other work."""
 DYNAMICS = """Share of the training graphs, weighted by how often they occur, that the model labels rightly after so
 many batches of 32. As in the paper: 5 reformulators, or 32 rules of which GNTP tries the best 5; vectors of length 50;
 exact prover at depth 2, Adagrad 0.1. In italics the tabled prover with the preset `fast` (at a constant rate). The
-paper says that the three CTPs are nearly perfect in less than 300 iterations and that GNTP is not. At depth 2 a chain of
-four facts has to fall into two halves, which often mean nothing by themselves; the tabled prover trains at depth 3."""
+paper says that the three CTPs are nearly perfect in less than 300 iterations and that GNTP is not. At depth 2 a chain
+of four facts has to fall into two halves, which often mean nothing by themselves; the tabled prover trains at depth
+3."""
 
 _TOLD = (
     "The published code of the joint encoding linearises the goal with its own predicate, which is the label: the "

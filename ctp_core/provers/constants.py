@@ -55,11 +55,12 @@ class ConstantRules:
         heads = self.edges.counter.tables[self._towards(predicate, side)]
         about = np.flatnonzero(np.diff(heads.indptr))
         found = (self.features.of_entity[about].T.tocsr() @ heads[about].astype(np.float32)).tocoo()
-        found_features = found.row.astype(np.int64)
-        evidence = self.evidence(found.data, found_features)
+        often = np.flatnonzero(found.data >= MIN_SUPPORT)  # most of them hold once, and are not worth a logarithm
+        features, constants = found.row[often].astype(np.int64), found.col[often]
+        evidence = self.evidence(found.data[often], features)
         kept = np.flatnonzero(evidence)
-        kept = kept[~self.circular(predicate, found_features[kept], found.col[kept])]
-        cells = (evidence[kept], (found.row[kept], found.col[kept]))
+        kept = kept[~self.circular(predicate, features[kept], constants[kept])]
+        cells = (evidence[kept], (features[kept], constants[kept]))
         return sparse.csr_array(cells, shape=(len(self.features.keys), self.edges.num_entities))
 
     def _towards(self, predicate: int, side: str) -> int:

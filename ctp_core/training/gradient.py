@@ -83,7 +83,7 @@ class GradientTrainer(Trainer):
             return {}
         with torch.no_grad():
             metrics = ranking_metrics(self.ranks())
-        if metrics["mrr"] > self.best_mrr:
+        if metrics["mrr"] >= self.best_mrr:  # of equals the later, which is better calibrated
             self.best_mrr = metrics["mrr"]
             self.best = copy.deepcopy(self.module.state_dict())
         return metrics

@@ -14,7 +14,6 @@ from ctp_core.models.rules_model import COLUMNS, RulesModel
 from ctp_core.provers.counting import UNARY
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.rule_arrays import PADDING, TEMPLATES, ChainRows, RuleTable, evidence_of, turned
-from ctp_core.training.combination import MAX_CELLS
 from ctp_core.training.facts_split import FactsSplit
 from ctp_core.training.fit_rules import Questions, cells_of, collect, fit
 from ctp_core.training.mining import Mined, mine_chains, mine_unary
@@ -28,6 +27,7 @@ NO_IDS, NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0)
 EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, 3), dtype=np.int64), NO_VALUES, NO_VALUES, NO_VALUES)
 CONSTANT_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
 DEFAULT_CONSTANT_WEIGHT = 4.0  # without validation facts
+CHOOSING = 500  # validation facts that choose it
 
 
 class RulesTrainer(Trainer):
@@ -58,7 +58,8 @@ class RulesTrainer(Trainer):
         loss = self._weigh_constants() if last else self._learn_next()
         self.epoch += 1
         on_step(Progress(self.epoch - 1, self.epochs, 1, 1, loss))
-        return Progress(self.epoch, self.epochs, 1, 1, loss, self._validate() if self.finished else {})
+        metrics = {"mrr": 1 - loss} if last and len(self.split.valid) else self._validate() if self.finished else {}
+        return Progress(self.epoch, self.epochs, 1, 1, loss, metrics)
 
     def _learn_next(self) -> float:
         predicate = int(self._goals[self.epoch])
@@ -70,7 +71,7 @@ class RulesTrainer(Trainer):
     def _weigh_constants(self) -> float:
         """Sets the weight with the best validation MRR; the loss is what is missing to an MRR of 1."""
         self._constants[0] = DEFAULT_CONSTANT_WEIGHT
-        facts = self.split.valid_sample(max(1, min(VALIDATION, int(MAX_CELLS / len(self.kb.entities)))))
+        facts = self.split.valid_sample(CHOOSING)
         if not len(facts):
             return 0.0
         mrr = self.model().mrr_by_constants(facts, CONSTANT_WEIGHTS)

@@ -8,8 +8,14 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import select
 
+from service.db.clock import now
+from service.db.engine import Database
+from service.db.tables import Removal
 from service.models.archive import CARD
+from service.settings import Settings
+from tests.running import RunningService
 from tests.service.test_jobs import train
 
 pytestmark = pytest.mark.slow
@@ -63,6 +69,23 @@ def test_what_an_alias_points_to_is_not_deleted(client: httpx.Client) -> None:
     assert client.delete(f"/models/{model['id']}").status_code == 204
     assert client.get(f"/models/{model['id']}").json()["status"] == "deleted"
     assert client.get("/models", params={"name": model["name"]}).json()["items"] == []
+
+
+def test_the_files_of_a_deleted_version_stay_for_as_long_as_a_query_may_need_them(
+    service: RunningService, client: httpx.Client
+) -> None:
+    model = train(client)["model"]
+    folder = service.folder / "artifacts" / "models" / model["id"]
+    assert client.delete(f"/models/{model['id']}").status_code == 204
+    database = Database(f"sqlite:///{service.folder / 'ctp.db'}")
+    with database.read() as session:
+        statement = select(Removal.due_at - now()).where(Removal.owner == f"models/{model['id']}")
+        left = session.scalars(statement).one()
+    database.dispose()
+    defaults = Settings()
+    longest = defaults.reply_seconds + defaults.query_seconds
+    assert longest < left <= longest + 2
+    assert list(folder.rglob("manifest.json"))
 
 
 def test_what_is_being_trained_is_not_deleted(client: httpx.Client) -> None:

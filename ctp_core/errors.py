@@ -16,8 +16,8 @@ import difflib
 from collections.abc import Iterable
 
 NUM_SUGGESTIONS = 3
-# Comparing takes some microseconds for each name, and somebody waits.
-MAX_COMPARED = 5000
+# Comparing takes up to half a millisecond for each name of this length, and somebody waits.
+MAX_COMPARED, COMPARED_CHARACTERS = 2000, 64
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
@@ -25,9 +25,13 @@ def nearest(name: str, known: Iterable[str]) -> list[str]:
     names = list(known)
     if len(names) > MAX_COMPARED:
         names = [other for other in names if other[:1].casefold() == name[:1].casefold()][:MAX_COMPARED]
-    folded = {other.casefold(): other for other in reversed(names)}
-    found = difflib.get_close_matches(name.casefold(), list(folded), n=NUM_SUGGESTIONS, cutoff=0.5)
+    folded = {_compared(other): other for other in reversed(names)}
+    found = difflib.get_close_matches(_compared(name), list(folded), n=NUM_SUGGESTIONS, cutoff=0.5)
     return [folded[other] for other in found]
+
+
+def _compared(name: str) -> str:
+    return name[:COMPARED_CHARACTERS].casefold()
 
 
 class CtpError(Exception):

@@ -87,6 +87,15 @@ class ObjectStorage:
             found[key] = Entry(key, before.num_bytes + int(detail["size"]), modified)
         yield from found.values()
 
+    def check(self) -> None:
+        """Asks for the bucket, which is there before anything is in it."""
+        bucket = self.root.split("/", maxsplit=1)[0]
+        try:
+            with self._reaching():
+                self.filesystem.ls(bucket, detail=False)
+        except FileNotFoundError as error:
+            raise StorageRefused(f"{bucket} is not there") from error
+
     @contextmanager
     def _reaching(self) -> Iterator[None]:
         """Says of every library's error what it means; a file that is not there stays a FileNotFoundError."""

@@ -23,7 +23,16 @@ from service.settings import Settings
 Files = dict[str, bytes]
 PART = ".part"
 FULL = (errno.ENOSPC, errno.EDQUOT)
-REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EINVAL, errno.ENOSYS, errno.ENAMETOOLONG)
+REFUSED = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.EINVAL,
+    errno.ENOSYS,
+    errno.ENAMETOOLONG,
+)
 
 
 class StorageError(Exception):
@@ -91,6 +100,10 @@ class Storage(Protocol):
 
     def entries(self) -> Iterator[Entry]:
         """All that is stored, whole or not."""
+        ...
+
+    def check(self) -> None:
+        """Raises StorageError where files could not be written or read now."""
         ...
 
 
@@ -170,6 +183,14 @@ class FolderStorage:
                     modified = max(path.stat().st_mtime for path in [Path(folder), *paths])
                     size = sum(path.stat().st_size for path in paths)
                     yield Entry(str(Path(folder).relative_to(self.root)), size, modified)
+
+    def check(self) -> None:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.root, os.R_OK | os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, "Permission denied")
+        except OSError as error:
+            raise storage_error(error, f"{self.root} cannot be used") from error
 
     def _is_whole(self, key: str) -> bool:
         try:

@@ -18,7 +18,7 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz")
 def readyz(request: Request, database: DatabaseDep) -> JSONResponse:
     """Every part that a training and a query need is there; 503 names those that are missing."""
-    parts = service.parts(database, request.app.state.redis)
+    parts = service.parts(database, request.app.state.redis, request.app.state.storage)
     ready = all(state == "ok" for state in parts.values())
     return JSONResponse({"status": "ok" if ready else "not ready", "parts": parts}, 200 if ready else 503)
 

@@ -8,10 +8,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.db.engine import Database
 from service.leases import DISPATCHER, leader
 from service.queue import QUERY_QUEUE, TRAIN_QUEUE, alive
+from service.storage import Storage, StorageError
 
 
-def parts(database: Database, redis: Any) -> dict[str, str]:
-    """Part -> `ok`, or what is wrong with it."""
+def parts(database: Database, redis: Any, storage: Storage | None = None) -> dict[str, str]:
+    """Part -> `ok`, or what is wrong with it; the storage only where it is given."""
     found = dict.fromkeys(("database", "queue", "train_worker", "query_worker", DISPATCHER), "missing")
     try:
         with database.read() as session:
@@ -27,4 +28,10 @@ def parts(database: Database, redis: Any) -> dict[str, str]:
             found[f"{role}_worker"] = "ok" if alive(redis, role) else "missing"
     except RedisError as error:
         found["queue"] = type(error).__name__
+    if storage is not None:
+        try:
+            storage.check()
+            found["storage"] = "ok"
+        except StorageError as error:
+            found["storage"] = error.code
     return found

@@ -92,8 +92,12 @@ def test_calls_that_need_the_files_say_that_storage_is_away(watch: Watch, store:
                 client.post("/query", json={"model": trained.model_id, "goal": goal}),
                 client.post("/models/import", content=archive, headers={"content-type": "application/zip"}),
             ]
+            parts = client.get("/readyz").json()["parts"]
         finally:
             store.start()
+        assert {part for part, state in parts.items() if state != "ok"} == {"storage"}
+        assert parts["storage"] == "storage_away"
+        assert client.get("/readyz").status_code == 200
         assert [(a.status_code, a.json()["code"]) for a in answers] == [(503, "storage_away")] * 3
         assert all("retry-after" in answer.headers for answer in answers)
         assert client.post("/query", json={"model": trained.model_id, "goal": goal}).status_code == 200

@@ -40,6 +40,10 @@ def test_what_was_put_is_got_again_and_listed(storage: Storage) -> None:
     assert all(entry.num_bytes > 1000 and entry.modified > 1_600_000_000 for entry in entries.values())
 
 
+def test_storage_that_can_be_used_says_so_before_anything_is_in_it(storage: Storage) -> None:
+    storage.check()
+
+
 def test_deleting_an_owner_leaves_the_others(storage: Storage) -> None:
     first, second = storage.put("models/m", files(b"a")), storage.put("models/n", files(b"a"))
     storage.delete("models/m")
@@ -77,6 +81,7 @@ def test_a_server_that_is_gone_is_told_from_files_that_are_gone() -> None:
             lambda: storage.put("models/n", files(b"b")),
             lambda: storage.get(key),
             lambda: storage.delete(key),
+            storage.check,
         ):
             with pytest.raises(StorageAway, match="try again"):
                 call()
@@ -85,8 +90,11 @@ def test_a_server_that_is_gone_is_told_from_files_that_are_gone() -> None:
 
 
 def test_a_bucket_that_is_not_there_is_refused_at_once(bucket: str) -> None:
+    storage = ObjectStorage("s3://nobody-made-this/ctp")
     with pytest.raises(StorageRefused, match="CTP_ARTIFACTS_URL"):
-        ObjectStorage("s3://nobody-made-this/ctp").put("models/m", files(b"a"))
+        storage.put("models/m", files(b"a"))
+    with pytest.raises(StorageRefused, match="nobody-made-this is not there"):
+        storage.check()
 
 
 def test_a_file_where_the_folder_should_be_is_refused(tmp_path: Path) -> None:

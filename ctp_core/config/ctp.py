@@ -31,7 +31,8 @@ def _rule(text: str) -> str:
 class CtpConfig(BaseConfig):
     """A Conditional Theorem Prover; the defaults are the paper's.
 
-    Fields from `unification` on are read on a KB of facts only, those from `prover` on, up to there, on graphs only.
+    Fields from `unification` on are read on a KB of facts only, those from `prover` on, up to there, on graphs only,
+    but for `schedule`.
     """
 
     method: Literal["ctp"] = "ctp"
@@ -88,6 +89,13 @@ class CtpConfig(BaseConfig):
         default="sampled",
         description="Each fact against corrupted ones, as published, or against all objects and all subjects: "
         "`batch_size` then counts predicates, each with all its facts.",
+    )
+    hidden_facts: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="For loss `all`: the share of the facts hidden from proofs in each step, so that they do not all "
+        "come to rest on the same few.",
     )
 
     @model_validator(mode="after")

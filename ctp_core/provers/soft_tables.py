@@ -163,7 +163,7 @@ class OwnCells:
 def _other_subjects(facts: PredicateFacts, squared: Floats) -> Float[np.ndarray, "fact entity"]:
     """For each fact p(i, j): how near every entity is to the nearest subject of j that is not i."""
     found = np.full((len(facts), len(squared)), np.inf, dtype=squared.dtype)
-    ends = np.append(facts.starts[1:], len(facts))
+    ends = np.append(facts.starts, len(facts))[1:]
     for start, end in zip(facts.starts.tolist(), ends.tolist(), strict=True):
         near = squared[facts.subject[start:end]]  # [fact, entity]
         if len(near) > 1:

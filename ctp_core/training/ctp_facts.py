@@ -19,6 +19,7 @@ from ctp_core.models.soft_theory import Goals, SoftTheory
 from ctp_core.provers.soft_entities import NO_FACT, SoftFacts
 from ctp_core.training.facts_split import check_dense
 from ctp_core.training.gradient import GradientTrainer
+from ctp_core.training.schedule import one_cycle
 from ctp_core.training.soft_ranking import ranking_loss
 
 MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
@@ -50,12 +51,12 @@ class CtpFactsTrainer(GradientTrainer):
         return torch.split(order, self.config.batch_size)
 
     def learning_rate(self, step: int, steps: int) -> float:
-        del step, steps
-        return self.config.learning_rate
+        peak = self.config.learning_rate
+        return one_cycle(step, steps, peak) if self.config.schedule == "one-cycle" else peak
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
         if self.config.loss == "all":
-            return ranking_loss(self.module, self._facts, batch)
+            return ranking_loss(self.module, *self._seen_and_hidden(), batch)
         rows = batch.numpy()
         corrupted = np.concatenate(self._corrupted(self.split.train[rows]))
         false = corrupted[~self._known(corrupted)]  # a corrupted fact may be true: one in seven is, in Nations
@@ -66,6 +67,13 @@ class CtpFactsTrainer(GradientTrainer):
         true = torch.zeros_like(scores)
         true[: len(rows)] = 1
         return functional.binary_cross_entropy(scores.clamp(max=MAX_SCORE), true)
+
+    def _seen_and_hidden(self) -> tuple[SoftFacts, SoftFacts]:
+        """The facts that proofs of one step may use, and the others: never none, never the same."""
+        hidden = torch.rand(len(self.split.train), generator=self.generator).numpy() < self.config.hidden_facts
+        hidden[torch.randint(len(hidden), (1,), generator=self.generator)] = False
+        seen, rest = self.split.train[~hidden], self.split.train[hidden]
+        return SoftFacts(seen, len(self.kb.predicates)), SoftFacts(rest, len(self.kb.predicates))
 
     def _corrupted(self, facts: FactIds) -> list[FactIds]:
         """Subject, object, and both replaced by random entities, `negatives` times."""

@@ -5,6 +5,9 @@ loss is computed on distances first; its gradient says which pairs matter, and o
 differentiable.
 """
 
+from dataclasses import dataclass
+from typing import Literal
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -13,34 +16,51 @@ from torch.nn import functional
 
 from ctp_core.models.soft_pairs import Chain, ChainPairs
 from ctp_core.models.soft_theory import SoftTheory
-from ctp_core.provers.soft_entities import Floats, SoftFacts
+from ctp_core.provers.soft_entities import Floats, PredicateFacts, SoftFacts
 from ctp_core.provers.soft_tables import SoftTables
 
 NEGLIGIBLE = 1e-3  # gradient of a distance below which its proof is not traced; that of a fact is up to 2
 
 
-def ranking_loss(theory: SoftTheory, facts: SoftFacts, predicates: Tensor) -> Float[Tensor, ""]:
-    """The mean over all facts of these predicates; its value is exact, its gradient but for what is negligible."""
+def ranking_loss(theory: SoftTheory, facts: SoftFacts, hidden: SoftFacts, predicates: Tensor) -> Float[Tensor, ""]:
+    """The mean over all facts of these predicates; its value is exact, its gradient but for what is negligible.
+
+    Proofs stand on `facts` alone; those `hidden` from them are true all the same, and to be ranked.
+    """
     chains, squared = theory.chains(predicates.to(theory.predicates.device)), theory.entity_squared()
     tables = SoftTables(facts, squared.detach().cpu().numpy(), theory.config.unification)
     total, count = squared.new_zeros(()), 0
     for row, predicate in enumerate(predicates.tolist()):
+        goals = _Goals(facts.of_predicate[predicate], hidden.of_predicate[predicate])
         pairs = [
             ChainPairs(tables, Chain(one, row, number), theory.config.semiring, predicate)
             for one in chains
             for number in range(one.width)
         ]
-        total = total + _predicate_loss(theory, facts, squared, pairs)
-        count += len(facts.of_predicate[predicate])
+        total = total + _predicate_loss(theory, facts, squared, goals, pairs)
+        count += len(goals.visible) + len(goals.hidden)
     return total / max(1, count)
 
 
-def _predicate_loss(theory: SoftTheory, facts: SoftFacts, squared: Tensor, pairs: list[ChainPairs]) -> Tensor:
+@dataclass(frozen=True)
+class _Goals:
+    """The facts of one predicate: each of the visible ones is proved as if it were not there."""
+
+    visible: PredicateFacts
+    hidden: PredicateFacts
+
+    def tensors(self, name: Literal["subject", "object"]) -> tuple[Tensor, Tensor]:
+        return torch.from_numpy(getattr(self.visible, name)), torch.from_numpy(getattr(self.hidden, name))
+
+
+def _predicate_loss(
+    theory: SoftTheory, facts: SoftFacts, squared: Tensor, goals: _Goals, pairs: list[ChainPairs]
+) -> Tensor:
     rivals = np.stack([one.distances for one in pairs])
     own, stations = zip(*(one.own() for one in pairs), strict=True)
-    goals = np.stack(own)
-    value, of_rivals, of_goals = _gradients(pairs[0], rivals.min(0), goals.min(0), theory.config.slope)
-    best_rival, best_goal = rivals.argmin(0), goals.argmin(0)
+    alone = np.stack(own)
+    value, of_rivals, of_goals = _gradients(goals, rivals.min(0), alone.min(0), theory.config.slope)
+    best_rival, best_goal = rivals.argmin(0), alone.argmin(0)
     surrogate = squared.new_zeros(())
     for number, one in enumerate(pairs):
         subject, object_ = np.nonzero((best_rival == number) & (np.abs(of_rivals) > NEGLIGIBLE))
@@ -56,18 +76,19 @@ def _predicate_loss(theory: SoftTheory, facts: SoftFacts, squared: Tensor, pairs
     return surrogate + (value - surrogate.detach())
 
 
-def _gradients(pairs: ChainPairs, rivals: Floats, goals: Floats, slope: float) -> tuple[Tensor, Floats, Floats]:
-    """The loss, and its gradient by every rival's distance and every fact's own."""
-    assert pairs.predicate is not None
-    facts = pairs.tables.facts.of_predicate[pairs.predicate]
-    subject, object_ = torch.from_numpy(facts.subject), torch.from_numpy(facts.object)
+def _gradients(goals: _Goals, rivals: Floats, alone: Floats, slope: float) -> tuple[Tensor, Floats, Floats]:
+    """The loss, and its gradient by the distance of every pair and by that of every visible fact without itself."""
+    (subject, hidden_subject), (object_, hidden_object) = goals.tensors("subject"), goals.tensors("object")
     with torch.enable_grad():
-        all_pairs, own = (torch.from_numpy(np.ascontiguousarray(d)).requires_grad_() for d in (rivals, goals))
-        true = torch.zeros(all_pairs.shape, dtype=torch.bool, device=all_pairs.device)
+        pairs, own = (torch.from_numpy(np.ascontiguousarray(d)).requires_grad_() for d in (rivals, alone))
+        true = torch.zeros(pairs.shape, dtype=torch.bool, device=pairs.device)
         true[subject, object_] = True
-        logits = (-slope * all_pairs).masked_fill(true, torch.finfo(all_pairs.dtype).min)
-        objects, subjects = torch.logsumexp(logits, 1)[subject], torch.logsumexp(logits, 0)[object_]
-        losses = functional.softplus(objects + slope * own) + functional.softplus(subjects + slope * own)
-        loss = losses[own.isfinite()].sum()  # the only fact of a KB has no proof without itself
-        by_pair, by_fact = torch.autograd.grad(loss, (all_pairs, own))
+        true[hidden_subject, hidden_object] = True
+        logits = (-slope * pairs).masked_fill(true, torch.finfo(pairs.dtype).min)
+        goal = slope * torch.cat([own, pairs[hidden_subject, hidden_object]])
+        objects = torch.logsumexp(logits, 1)[torch.cat([subject, hidden_subject])]
+        subjects = torch.logsumexp(logits, 0)[torch.cat([object_, hidden_object])]
+        losses = functional.softplus(objects + goal) + functional.softplus(subjects + goal)
+        loss = losses[goal.isfinite()].sum()  # the only fact of a KB has no proof without itself
+        by_pair, by_fact = torch.autograd.grad(loss, (pairs, own))
     return loss.detach(), by_pair.numpy(), by_fact.numpy()

@@ -134,9 +134,10 @@ def test_the_ranking_loss_has_the_gradient_of_its_value(
     monkeypatch: pytest.MonkeyPatch, templates: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(soft_ranking, "NEGLIGIBLE", 0.0)
-    theory, facts = new_theory(templates=templates), SoftFacts(FACTS, NUM_PREDICATES)
+    theory = new_theory(templates=templates)
+    seen, hidden = SoftFacts(FACTS[:-1], NUM_PREDICATES), SoftFacts(FACTS[-1:], NUM_PREDICATES)
     both = torch.arange(NUM_PREDICATES)
-    value = ranking_loss(theory, facts, both)
+    value = ranking_loss(theory, seen, hidden, both)
     value.backward()  # type: ignore[no-untyped-call]
     step = 1e-6
     for parameter in (theory.entities, theory.predicates):
@@ -144,7 +145,7 @@ def test_the_ranking_loss_has_the_gradient_of_its_value(
         for index in product(range(parameter.shape[0]), range(parameter.shape[1])):
             with torch.no_grad():
                 parameter[index] += step
-                moved = ranking_loss(theory, facts, both)
+                moved = ranking_loss(theory, seen, hidden, both)
                 parameter[index] -= step
             assert (moved - value).item() / step == pytest.approx(parameter.grad[index].item(), abs=1e-4)
 

@@ -1,11 +1,8 @@
 """Making and revoking keys, and telling from one who calls."""
 
-import asyncio
 import ipaddress
-import time
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 
 from service.db.engine import Database
 from service.db.tables import ApiKey
@@ -14,11 +11,10 @@ from service.keys import repository
 from service.keys.roles import Role
 from service.keys.tokens import Token
 from service.names import check_name
+from service.remembered import Remembered
 from service.settings import Settings
 
 DEFAULT_TENANT = "default"
-CACHE_SECONDS = 2.0
-MAX_CACHED = 10_000
 
 
 @dataclass(frozen=True)
@@ -84,34 +80,25 @@ class Keyring:
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self.database, self.settings = database, settings
-        self._open, self._open_checked = True, float("-inf")
-        self._known: dict[bytes, tuple[float, Caller | None]] = {}
+        self._open = True
+        self._openness = Remembered[None, bool](lambda _: is_open(database, settings))
+        self._callers = Remembered(self._look_up)
 
     async def caller(self, token: str) -> Caller:
         """Raises Unauthorized where the key is not one of ours or was revoked."""
-        fingerprint = sha256(token.encode("latin-1")).digest()
-        asked = time.monotonic()
-        found = self._known.get(fingerprint)
-        if found is None or asked - found[0] >= CACHE_SECONDS:
-            if len(self._known) >= MAX_CACHED:
-                self._known.clear()
-            found = self._known[fingerprint] = (asked, await asyncio.to_thread(self._look_up, token))
-        if found[1] is None:
+        parsed = Token.parse(token)
+        caller = await self._callers.get(parsed) if parsed else None
+        if caller is None:
             raise Unauthorized("key_invalid", "the key is unknown or was revoked: ask for one of `ctp keys create`")
-        return found[1]
+        return caller
 
     async def is_open(self) -> bool:
         """Once closed it stays closed, and nobody is asked any more."""
-        if self._open and time.monotonic() - self._open_checked >= CACHE_SECONDS:
-            asked = time.monotonic()
-            self._open = await asyncio.to_thread(is_open, self.database, self.settings)
-            self._open_checked = asked
+        if self._open:
+            self._open = await self._openness.get(None)
         return self._open
 
-    def _look_up(self, text: str) -> Caller | None:
-        token = Token.parse(text)
-        if token is None:
-            return None
+    def _look_up(self, token: Token) -> Caller | None:
         with self.database.read() as session:
             row = repository.find(session, token.prefix)
         # A key that is not there is compared as well: the time it takes says nothing about prefixes.

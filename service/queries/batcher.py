@@ -189,6 +189,8 @@ class Batcher:
                 retry=False,
                 ignore_result=True,
                 expires=self.settings.reply_seconds,
+                # Celery would otherwise write out all questions once more, for its logs.
+                argsrepr="(…)",
             )
         except Exception as error:
             raise Unavailable("queue_down", "the queue cannot be reached: try again in a moment") from error

@@ -1,8 +1,6 @@
 """From a query to the questions a worker understands, and from its replies to the answer."""
 
-import asyncio
 import json
-import time
 from typing import Any
 
 from ctp_core.errors import ArtifactError
@@ -13,33 +11,25 @@ from service.models import service as models
 from service.queries.batcher import Batcher, Target
 from service.queries.schemas import GoalIn, QueryRequest
 from service.queries.wire import Reply
+from service.remembered import Remembered
 from service.settings import Settings
 
-CACHE_SECONDS = 2.0
-MAX_CACHED = 10_000
 Reference = tuple[str, str, str | None]  # tenant, model, kb
 
 
 class Targets:
-    """Which model a name means now, remembered for at most two seconds so that a query needs no database."""
+    """Which model a name means now."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._known: dict[Reference, tuple[float, Target]] = {}
+        self._known = Remembered(self._look_up)
 
-    async def find(self, reference: Reference, fresh: bool = False) -> Target:
+    async def find(self, reference: Reference, *, fresh: bool = False) -> Target:
         """Raises NotFound or Conflict that says why the model cannot answer."""
-        asked = time.monotonic()
-        found = self._known.get(reference)
-        if found is not None and asked - found[0] < CACHE_SECONDS and not fresh:
-            return found[1]
-        target = await asyncio.to_thread(self._look_up, *reference)
-        if len(self._known) >= MAX_CACHED:
-            self._known.clear()
-        self._known[reference] = (asked, target)
-        return target
+        return await self._known.get(reference, fresh=fresh)
 
-    def _look_up(self, tenant: str, model_name: str, kb_name: str | None) -> Target:
+    def _look_up(self, reference: Reference) -> Target:
+        tenant, model_name, kb_name = reference
         with self.database.read() as session:
             model = models.ready(session, tenant, model_name)
             kb = None if kb_name is None else kbs.get(session, tenant, kb_name)

@@ -1,0 +1,40 @@
+"""What the database said a moment ago, so that a query need not ask it."""
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+SECONDS = 2.0
+MOST = 10_000
+
+
+class Remembered(Generic[K, V]):
+    """Looks up in a thread and remembers for two seconds; who asks meanwhile waits for the look-up under way.
+
+    Without that, hundreds of calls at once would all look up the same thing whenever it grows old. Errors are not
+    remembered.
+    """
+
+    def __init__(self, look_up: Callable[[K], V]) -> None:
+        self._look_up = look_up
+        self._known: dict[K, tuple[float, asyncio.Task[V]]] = {}
+
+    async def get(self, key: K, *, fresh: bool = False) -> V:
+        """Raises what the look-up raises."""
+        asked = time.monotonic()
+        found = self._known.get(key)
+        if found is None or fresh or asked - found[0] >= SECONDS:
+            if len(self._known) >= MOST:
+                self._known.clear()
+            found = self._known[key] = (asked, asyncio.create_task(asyncio.to_thread(self._look_up, key)))
+            found[1].add_done_callback(lambda task: self._forget_error(key, task))
+        # A caller that goes away leaves the look-up to the others.
+        return await asyncio.shield(found[1])
+
+    def _forget_error(self, key: K, task: asyncio.Task[V]) -> None:
+        known = self._known.get(key)
+        if (task.cancelled() or task.exception() is not None) and known is not None and known[1] is task:
+            del self._known[key]

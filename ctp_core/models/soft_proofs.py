@@ -132,8 +132,8 @@ class SoftProver:
         return self._fact_distances(chain.costs[place], subject, object_)
 
     def _fact_distances(self, costs: Floats, subject: int, object_: int) -> Floats:
-        squared = self._search.pair(costs[None], np.array([subject]), np.array([object_]), np.array([NO_FACT]))[0]
-        return np.asarray(np.sqrt(squared))
+        met = self._search.entities(np.array([subject]), np.array([object_]), np.array([NO_FACT]))
+        return np.asarray(np.sqrt(self._search.pair(costs[None], met)[0]))
 
     def _leaf_scores(self, chain: Chain, facts: tuple[int, ...], stations: tuple[int, ...]) -> list[float]:
         slope = self.theory.config.slope

@@ -170,8 +170,10 @@ class SoftTheory(nn.Module):
         distinct, row = np.unique(goals.predicate, return_inverse=True)
         chains = self.chains(torch.from_numpy(distinct).to(self.predicates.device))
         squared = self.entity_squared()
-        search = SoftSearch(facts, squared.detach().cpu().numpy(), self.config.unification)
-        found = [best_of_chains(search, one, goals, row, self.config) for one in chains]
+        search = GoalSearch(
+            SoftSearch(facts, squared.detach().cpu().numpy(), self.config.unification), goals, self.config.semiring
+        )
+        found = [search.best(one, row) for one in chains]
         widths = [one.width for one in chains]
         best = np.concatenate([one.distance for one in found], axis=1).argmin(1)
         plan_of = np.repeat(np.arange(len(found)), widths)[best]
@@ -180,7 +182,7 @@ class SoftTheory(nn.Module):
         for index, (one, proofs) in enumerate(zip(chains, found, strict=True)):
             chosen = np.flatnonzero(plan_of == index)
             if len(chosen):
-                leaves = _leaves(search, one, goals, row, chosen, chain[chosen], proofs)
+                leaves = search.leaves(one, row, chosen, chain[chosen], proofs)
                 distances.append(self.distances(one, leaves, facts, squared))
                 order.append(chosen)
         back = np.argsort(np.concatenate(order))
@@ -205,51 +207,71 @@ class SoftTheory(nn.Module):
         return self.times(parts)
 
 
-def best_of_chains(search: SoftSearch, chains: Chains, goals: Goals, row: Ids, config: CtpConfig) -> Found:
-    """For each goal and chain the distance of its best proof, exactly."""
-    num_goals, width = len(row), chains.width
-    costs = chains.costs[row].reshape(num_goals * width, *chains.costs.shape[2:])  # [query, place, known]
-    ends = np.repeat(goals.subject, width), np.repeat(goals.object, width)
-    distance, stations = _best_path(search, costs, chains.plan.flips, ends, np.repeat(goals.own, width), config)
-    distance = distance.reshape(num_goals, width)
-    if chains.guards is not None:
-        distance = TIMES[config.semiring](distance, chains.guards.detach().cpu().numpy()[row])
-    return Found(distance, stations.reshape(num_goals, width, -1))
+class GoalSearch:
+    """The best proofs of some goals by any chains; what does not depend on the chain is computed once."""
 
+    def __init__(self, search: SoftSearch, goals: Goals, semiring: str) -> None:
+        self.search, self.goals, self.times = search, goals, TIMES[semiring]
+        self._met: dict[bool, Floats] = {}
+        self._nearest: dict[bool, Floats] = {}
 
-def _best_path(
-    search: SoftSearch, costs: Floats, flips: tuple[bool, ...], ends: tuple[Ids, Ids], own: Ids, config: CtpConfig
-) -> tuple[Floats, Ids]:
-    """(distance, stations) of the best path through the places of each query."""
-    left, right = ends
-    if len(flips) == 1:
-        subject, object_ = (right, left) if flips[0] else (left, right)
-        squared = search.join(costs[:, 0], search.nearest(subject, object_, own)).min(1)
-        return np.sqrt(squared), np.stack([left, right], axis=1)
-    times, query = TIMES[config.semiring], np.arange(len(left))
-    reached, back = search.row(costs[:, 0], left, own, open_subject=flips[0]), []
-    for place, flip in enumerate(flips[1:-1], start=1):
-        tables = np.stack([search.table(cost, int(fact)) for cost, fact in zip(costs[:, place], own, strict=True)])
-        steps = times(reached[:, :, None], tables.transpose(0, 2, 1) if flip else tables)  # [query, from, to]
-        back.append(steps.argmin(1))
-        reached = steps.min(1)
-    total = times(reached, search.row(costs[:, -1], right, own, open_subject=not flips[-1]))
-    station = total.argmin(1)
-    path = [right, station]
-    for pointers in reversed(back):
-        path.append(pointers[query, path[-1]])
-    return total[query, station], np.stack([left, *reversed(path)], axis=1)
+    def met(self, flip: bool) -> Float[np.ndarray, "goal fact"]:
+        """Squared distances of the goals' entities to those of every fact."""
+        if flip not in self._met:
+            goals = self.goals
+            ends = (goals.object, goals.subject) if flip else (goals.subject, goals.object)
+            self._met[flip] = self.search.entities(*ends, goals.own)
+        return self._met[flip]
 
+    def nearest(self, flip: bool) -> Float[np.ndarray, "goal predicate"]:
+        if flip not in self._nearest:
+            self._nearest[flip] = self.search.nearest(self.met(flip))
+        return self._nearest[flip]
 
-def _leaves(
-    search: SoftSearch, chains: Chains, goals: Goals, row: Ids, chosen: Ids, chain: Ids, found: Found
-) -> Leaves:
-    stations, costs, facts = found.stations[chosen, chain], chains.costs[row[chosen], chain], []
-    for place, flip in enumerate(chains.plan.flips):
-        start, end = stations[:, place], stations[:, place + 1]
-        subject, object_ = (end, start) if flip else (start, end)
-        facts.append(search.pair(costs[:, place], subject, object_, goals.own[chosen]).argmin(1))
-    return Leaves(row[chosen], chain, stations, np.stack(facts, axis=1))
+    def best(self, chains: Chains, row: Ids) -> Found:
+        """For each goal and chain the distance of its best proof, exactly."""
+        num_goals, width, flips = len(row), chains.width, chains.plan.flips
+        costs = chains.costs[row]  # [goal, chain, place, known]
+        if len(flips) == 1:
+            distance = np.sqrt(self.search.join(costs[:, :, 0], self.nearest(flips[0])[:, None]).min(2))
+            ends = np.stack([self.goals.subject, self.goals.object], axis=1)
+            stations = np.broadcast_to(ends[:, None], (num_goals, width, 2))
+        else:
+            distance, stations = self._best_path(costs.reshape(num_goals * width, *costs.shape[2:]), flips, width)
+            distance, stations = distance.reshape(num_goals, width), stations.reshape(num_goals, width, -1)
+        if chains.guards is not None:
+            distance = self.times(distance, chains.guards.detach().cpu().numpy()[row])
+        return Found(distance, stations)
+
+    def _best_path(self, costs: Floats, flips: tuple[bool, ...], width: int) -> tuple[Floats, Ids]:
+        """(distance, stations) of the best path through the places of each query."""
+        search, goals = self.search, self.goals
+        left, right, own = (np.repeat(column, width) for column in (goals.subject, goals.object, goals.own))
+        query = np.arange(len(left))
+        reached, back = search.row(costs[:, 0], left, own, open_subject=flips[0]), []
+        for place, flip in enumerate(flips[1:-1], start=1):
+            tables = np.stack([search.table(cost, int(fact)) for cost, fact in zip(costs[:, place], own, strict=True)])
+            steps = self.times(reached[:, :, None], tables.transpose(0, 2, 1) if flip else tables)  # [query, from, to]
+            back.append(steps.argmin(1))
+            reached = steps.min(1)
+        total = self.times(reached, search.row(costs[:, -1], right, own, open_subject=not flips[-1]))
+        station = total.argmin(1)
+        path = [right, station]
+        for pointers in reversed(back):
+            path.append(pointers[query, path[-1]])
+        return total[query, station], np.stack([left, *reversed(path)], axis=1)
+
+    def leaves(self, chains: Chains, row: Ids, chosen: Ids, chain: Ids, found: Found) -> Leaves:
+        """The facts behind the chosen goals' proofs."""
+        stations, costs, flips = found.stations[chosen, chain], chains.costs[row[chosen], chain], chains.plan.flips
+        facts = []
+        for place, flip in enumerate(flips):
+            start, end = stations[:, place], stations[:, place + 1]
+            subject, object_ = (end, start) if flip else (start, end)
+            alone = len(flips) == 1
+            met = self.met(flip)[chosen] if alone else self.search.entities(subject, object_, self.goals.own[chosen])
+            facts.append(self.search.pair(costs[:, place], met).argmin(1))
+        return Leaves(row[chosen], chain, stations, np.stack(facts, axis=1))
 
 
 def _pairwise_squared(left: Float[Tensor, "m dim"], right: Float[Tensor, "n dim"]) -> Float[Tensor, "m n"]:

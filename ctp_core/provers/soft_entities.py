@@ -42,6 +42,13 @@ class _Side:
         symbols, starts = np.unique(column[order], return_index=True)
         return cls(order, starts, symbols)
 
+    @cached_property
+    def place(self) -> Ids:
+        """Where each fact stands in the order; the last entry is for no fact."""
+        place = np.full(len(self.order) + 1, NO_FACT, dtype=np.int64)
+        place[self.order] = np.arange(len(self.order))
+        return place
+
 
 @dataclass(frozen=True)
 class PredicateFacts:
@@ -64,6 +71,7 @@ class SoftFacts:
         self.facts, self.num_predicates = facts, num_predicates
         self.subject, self.predicate, self.object = (np.ascontiguousarray(column) for column in facts.T)
         self.by_subject, self.by_predicate, self.by_object = (_Side.of(column) for column in facts.T)
+        self.in_order = bool((np.diff(self.predicate) >= 0).all())  # facts of a predicate lie side by side
 
     @cached_property
     def of_predicate(self) -> tuple[PredicateFacts, ...]:
@@ -89,33 +97,34 @@ class SoftSearch:
     def __init__(self, facts: SoftFacts, squared: Float[np.ndarray, "entity entity"], unification: str) -> None:
         self.facts, self.squared, self.join = facts, squared, JOINS[unification]
 
-    def nearest(self, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "query predicate"]:
-        """Squared distance of each pair of entities to the nearest fact of every predicate: what all vectors share."""
-        facts = self.facts
-        joined = self._entities(subjects, objects, own)[:, facts.by_predicate.order]
-        best = np.full((len(subjects), facts.num_predicates), np.inf, dtype=joined.dtype)
-        best[:, facts.by_predicate.symbols] = np.minimum.reduceat(joined, facts.by_predicate.starts, axis=1)
-        return best
-
-    def _entities(self, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "query fact"]:
+    def entities(self, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "query fact"]:
+        """Squared distance of each pair of entities to those of every fact: what all vectors share."""
         near_subject = np.take(self.squared[subjects], self.facts.subject, axis=1)
         near_object = np.take(self.squared[objects], self.facts.object, axis=1)
-        return _masked(self.join(near_subject, near_object), own)
+        return _masked(self.join(near_subject, near_object, out=near_object), own)
 
-    def pair(self, costs: Floats, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "query fact"]:
-        """Squared distance of each atom (v, a, b) to every fact."""
-        predicates = np.take(costs, self.facts.predicate, axis=1)
-        return np.asarray(self.join(predicates, self._entities(subjects, objects, own)))
+    def nearest(self, entities: Float[np.ndarray, "query fact"]) -> Float[np.ndarray, "query predicate"]:
+        """The same to the nearest fact of every predicate."""
+        side = self.facts.by_predicate
+        ordered = entities if self.facts.in_order else entities[:, side.order]
+        best = np.full((len(entities), self.facts.num_predicates), np.inf, dtype=entities.dtype)
+        best[:, side.symbols] = np.minimum.reduceat(ordered, side.starts, axis=1)
+        return best
+
+    def pair(self, costs: Floats, entities: Float[np.ndarray, "query fact"]) -> Float[np.ndarray, "query fact"]:
+        """Squared distance of each atom to every fact, given that of its entities."""
+        return np.asarray(self.join(np.take(costs, self.facts.predicate, axis=1), entities))
 
     def row(
         self, costs: Floats, entities: Ids, own: Ids, *, open_subject: bool = False
     ) -> Float[np.ndarray, "query entity"]:
         """Distance to the best fact for every entity in the open place."""
         side = self.facts.by_subject if open_subject else self.facts.by_object
-        fixed = self.facts.object if open_subject else self.facts.subject
+        fixed = (self.facts.object if open_subject else self.facts.subject)[side.order]
         near_fixed = np.take(self.squared[entities], fixed, axis=1)
-        joined = _masked(self.join(np.take(costs, self.facts.predicate, axis=1), near_fixed), own)
-        nearest = np.minimum.reduceat(joined[:, side.order], side.starts, axis=1)  # [query, open entity]
+        costs = np.take(costs, self.facts.predicate[side.order], axis=1)
+        joined = _masked(self.join(costs, near_fixed, out=near_fixed), side.place[own])
+        nearest = np.minimum.reduceat(joined, side.starts, axis=1)  # [query, open entity]
         to_open = self.squared[side.symbols]  # [open entity, entity]
         return np.asarray(np.sqrt([self.join(one[:, None], to_open).min(0) for one in nearest]))
 

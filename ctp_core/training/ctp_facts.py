@@ -39,15 +39,17 @@ class CtpFactsTrainer(GradientTrainer):
         check_dense(float(sizes[1]) * sizes[0] ** 2, config.method)
         self.module = SoftTheory(config, *sizes, self.generator, device)
         self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate)
-        self._facts = SoftFacts(self.split.train, len(kb.predicates))
-        self._keys = np.sort(self._key(self.split.train))
+        # Facts of a predicate side by side: the search need not put them there for every goal.
+        self._train = self.split.train[np.argsort(self.split.train[:, 1], kind="stable")]
+        self._facts = SoftFacts(self._train, len(kb.predicates))
+        self._keys = np.sort(self._key(self._train))
 
     def batches(self) -> Sequence[Tensor]:
         if self.config.loss == "all":
-            stated = torch.from_numpy(np.unique(self.split.train[:, 1]))
+            stated = torch.from_numpy(np.unique(self._train[:, 1]))
             order = stated[torch.randperm(len(stated), generator=self.generator)]
         else:
-            order = torch.randperm(len(self.split.train), generator=self.generator)
+            order = torch.randperm(len(self._train), generator=self.generator)
         return torch.split(order, self.config.batch_size)
 
     def learning_rate(self, step: int, steps: int) -> float:
@@ -58,9 +60,9 @@ class CtpFactsTrainer(GradientTrainer):
         if self.config.loss == "all":
             return ranking_loss(self.module, *self._seen_and_hidden(), batch)
         rows = batch.numpy()
-        corrupted = np.concatenate(self._corrupted(self.split.train[rows]))
+        corrupted = np.concatenate(self._corrupted(self._train[rows]))
         false = corrupted[~self._known(corrupted)]  # a corrupted fact may be true: one in seven is, in Nations
-        goals = np.concatenate([self.split.train[rows], false])
+        goals = np.concatenate([self._train[rows], false])
         own = np.full(len(goals), NO_FACT, dtype=np.int64)
         own[: len(rows)] = rows
         scores = self.module.scores(Goals(goals[:, 1], goals[:, 0], goals[:, 2], own), self._facts)
@@ -70,9 +72,9 @@ class CtpFactsTrainer(GradientTrainer):
 
     def _seen_and_hidden(self) -> tuple[SoftFacts, SoftFacts]:
         """The facts that proofs of one step may use, and the others: never none, never the same."""
-        hidden = torch.rand(len(self.split.train), generator=self.generator).numpy() < self.config.hidden_facts
+        hidden = torch.rand(len(self._train), generator=self.generator).numpy() < self.config.hidden_facts
         hidden[torch.randint(len(hidden), (1,), generator=self.generator)] = False
-        seen, rest = self.split.train[~hidden], self.split.train[hidden]
+        seen, rest = self._train[~hidden], self._train[hidden]
         return SoftFacts(seen, len(self.kb.predicates)), SoftFacts(rest, len(self.kb.predicates))
 
     def _corrupted(self, facts: FactIds) -> list[FactIds]:

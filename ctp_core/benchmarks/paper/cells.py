@@ -51,8 +51,13 @@ class Cell:
         return "/".join(part for part in parts if part)
 
     def key(self, data: Path) -> str:
-        """The same for cells that are the same training, though they stand in two tables."""
-        config = self.config(data).model_dump(mode="json")
+        """The same for cells that are the same training, though they stand in two tables.
+
+        Settings at their defaults do not enter: one that is added later voids no cell. A default that changes does, by
+        VERSION.
+        """
+        chosen = self.config(data)
+        config = {**chosen.model_dump(mode="json", exclude_defaults=True), "method": chosen.method}
         identity = {"version": VERSION, "table": self.table, "dataset": self.dataset, "config": config}
         identity |= {"told": True} if self.system.endswith(TOLD) else {}
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]

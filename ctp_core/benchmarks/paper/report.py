@@ -7,7 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from ctp_core.benchmarks.paper.cells import OURS, PRESETS, TOLD, Cell, told_systems
-from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, NAMES, REASONS
+from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, LINK_NAMES, NAMES, REASONS
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, METRICS, Published
 from ctp_core.benchmarks.paper.significance import mark
 from ctp_core.benchmarks.paper.store import Store
@@ -103,7 +103,16 @@ def _links(results: Results, reasons: set[str]) -> str:
             ]
             _note(f"{system} (links)" if system in ("ctp", "gntp") else system, cells, reasons)
             seconds = f"{mean(run['cpu_seconds'] for run in runs):.0f}"
-            rows.append([dataset, NAMES[system], *cells, *[""] * (4 - len(cells)), str(len(runs)), seconds])
+            rows.append(
+                [
+                    dataset,
+                    LINK_NAMES.get(system, NAMES[system]),
+                    *cells,
+                    *[""] * (4 - len(cells)),
+                    str(len(runs)),
+                    seconds,
+                ]
+            )
     if not rows:
         return ""
     head = ["data set", "", "MRR, or AUC-PR of Countries", "Hits@1", "Hits@3", "Hits@10", "seeds", "CPU s"]
@@ -161,9 +170,10 @@ def _note(system: str, cells: Sequence[str], reasons: set[str]) -> None:
 def _reasons(systems: set[str]) -> str:
     if not systems:
         return ""
-    lines = [
-        f"- **{NAMES.get(system, system)}**: {REASONS.get(system, 'not explained yet.')}" for system in sorted(systems)
-    ]
+    same: dict[str, list[str]] = {}
+    for system in sorted(systems):
+        same.setdefault(REASONS.get(system, "not explained yet."), []).append(NAMES.get(system, system))
+    lines = [f"- **{', '.join(names)}**: {reason}" for reason, names in same.items()]
     return f"## Where we differ, and why ({OFF})\n" + "\n".join(lines)
 
 

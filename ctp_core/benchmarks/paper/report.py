@@ -76,7 +76,8 @@ def _clutrr(results: Results, dataset: str, tuning: str, folder: Path, reasons: 
         _note(system, cells, reasons)
         seconds = f"{mean(run['cpu_seconds'] for run in runs):.0f}" if runs else ""
         rows.append([NAMES[system], *cells, str(len(runs)), seconds])
-    lines = [Line(NAMES[s], list(zip(lengths, map(mean, v), strict=True))) for s, v in values.items() if found[s]]
+    drawn = [system for system in found if found[system] and not system.endswith(TOLD)]
+    lines = [Line(_plain(s), list(zip(lengths, map(mean, values[s]), strict=True))) for s in drawn]
     plot = f"paper-{dataset}-{tuning}.svg"
     title = f"{dataset}, {TUNINGS[tuning].split(' (')[0]}"
     (folder / plot).write_text(chart(Axes(title, "edges of the test graphs", lengths), lines))
@@ -123,7 +124,7 @@ def _dynamics(results: Results, folder: Path) -> str:
     found = {group[3]: runs[0]["curve"] for group, runs in results.of.items() if group[0] == "dynamics"}
     if not found:
         return ""
-    lines = [Line(NAMES[system], [(x, y) for x, y in curve]) for system, curve in found.items()]
+    lines = [Line(_plain(system), [(x, y) for x, y in curve]) for system, curve in found.items()]
     last = max(x for curve in found.values() for x, _ in curve)
     plot = "paper-dynamics.svg"
     axes = Axes("Training accuracy, db9b8f04", "iterations (batches)", range(0, last + 1, max(1, last // 6)))
@@ -131,6 +132,11 @@ def _dynamics(results: Results, folder: Path) -> str:
     rows = [[NAMES[system], *_reached(curve), f"{100 * curve[-1][1]:.1f}"] for system, curve in found.items()]
     head = ["", "95 % after", "99 % after", f"after {last}"]
     return f"## Training dynamics\n{DYNAMICS}\n\n{_table(head, rows)}\n\n![Training accuracy over iterations]({plot})"
+
+
+def _plain(system: str) -> str:
+    """The name without Markdown."""
+    return NAMES[system].replace("*", "").replace("`", "")
 
 
 def _reached(curve: Sequence[tuple[int, float]]) -> list[str]:

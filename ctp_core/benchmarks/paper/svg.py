@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 52, 150, 34, 44
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 780, 400, 52, 220, 34, 44
 COLOURS = (
     "#0072b2",
     "#d55e00",

@@ -14,7 +14,7 @@ from service.models.contest import Contest
 from service.models.schemas import Comparison, Difference, Evaluation, SharedRule
 from service.queries.batcher import Batcher, Target
 
-MAX_COMPARED = 10
+MAX_MODELS = 10
 MAX_RULES_SHOWN = 200
 
 
@@ -44,8 +44,8 @@ async def evaluated(compared: Compared, batcher: Batcher, request_id: str) -> Co
 
 
 def compare(session: Session, tenant: str, references: Sequence[str]) -> Comparison:
-    if not 2 <= len(references) <= MAX_COMPARED:
-        raise Invalid("bad_comparison", f"name 2 to {MAX_COMPARED} models in `ids`, separated by commas")
+    if not 2 <= len(references) <= MAX_MODELS:
+        raise Invalid("bad_comparison", f"name 2 to {MAX_MODELS} models in `ids`, separated by commas")
     models = [service.ready(session, tenant, reference) for reference in references]
     rules = [{rule.rule_id: rule for rule in _rules(session, model)} for model in models]
     shared = set(rules[0]).intersection(*rules[1:])

@@ -25,13 +25,14 @@ from service.kbs.store import sweep as sweep_kbs
 from service.leases import DISPATCHER
 from service.queue import make_celery, make_redis, publish_job, waiting_jobs
 from service.settings import Settings
-from service.storage import Storage, make_storage
+from service.storage import Storage, StorageError, make_storage
 from service.sweeper import Sweeper
 from service.training import outcomes, repository
 from service.training.repository import LeaseLost
 
 log = structlog.get_logger()
 RELAY_BATCH, REMOVAL_BATCH = 100, 100
+PUT_OFF_SECONDS = 60.0
 
 
 class Dispatcher:
@@ -117,13 +118,19 @@ class Dispatcher:
             log.warning("jobs_rung_again", count=len(missing))
 
     def sweep_files(self) -> None:
-        """Files that are due; what cannot be removed now stays due."""
+        """Files that are due; what cannot be removed now is put off, so that it keeps nothing else from going."""
         with self.database.read() as session:
             due = removals.due(session, REMOVAL_BATCH)
         for removal in due:
-            self.storage.delete(removal.owner)
-            with self.database.write() as session:
-                removals.done(session, removal)
+            try:
+                self.storage.delete(removal.owner)
+            except StorageError as error:
+                log.warning("removal_put_off", owner=removal.owner, error=str(error))
+                with self.database.write() as session:
+                    removals.put_off(session, removal, PUT_OFF_SECONDS)
+            else:
+                with self.database.write() as session:
+                    removals.done(session, removal)
 
     def _leads(self) -> bool:
         """Takes or renews the lease; it outlives a few missed turns, so that a hiccup does not move it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from service.db.clock import now
@@ -20,6 +20,10 @@ def due(session: Session, limit: int) -> Sequence[Removal]:
 
 def done(session: Session, removal: Removal) -> None:
     session.execute(delete(Removal).where(Removal.number == removal.number))
+
+
+def put_off(session: Session, removal: Removal, seconds: float) -> None:
+    session.execute(update(Removal).where(Removal.number == removal.number).values(due_at=now() + seconds))
 
 
 def keep(session: Session, owner: str) -> None:

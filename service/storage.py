@@ -128,10 +128,17 @@ class FolderStorage:
     def put(self, owner: str, files: Files) -> str:
         key = key_of(owner, files)
         target = self.root / key
-        if target.exists():
-            if self._is_whole(key):
-                return key
-            shutil.rmtree(target)
+        try:
+            if target.exists():
+                if self._is_whole(key):
+                    return key
+                shutil.rmtree(target)
+            self._write(target, files)
+        except OSError as error:
+            raise storage_error(error, f"{_size(files)} bytes cannot be written to {self.root}") from error
+        return key
+
+    def _write(self, target: Path, files: Files) -> None:
         temporary = target.parent / f".{uuid.uuid4().hex}{PART}"
         try:
             temporary.mkdir(parents=True)
@@ -140,14 +147,11 @@ class FolderStorage:
             _sync_folder(temporary)
             temporary.rename(target)
             self._sync_ancestors(target)
-        except BaseException as error:
+        except BaseException:
             # Of a rename that could not be made durable, nothing is left either.
             for rest in (temporary, target):
                 shutil.rmtree(rest, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise storage_error(error, f"{_size(files)} bytes cannot be written to {self.root}") from error
             raise
-        return key
 
     def get(self, key: str) -> Files:
         try:

@@ -101,3 +101,9 @@ def test_a_file_where_the_folder_should_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageRefused, match="Not a directory"):
         FolderStorage(tmp_path / "file").put("models/m", files(b"a"))
+
+
+def test_trouble_before_the_first_byte_is_the_storages_too(tmp_path: Path) -> None:
+    """The look whether the files are there already fails, here for a name that no file system takes."""
+    with pytest.raises(StorageRefused, match="File name too long"):
+        FolderStorage(tmp_path).put("m" * 300, files(b"a"))

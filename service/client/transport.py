@@ -1,9 +1,10 @@
 """HTTP underneath the client: one connection pool, the key in a header, problems as exceptions."""
 
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import httpx
 from pydantic import BaseModel
@@ -43,17 +44,12 @@ class Transport:
 
     def download(self, path: str, to: Path, **options: Any) -> None:
         """Writes an answer to a file as it comes; a file that is not whole is never left under its name."""
-        part = to.with_name(f"{to.name}.part")
-        try:
-            with self.stream(path, **options) as response, part.open("wb") as file:
-                try:
-                    for chunk in response.iter_bytes():
-                        file.write(chunk)
-                except httpx.RemoteProtocolError as error:
-                    raise BrokenOff(str(error)) from error
-            part.replace(to)
-        finally:
-            part.unlink(missing_ok=True)
+        with self.stream(path, **options) as response, _written_whole(to) as file:
+            try:
+                for chunk in response.iter_bytes():
+                    file.write(chunk)
+            except httpx.RemoteProtocolError as error:
+                raise BrokenOff(str(error)) from error
 
     def get(self, model: type[M], path: str, **params: Any) -> M:
         return model.model_validate(self.send("GET", path, params=_given(params)).json())
@@ -81,6 +77,23 @@ class Transport:
             yield
         except httpx.TransportError as error:
             raise Unreachable(self.url, str(error) or type(error).__name__) from error
+
+
+@contextmanager
+def _written_whole(to: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name when all of it is there. What is no plain file (a pipe, a link to one) has to stay
+    what it is, and is written straight away."""
+    if to.is_symlink() or (to.exists() and not to.is_file()):
+        with to.open("wb") as file:
+            yield file
+        return
+    part = to.with_name(f".{uuid.uuid4().hex}.part")
+    try:
+        with part.open("xb") as file:
+            yield file
+        part.replace(to)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _given(params: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """The Python client against the started service."""
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -46,6 +48,30 @@ def test_files_are_uploaded_by_split(api: Client, tmp_path: Path) -> None:
     train.write_text("a\tp\tb\nb\tp\tc\n")
     test.write_text("a\tp\tc\n")
     assert api.kbs.upload("client-splits", {"train": train, "test": test}).splits == {"train": 2, "test": 1}
+
+
+@pytest.mark.slow
+def test_a_download_touches_nothing_but_its_own_file(api: Client, tmp_path: Path) -> None:
+    (tmp_path / "family.tsv.part").write_text("somebody's own")
+    api.kbs.export("family", tmp_path / "family.tsv")
+    assert len((tmp_path / "family.tsv").read_text().splitlines()) == api.kbs.get("family").num_facts
+    assert (tmp_path / "family.tsv.part").read_text() == "somebody's own"
+    with pytest.raises(ApiError):
+        api.kbs.export("nobody", tmp_path / "nobody.tsv")
+    assert {path.name for path in tmp_path.iterdir()} == {"family.tsv", "family.tsv.part"}
+
+
+@pytest.mark.slow
+def test_a_download_into_a_pipe_goes_through_it(api: Client, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link.tsv"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)  # as /dev/stdout is one
+    for to in (pipe, link):
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(pipe.read_text)
+            api.kbs.export("family", to, "tsv")
+            assert len(reading.result(30).splitlines()) == api.kbs.get("family").num_facts
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "link.tsv"}
 
 
 @pytest.mark.slow

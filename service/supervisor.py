@@ -56,7 +56,7 @@ class Supervisor:
     """Starts everything, restarts what dies, stops everything."""
 
     settings: Settings
-    console: Console = field(default_factory=lambda: Console(highlight=False, soft_wrap=True))
+    console: Console = field(default_factory=lambda: Console(highlight=False, markup=False, soft_wrap=True))
     children: list[Child] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     _socket_folder: Path | None = None
@@ -75,7 +75,7 @@ class Supervisor:
                 self._start()
                 self._watch()
             except UserError as error:
-                self.console.print(f"ctp: {error}", style="red", markup=False)
+                self.console.print(f"ctp: {error}", style="red")
                 return 1
             except KeyboardInterrupt:
                 self.console.print("\nStopping")

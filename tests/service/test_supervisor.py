@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.settings import Settings
+from service.supervisor import Supervisor
 from tests.running import RunningService, free_port, running_service
 
 pytestmark = pytest.mark.slow
@@ -182,3 +184,15 @@ def test_with_keys_the_printed_commands_send_one(tmp_path: Path) -> None:
             shell = ["bash", "-c", command]
             done = subprocess.run(shell, env=os.environ | {"CTP_KEY": key}, capture_output=True, text=True, check=True)
             assert "code" not in json.loads(done.stdout), done.stdout
+
+
+def test_a_data_folder_with_brackets_in_its_name_is_told_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "[bold][" / "x]"
+    answer = up(folder, free_port())
+    assert (answer.returncode, answer.stderr) == (1, "")
+    assert f"the data folder {folder} cannot be used (Not a directory)" in answer.stdout
+    Supervisor(Settings(data_dir=folder))._say(f"data in {folder}")
+    assert capsys.readouterr().out == f"data in {folder}\n"

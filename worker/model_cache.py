@@ -1,5 +1,6 @@
 """Models in memory: the least recently used give way when they take more than their share."""
 
+import gc
 import threading
 import time
 from collections import OrderedDict
@@ -110,10 +111,15 @@ class ModelCache:
 
     def make_room(self) -> None:
         """Lets the least recently used go until the rest fits; called when a batch is done."""
+        evicted = 0
         with self._lock:
             while len(self._loaded) > 1 and sum(m.num_bytes for m in self._loaded.values()) > self.max_bytes:
                 self._loaded.popitem(last=False)
                 self.count(CACHE_EVICTIONS)
+                evicted += 1
+        if evicted:
+            # A model may refer to itself, and a worker's collector comes by itself only after very many answers.
+            gc.collect()
 
     def _load(self, artifact: str, kb_id: str | None) -> Loaded:
         files = self.storage.get(artifact)

@@ -1,7 +1,9 @@
 """A query worker's engine on real model files: who fails, who waits, what is counted."""
 
+import gc
 import os
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,22 @@ def test_room_is_made_also_when_a_question_failed(tmp_path: Path, files: Files) 
         (reply,) = asked.replies(message(key, QUESTION | {"top_k": "ten"}))
         assert isinstance(reply, dict)
     assert asked.counts.take()[CACHE_EVICTIONS] == 1
+
+
+def test_a_model_that_gives_way_is_gone_even_where_it_refers_to_itself(tmp_path: Path, files: Files) -> None:
+    storage = FolderStorage(tmp_path / "artifacts")
+    keys = [storage.put(f"models/{name}", files) for name in "ab"]
+    asked = engine(tmp_path, model_cache_bytes=1)
+    gc.disable()  # a worker's thresholds are so high that this is what it comes to
+    try:
+        model = asked.models.get(keys[0], None).model
+        model.__dict__["itself"] = model
+        gone = weakref.ref(model)
+        del model
+        asked.replies(message(keys[1], QUESTION))
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_damaged_files_are_everybodys_problem(tmp_path: Path, files: Files) -> None:

@@ -37,7 +37,8 @@ def _compared(name: str) -> str:
 
 def _alike(name: str, names: list[str]) -> list[str]:
     """At most MAX_COMPARED names: those that share the longest beginning, of these the nearest in length."""
-    shared = len(commonprefix([min(names), max(names)])) if len(names) > MAX_COMPARED else 0
+    ends = [min(names), max(names)] if len(names) > MAX_COMPARED else []
+    shared = len(commonprefix(ends))  # noqa: RUF071  characters are meant, not folders
     for more in BEGINNINGS:
         if len(names) <= MAX_COMPARED:
             return names

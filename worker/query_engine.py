@@ -1,7 +1,9 @@
 """Answers batches of questions with models that are kept in memory."""
 
 import threading
+import time
 from collections import Counter
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -23,6 +25,7 @@ from worker.model_cache import ModelCache
 
 log = structlog.get_logger()
 REPLY_TTL_SECONDS = 60
+ANSWER_SHARE = 0.8  # of the time that the sender waits; the rest is for the way there and back
 
 
 class Counts:
@@ -40,6 +43,21 @@ class Counts:
         with self._lock:
             counted, self._counted = self._counted, Counter()
         return counted
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    """Of a batch: `seconds` for each search, and nothing after `ends`, when nobody waits for the replies any more."""
+
+    seconds: float
+    ends: float
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.ends
+
+    def budget(self) -> Budget:
+        return Budget(min(self.seconds, max(0.0, self.ends - time.monotonic())))
 
 
 class QueryEngine:
@@ -70,38 +88,47 @@ class QueryEngine:
     def replies(self, message: dict[str, Any]) -> list[Reply]:
         """One for each question: what goes wrong with one is its own affair, what with the model is everybody's."""
         asked = message["questions"]
+        time_left = TimeLeft(message["seconds"], time.monotonic() + ANSWER_SHARE * message["reply_seconds"])
         try:
             loaded = self.models.get(message["artifact"], message["kb_id"])
         except Exception as error:
             return [_problem(error)] * len(asked)
         try:
             with loaded.lock:
-                replies = _replies(loaded.model, asked, message["seconds"])
+                replies = _replies(loaded.model, asked, time_left)
                 loaded.measure()
             return replies
         finally:
             self.models.make_room()
 
 
-def _replies(model: Model, asked: list[dict[str, Any]], seconds: float) -> list[Reply]:
+def _replies(model: Model, asked: list[dict[str, Any]], time_left: TimeLeft) -> list[Reply]:
     """All at once; where that fails, each alone, so that only those fail that must."""
     try:
-        answers = _answers(model, [_question(values) for values in asked], seconds)
+        answers = _answers(model, [_question(values) for values in asked], time_left)
         return [_reply(model, answer) for answer in answers]
     except Exception as error:
         if len(asked) == 1:
             return [_problem(error)]
         log.warning("batch_failed", error=f"{type(error).__name__}: {error}")
-        return [reply for values in asked for reply in _replies(model, [values], seconds)]
+        return [_reply_alone(model, values, time_left) for values in asked]
 
 
-def _answers(model: Model, questions: list[Question], seconds: float) -> list[Answers | CtpError]:
-    """The time is for all; who got nothing because others took it is asked again, alone."""
-    answers = model.answer(questions, Budget(seconds))
+def _reply_alone(model: Model, values: dict[str, Any], time_left: TimeLeft) -> Reply:
+    if time_left.is_over:
+        return problem(
+            503, "Unavailable", "out_of_time", "questions asked at the same time took too long: try again", {}
+        )
+    return _replies(model, [values], time_left)[0]
+
+
+def _answers(model: Model, questions: list[Question], time_left: TimeLeft) -> list[Answers | CtpError]:
+    """The time is for all; who got nothing because others took it is asked again, alone, while somebody waits."""
+    answers = model.answer(questions, time_left.budget())
     if len(questions) > 1:
         for number, answer in enumerate(answers):
-            if isinstance(answer, Answers) and answer.truncated and not answer.items:
-                answers[number] = model.answer([questions[number]], Budget(seconds))[0]
+            if isinstance(answer, Answers) and answer.truncated and not answer.items and not time_left.is_over:
+                answers[number] = model.answer([questions[number]], time_left.budget())[0]
     return answers
 
 

@@ -159,6 +159,7 @@ class Batcher:
             "questions": [asked.question for asked in batch],
             "request_ids": list(dict.fromkeys(asked.request_id for asked in batch)),
             "seconds": self.settings.query_seconds,
+            "reply_seconds": self.settings.reply_seconds,
         }
         for attempt in range(1, ATTEMPTS + 1):
             try:

@@ -3,7 +3,9 @@
 import gc
 import os
 import threading
+import time
 import weakref
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,9 @@ import torch
 
 from ctp_core.artifact import encode
 from ctp_core.config import parse_config
+from ctp_core.errors import CtpError
 from ctp_core.manifest import TENSORS
+from ctp_core.models.base import Answers, Budget, Model, Question
 from ctp_core.models.registry import create_trainer
 from service.metrics import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.samples import read_sample
@@ -38,7 +42,7 @@ def engine(folder: Path, **more: Any) -> QueryEngine:
 
 
 def message(artifact: str, *questions: dict[str, Any]) -> dict[str, Any]:
-    return {"artifact": artifact, "kb_id": None, "seconds": 5.0, "questions": list(questions)}
+    return {"artifact": artifact, "kb_id": None, "seconds": 5.0, "reply_seconds": 20.0, "questions": list(questions)}
 
 
 def test_a_question_that_breaks_the_model_fails_alone(tmp_path: Path, files: Files) -> None:
@@ -49,6 +53,43 @@ def test_a_question_that_breaks_the_model_fails_alone(tmp_path: Path, files: Fil
     assert first == third
     assert isinstance(second, dict)
     assert (second["status"], second["code"]) == (500, "query_failed")
+
+
+def test_a_batch_ends_while_its_sender_still_waits(tmp_path: Path, files: Files) -> None:
+    """A search that finds nothing in its time is tried again alone, and so are all when one breaks: not for ever."""
+    key = FolderStorage(tmp_path / "artifacts").put("models/m", files)
+    asked = engine(tmp_path)
+    asked.models.get(key, None).model = Dawdler()
+    for questions in ([QUESTION] * 20, [QUESTION | {"top_k": "ten"}, *[QUESTION] * 19]):
+        began = time.monotonic()
+        replies = asked.replies(message(key, *questions) | {"seconds": 0.5, "reply_seconds": 2.0})
+        assert time.monotonic() - began < 5, "twenty searches of half a second"
+        assert len(replies) == 20
+    codes = [reply["code"] for reply in replies if isinstance(reply, dict)]
+    assert codes[0] == "query_failed"
+    assert set(codes[1:]) == {"out_of_time"}
+
+
+class Dawdler(Model):
+    """Takes all the time there is, and finds nothing."""
+
+    method, kind, semiring = "dawdler", "facts", "max_min"  # type: ignore[assignment]
+
+    def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
+        if any(isinstance(question.top_k, str) for question in questions):
+            raise TypeError("a fault of our own")
+        time.sleep(budget.seconds)
+        return [Answers((), truncated=True) for _ in questions]
+
+    def rules(self) -> Any:
+        raise NotImplementedError
+
+    def to_artifact(self) -> Any:
+        raise NotImplementedError
+
+    @classmethod
+    def from_artifact(cls, artifact: Any, device: torch.device) -> Model:
+        raise NotImplementedError
 
 
 def test_a_model_that_is_slow_to_load_lets_others_pass(tmp_path: Path, files: Files) -> None:

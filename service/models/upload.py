@@ -1,7 +1,9 @@
 """From the body of `POST /models/import` to an archive: the file itself, or a form with it."""
 
+import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
@@ -9,6 +11,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from service.errors import Invalid, UnsupportedMedia
+from service.storage import FULL, storage_error
 
 MEDIA_TYPES = ("application/zip", "application/octet-stream")
 SPOOL_BYTES = 1024 * 1024
@@ -38,15 +41,40 @@ async def read_archive(request: Request) -> AsyncIterator[Archive]:
     content_type = request.headers.get("content-type", "").split(";", maxsplit=1)[0].strip().lower()
     if content_type in MEDIA_TYPES:
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as file:
-            async for piece in request.stream():
-                file.write(piece)
+            await write_pieces(request.stream(), cast("BinaryIO", file))
             file.seek(0)
             yield Archive(cast("BinaryIO", file))
     elif content_type == FORM:
-        async with request.form(max_files=1, max_fields=1) as form:
+        with _room():
+            form = await request.form(max_files=1, max_fields=1)
+        try:
             yield _from_form(form)
+        finally:
+            await form.close()
     else:
         raise UnsupportedMedia("bad_media_type", f"send {MEDIA_TYPES[0]} or {FORM}, not {content_type[:80]!r}")
+
+
+async def write_pieces(pieces: AsyncIterator[bytes], file: BinaryIO) -> None:
+    """A disk may be slow: nobody else waits for it. Raises StorageFull where it has no room."""
+    waiting = bytearray()
+    with _room():
+        async for piece in pieces:
+            waiting += piece
+            if len(waiting) >= SPOOL_BYTES:
+                await asyncio.to_thread(file.write, waiting)
+                waiting = bytearray()
+        await asyncio.to_thread(file.write, waiting)
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise storage_error(error, f"the archive does not fit into {tempfile.gettempdir()}") from error
 
 
 def _from_form(form: FormData) -> Archive:

@@ -207,25 +207,24 @@ def test_a_load_whose_process_died_gives_its_name_back(database: Database) -> No
 
 
 def test_a_million_facts_load_in_time_and_nobody_waits_for_them(tmp_path: Path) -> None:
-    """Bounds on times grow with the time of the upload, for the machine of the tests is shared. `-s` shows the figures,
-    and docs/results/serving.md has those of a quiet one."""
+    """CPU seconds where work is bounded, generous seconds where somebody waits. `-s` shows the figures, and
+    docs/results/serving.md has those of a quiet machine."""
     rng = np.random.default_rng(0)
     ids = rng.integers(0, [200_000, 50, 200_000], size=(1_000_000, 3))
     content = "".join(f"entity_{s:06d}\tpredicate_{p:02d}\tentity_{o:06d}\n" for s, p, o in ids.tolist()).encode()
     settings = {"log_level": "WARNING", "reconcile_seconds": "1"}
     with running_service(tmp_path, **settings) as running, running.client() as client:
         with Waits(running) as waits:
-            began = time.monotonic()
+            began = cpu_seconds(waits.api)
             kb = upload(client, "million", content, "m.tsv").json()
-            seconds = time.monotonic() - began
-        slowness = max(1.0, seconds / 15)
-        print(f"upload {seconds:.1f} s, {waits.memory / 1e6:.0f} MB over idle, {waits.longest}")
+            seconds = cpu_seconds(waits.api) - began
+        print(f"upload {seconds:.1f} CPU s, {waits.memory / 1e6:.0f} MB over idle, {waits.longest}")
         assert kb["num_facts"] == len(np.unique(ids, axis=0))
         assert kb["num_entities"] == len(np.unique(ids[:, [0, 2]]))
-        assert seconds < 120
+        assert seconds < 20
         assert waits.memory < 500e6
-        assert max(waits.longest.values()) < 2 * slowness
-        check_filters(client, ids, 0.05 * slowness)
+        assert max(waits.longest.values()) < 5
+        check_filters(client, ids, waits.api)
         check_export_breaks_off(running, client)
 
 
@@ -269,22 +268,21 @@ class Waits:
         self.database.dispose()
 
 
-def check_filters(client: httpx.Client, ids: Any, bound: float) -> None:
-    """Every filter finds as many as a scan does, in time also with the largest pages."""
+def check_filters(client: httpx.Client, ids: Any, api: int) -> None:
+    """Every filter finds as many as a scan does, with little work also for the largest pages."""
     chosen = ids[12_345]
     names = [f"entity_{chosen[0]:06d}", f"predicate_{chosen[1]:02d}", f"entity_{chosen[2]:06d}"]
     for mask in range(8):
         given = [place for place in range(3) if mask >> place & 1]
         params = {("subject", "predicate", "object")[place]: names[place] for place in given}
         expected = int(np.all(ids[:, given] == chosen[given], axis=1).sum())
-        times = []
-        for _ in range(5):
-            began = time.monotonic()
+        began = cpu_seconds(api)
+        for _ in range(10):
             answer = client.get("/kbs/million/facts", params={**params, "limit": 1000})
-            times.append(time.monotonic() - began)
             assert len(answer.json()["items"]) == min(expected, 1000)
-        print(f"filter {sorted(params)}: {min(times) * 1000:.0f} to {max(times) * 1000:.0f} ms for {expected}")
-        assert min(times) < bound
+        seconds = (cpu_seconds(api) - began) / 10
+        print(f"filter {sorted(params)}: {1000 * seconds:.0f} CPU ms for {expected}")
+        assert seconds < 0.1
 
 
 def check_export_breaks_off(running: RunningService, client: httpx.Client) -> None:
@@ -301,6 +299,12 @@ def check_export_breaks_off(running: RunningService, client: httpx.Client) -> No
         with pytest.raises(httpx.RemoteProtocolError):
             for _ in pieces:
                 pass
+
+
+def cpu_seconds(process: int) -> float:
+    """Of all its threads, in hundredths."""
+    words = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident(process: int) -> float:

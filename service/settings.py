@@ -48,6 +48,7 @@ class Settings(BaseSettings):
     max_waiting_queries: int = Field(2000, gt=0, description="Questions that may wait in one API process.")
     query_seconds: float = Field(5.0, gt=0, description="Time that the search of one query may take.")
     reply_seconds: float = Field(20.0, gt=0, description="Time that the API waits for a query worker.")
+    compare_seconds: float = Field(40.0, gt=0, description="Time that the questions of one comparison may take.")
     model_cache_bytes: int = Field(2048 * MIB, gt=0, description="Memory that a query worker keeps models in.")
 
     lease_seconds: float = Field(30.0, gt=0, description="A job whose worker is silent for so long is started again.")

@@ -37,6 +37,8 @@ def _scores(evaluation: dict[str, Any], titles: list[str]) -> None:
         cells = [f"{100 * right:.1f} %{_stars(p)}" for right, p in zip(group["right"], group["p_values"], strict=True)]
         rows.append((name(group["name"]), str(group["num_questions"]), *cells))
     out.print("", table((f"right, {evaluation['split']}", "questions", *titles), rows, ("questions", *titles)))
+    if evaluation["num_left_out"]:
+        out.print(name(f"{evaluation['num_left_out']} questions have too many other true answers to be asked", "dim"))
     out.print(name(f"* p < 0.01, ** p < 0.0001 against {titles[0]}, McNemar's exact test", "dim"))
 
 

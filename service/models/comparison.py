@@ -15,6 +15,7 @@ from service.models.schemas import Comparison, Difference, Evaluation, SharedRul
 from service.queries.batcher import Batcher, Target
 
 MAX_MODELS = 10
+MAX_ASKED = 2000  # models x questions; a query may have 256 goals
 MAX_RULES_SHOWN = 200
 
 
@@ -28,6 +29,9 @@ class Compared:
 
 
 def prepare(database: Database, tenant: str, references: Sequence[str], num_questions: int) -> Compared:
+    if len(references) * num_questions > MAX_ASKED:
+        most = MAX_ASKED // len(references)
+        raise Invalid("too_many_questions", f"{len(references)} models may be asked {most} `questions` at most")
     with database.read() as session:
         comparison = compare(session, tenant, references)
         models = [service.ready(session, tenant, reference) for reference in references]

@@ -1,5 +1,6 @@
 """Versions asked the same questions of their KB's test split: how often each is right, and where they differ."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +17,19 @@ from service.errors import TooMany, Unavailable
 from service.kbs import repository as kbs
 from service.models import repository
 from service.models.schemas import Disagreement, Evaluation, GivenAnswer, GroupScores
-from service.queries.batcher import Batcher, Target
+from service.queries.batcher import MAX_BATCH, Batcher, Target
 from service.queries.wire import Reply
 
 SPLITS = ("test", "valid")
 MAX_FACTS = 300_000  # of a KB that is read for its test facts; a larger one would hold the API up for seconds
 MAX_CANDIDATES = 200  # answers looked through for the first that is not another true one
 MAX_DISAGREEMENTS = 20
+UNANSWERABLE = 422  # the status of a question that a model has no answer to
 EVERYTHING = "all"
+
+
+class NotAnswered(Exception):
+    """A model whose files cannot be read, or that broke: that is not a wrong answer."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +53,11 @@ class Trial:
         return {**asked, "depth": None, "exclude_known": False}
 
     def first(self, reply: Reply) -> dict[str, Any] | None:
-        """The best answer that is not merely another true one; None where there is none, or an error."""
+        """The best answer that is not merely another true one; None where there is none, or the model cannot be asked
+        this (it has never seen the name, say). Raises NotAnswered where it failed to answer."""
         if isinstance(reply, dict):
+            if reply["status"] != UNANSWERABLE:
+                raise NotAnswered(reply["detail"])
             return None
         answers = json.loads(b"{%b}" % reply)["answers"]
         return next((a for a in answers if _fact(a) not in self.also_right), None)
@@ -64,6 +73,7 @@ class Contest:
 
     split: str = ""
     trials: tuple[Trial, ...] = ()
+    num_left_out: int = 0
     note: str | None = None
 
 
@@ -83,9 +93,17 @@ def prepare(session: Session, models: Sequence[ModelVersion], num_questions: int
         return Contest(note=f"their KB has more than {MAX_FACTS} facts: use `ctp bench links`")
     loaded = kbs.load(session, kb)
     trials = _graph_trials(loaded, split) if isinstance(loaded, GraphsKB) else _fact_trials(loaded, split)
-    step = max(1.0, len(trials) / num_questions)
-    chosen = [trials[int(i * step)] for i in range(min(num_questions, len(trials)))]
-    return Contest(split, tuple(chosen))
+    return choose(split, trials, num_questions)
+
+
+def choose(split: str, trials: Sequence[Trial], num_questions: int) -> Contest:
+    """Without those that have so many other true answers that the right one may not be among the candidates."""
+    fair = [trial for trial in trials if len(trial.also_right) < MAX_CANDIDATES]
+    if not fair:
+        return Contest(note=f"their {split} split has no question with an answer to compare by")
+    step = max(1.0, len(fair) / num_questions)
+    chosen = [fair[int(i * step)] for i in range(min(num_questions, len(fair)))]
+    return Contest(split, tuple(chosen), len(trials) - len(fair))
 
 
 def _graph_trials(kb: GraphsKB, split: str) -> list[Trial]:
@@ -118,25 +136,40 @@ def _fact_trials(kb: FactsKB, split: str) -> list[Trial]:
     ]
 
 
+@dataclass(frozen=True)
+class Asking:
+    """A batch at a time, so that the questions of others find their place in between."""
+
+    batcher: Batcher
+    request_id: str
+
+    async def firsts(self, model: Target, trials: Sequence[Trial], proofs: int) -> list["Given"]:
+        found: list[Given] = []
+        for start in range(0, len(trials), MAX_BATCH):
+            some = trials[start : start + MAX_BATCH]
+            replies = await self.batcher.ask(model, [trial.question(proofs) for trial in some], self.request_id)
+            found += _firsts(model, some, replies)
+        return found
+
+
 async def hold(contest: Contest, models: Sequence[Target], batcher: Batcher, request_id: str) -> Evaluation | str:
-    """Asks every model every question, then for the proofs where they differ; a text where no worker answers."""
+    """Asks every model every question, then for the proofs where they differ; a text where one does not answer."""
+    seconds = batcher.settings.compare_seconds
+    asking = Asking(batcher, request_id)
     try:
-        answers = [
-            _firsts(contest.trials, await batcher.ask(model, [t.question(0) for t in contest.trials], request_id))
-            for model in models
-        ]
-        differing = _differing(contest.trials, answers)
-        trials = [contest.trials[place] for place in differing]
-        explained = [
-            _firsts(trials, await batcher.ask(model, [t.question(1) for t in trials], request_id)) if trials else []
-            for model in models
-        ]
-    except (TooMany, Unavailable) as error:
+        async with asyncio.timeout(seconds):
+            answers = [await asking.firsts(model, contest.trials, proofs=0) for model in models]
+            trials = [contest.trials[place] for place in _differing(contest.trials, answers)]
+            explained = [await asking.firsts(model, trials, proofs=1) for model in models]
+    except TimeoutError:
+        return f"the models took more than {seconds:g} s (CTP_COMPARE_SECONDS): ask fewer `questions`"
+    except (TooMany, Unavailable, NotAnswered) as error:
         return str(error)
     disagreements = [_disagreement(trial, [given[place] for given in explained]) for place, trial in enumerate(trials)]
     return Evaluation(
         split=contest.split,
         num_questions=len(contest.trials),
+        num_left_out=contest.num_left_out,
         groups=_groups(contest.trials, answers),
         disagreements=disagreements,
     )
@@ -145,8 +178,11 @@ async def hold(contest: Contest, models: Sequence[Target], batcher: Batcher, req
 Given = dict[str, Any] | None
 
 
-def _firsts(trials: Sequence[Trial], replies: Sequence[Reply]) -> list[Given]:
-    return [trial.first(reply) for trial, reply in zip(trials, replies, strict=True)]
+def _firsts(model: Target, trials: Sequence[Trial], replies: Sequence[Reply]) -> list[Given]:
+    try:
+        return [trial.first(reply) for trial, reply in zip(trials, replies, strict=True)]
+    except NotAnswered as error:
+        raise NotAnswered(f"{model.model_id} did not answer: {error}") from None
 
 
 def _right(trial: Trial, answer: Given) -> bool:

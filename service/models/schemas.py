@@ -160,6 +160,7 @@ class Evaluation(BaseModel):
 
     split: str
     num_questions: int
+    num_left_out: int = Field(description="Questions with too many other true answers to be asked.")
     groups: list[GroupScores]
     disagreements: list[Disagreement]
 

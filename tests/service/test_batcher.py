@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ctp_core.symbols import Fact
 from service.cluster import Cluster
 from service.errors import Unavailable
+from service.models.contest import Contest, Trial, hold
 from service.models.probe import QUESTION
+from service.models.schemas import Evaluation
 from service.queries.batcher import Batcher, Target
 from service.queue import QUERY_QUEUE, alive_key
 from service.settings import Settings
@@ -70,3 +73,19 @@ def test_who_waits_when_the_process_stops_is_told(tmp_path: Path) -> None:
         return outcome
 
     assert isinstance(asyncio.run(ask()), Unavailable)
+
+
+def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Settings) -> None:
+    trial = Trial("p", ("a", "p", None), (), Fact("a", "p", "b"))
+
+    async def compare() -> Evaluation | str:
+        batcher = Batcher(settings)
+        await batcher.start()
+        try:
+            return await hold(Contest("test", (trial,)), [NOBODY, NOBODY], batcher, "")
+        finally:
+            await batcher.stop()
+
+    outcome = asyncio.run(compare())
+    assert isinstance(outcome, str)
+    assert outcome.startswith("model_none did not answer: the files 'models/none/")

@@ -1,10 +1,31 @@
 """Which questions versions are compared by, and the test between them."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
-from ctp_core.datasets.kb import FactsKB
-from ctp_core.symbols import Fact
-from service.models.contest import Trial, _fact_trials, sign_test
+from ctp_core.datasets.kb import FactsKB, Graph, GraphsKB
+from ctp_core.symbols import Fact, Vocabulary
+from service.db.engine import Database
+from service.errors import Invalid
+from service.models.comparison import prepare
+from service.models.contest import (
+    MAX_CANDIDATES,
+    Contest,
+    NotAnswered,
+    Trial,
+    _fact_trials,
+    _graph_trials,
+    choose,
+    hold,
+    sign_test,
+)
+from service.queries.batcher import MAX_BATCH, UNDER_WAY, Batcher, Target
+from service.settings import Settings
+
+TARGET = Target("model_1", "models/1/x")
+TRIAL = Trial("p", ("a", "p", None), (), Fact("a", "p", "b"))
 
 
 @pytest.mark.parametrize(
@@ -25,3 +46,48 @@ def test_other_true_answers_are_passed_over() -> None:
     assert first is not None
     assert first["object"] == "c"
     assert trial.first({"code": "unknown_symbol", "status": 422}) is None
+
+
+@pytest.mark.parametrize("status", [409, 500, 503])
+def test_a_model_that_fails_is_not_a_model_that_errs(status: int) -> None:
+    with pytest.raises(NotAnswered, match="the files are away"):
+        TRIAL.first({"code": "storage_away", "status": status, "detail": "the files are away"})
+
+
+def test_a_question_whose_answer_cannot_be_reached_is_left_out_and_told() -> None:
+    facts = [Fact("a", "p", f"x{number}") for number in range(MAX_CANDIDATES + 1)]
+    trials = _fact_trials(FactsKB.from_facts({"train": facts[2:], "test": [*facts[:2], Fact("b", "p", "c")]}), "test")
+    contest = choose("test", trials, 10)
+    assert [trial.expected for trial in contest.trials] == [Fact("b", "p", "c")]
+    assert contest.num_left_out == 2
+
+
+def test_without_a_question_there_is_a_note() -> None:
+    graph = Graph((Fact("a", "p", "b"),), "a", "b", None)
+    kb = GraphsKB(Vocabulary(("p",)), (), {"train": (graph,), "test": (graph,)})
+    contest = choose("test", _graph_trials(kb, "test"), 10)
+    assert contest.note == "their test split has no question with an answer to compare by"
+
+
+def test_models_times_questions_is_bounded(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="10 models may be asked 200 `questions` at most"):
+        prepare(Database(f"sqlite:///{tmp_path / 'x.db'}"), "t", [f"m{number}" for number in range(10)], 201)
+
+
+def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> None:
+    """Nobody takes these questions: what waits is looked at from the side, until the time is up."""
+    settings = Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", compare_seconds=0.5)
+
+    async def look() -> tuple[object, int, int]:
+        batcher = Batcher(settings)
+        batcher.lanes[TARGET].senders = UNDER_WAY  # its lane is busy
+        holding = asyncio.ensure_future(hold(Contest("test", (TRIAL,) * 1000), [TARGET] * 2, batcher, ""))
+        await asyncio.sleep(0.1)
+        waiting = batcher.num_waiting
+        outcome = await holding
+        return outcome, waiting, batcher.num_waiting
+
+    outcome, waiting, left = asyncio.run(look())
+    assert isinstance(outcome, str)
+    assert "CTP_COMPARE_SECONDS" in outcome
+    assert (waiting, left) == (MAX_BATCH, 0)

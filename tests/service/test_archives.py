@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -36,8 +37,8 @@ def test_nobody_waits_for_a_disk_that_is_slow() -> None:
             _, found = await asyncio.gather(write_all(file), read())
         return found
 
-    async def write_all(file: object) -> None:
-        await write_pieces(pieces(count), file)  # type: ignore[arg-type]
+    async def write_all(file: BinaryIO) -> None:
+        await write_pieces(pieces(count), file)
 
     assert asyncio.run(receive()) == count * len(PIECE)
     os.close(reading)
@@ -45,5 +46,5 @@ def test_nobody_waits_for_a_disk_that_is_slow() -> None:
 
 def test_a_full_disk_is_told_as_such() -> None:
     with Path("/dev/full").open("wb", buffering=0) as file, pytest.raises(StorageFull, match="make room") as caught:
-        asyncio.run(write_pieces(pieces(100), file))  # type: ignore[arg-type]
+        asyncio.run(write_pieces(pieces(100), file))
     assert storage_problem(caught.value)["status"] == 507

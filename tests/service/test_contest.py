@@ -64,7 +64,7 @@ def test_a_question_whose_answer_cannot_be_reached_is_left_out_and_told() -> Non
 
 def test_without_a_question_there_is_a_note() -> None:
     graph = Graph((Fact("a", "p", "b"),), "a", "b", None)
-    kb = GraphsKB(Vocabulary(("p",)), (), {"train": (graph,), "test": (graph,)})
+    kb = GraphsKB(Vocabulary("predicate", ("p",)), (), {"train": (graph,), "test": (graph,)})
     contest = choose("test", _graph_trials(kb, "test"), 10)
     assert contest.note == "their test split has no question with an answer to compare by"
 

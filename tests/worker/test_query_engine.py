@@ -73,7 +73,7 @@ def test_a_batch_ends_while_its_sender_still_waits(tmp_path: Path, files: Files)
 class Dawdler(Model):
     """Takes all the time there is, and finds nothing."""
 
-    method, kind, semiring = "dawdler", "facts", "max_min"  # type: ignore[assignment]
+    method, kind, semiring = "dawdler", "facts", "max_min"
 
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
         if any(isinstance(question.top_k, str) for question in questions):

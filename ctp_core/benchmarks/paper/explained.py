@@ -33,8 +33,7 @@ Every cell is one training through the registry. Ours comes first, mean ± stand
 brackets the paper's figure, over ten seeds. ▼ (▽): below CTP linear (CTP for links) with p < 10⁻⁴ (10⁻²) by Welch's
 t-test over our own seeds; one seed has no test. ≠: further from the paper than twice its standard deviation (at least
 .01, because figures are rounded); the last section says why. *Italic*: not in the paper. CPU s: training and testing
-one seed on one thread of a machine that was busy with other work. A row with 0 seeds has not been run: `--resume`
-runs it and leaves the others as they are."""
+one seed on one thread. A row with 0 seeds has not been run: `--resume` runs it and leaves the others as they are."""
 
 DYNAMICS = """Share of the training graphs, weighted by how often they occur, that the model labels rightly after so
 many batches of 32. As in the paper: 5 reformulators, or 32 rules of which GNTP tries the best 5; vectors of length 50;

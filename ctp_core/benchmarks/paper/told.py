@@ -42,6 +42,10 @@ class ToldTrainer(NetworkTrainer):
         self._tell(self.train.labels[rows])
         return super().loss(rows)
 
+    def _validate(self) -> dict[str, float]:
+        self._tell(self.valid.labels)
+        return super()._validate()
+
     def accuracy_on(self, graphs: tuple[Graph, ...]) -> float:
         examples = Examples.of(read_graphs(graphs, merge=True), self.scorer, 1.0)
         self._tell(examples.labels)

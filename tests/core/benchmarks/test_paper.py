@@ -9,15 +9,22 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
+from ctp_core.benchmarks.paper import dynamics
 from ctp_core.benchmarks.paper.cells import Cell, cells
 from ctp_core.benchmarks.paper.pool import Pace, Report, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
 from ctp_core.benchmarks.paper.report import Results, write_report
 from ctp_core.benchmarks.paper.significance import mark, welch
 from ctp_core.benchmarks.paper.store import Store
-from ctp_core.config import METHODS
+from ctp_core.benchmarks.paper.told import ToldTrainer
+from ctp_core.config import METHODS, BaseConfig, Profile, parse_config, preset_for
+from ctp_core.config.networks import NetworkConfig
 from ctp_core.datasets.family_graphs import family_graphs
+from ctp_core.datasets.graph_checks import graphs_kb
+from ctp_core.datasets.kb import GraphsKB
+from ctp_core.training.graph_examples import accuracy
 from tests.core.benchmarks.test_clutrr import as_csv
 
 GCN = "clutrr/089907f8/short/gcn/0"
@@ -105,6 +112,41 @@ def test_the_report_puts_ours_beside_the_papers(data: Path, tmp_path: Path) -> N
     picture = ElementTree.parse(tmp_path / "paper-089907f8-short.svg").getroot()
     assert picture.tag.endswith("svg")
     assert "GCN" in "".join(picture.itertext())
+
+
+def test_the_report_needs_only_the_data_that_is_there(data: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "cells")
+    fill(store, data, GCN, {"accuracy": [0.85] * 7})
+    assert list(Results.read(cells(1), data, store).of) == [("clutrr", "089907f8", "short", "gcn")]
+
+
+def small(method: str, select: str = "linear", **settings: Any) -> tuple[BaseConfig, GraphsKB]:
+    kb = graphs_kb({"train": family_graphs(150, (2, 3), seed=1), "valid": family_graphs(40, (3,), seed=2)})
+    preset = preset_for(Profile.of(kb), "fast", method, select)
+    assert preset is not None
+    return parse_config({**preset.model_dump(), **settings}), kb
+
+
+@pytest.mark.slow
+def test_a_network_that_is_told_the_label_reads_it_in_training_validation_and_testing() -> None:
+    config, kb = small("rnn", epochs=10, steps=None, eval_every=5, learning_rate=0.02, batch_size=32, dim=16, hidden=16)
+    assert isinstance(config, NetworkConfig)
+    told = ToldTrainer(config, kb)
+    assert told.fit_and_test([tuple(family_graphs(60, (4,), seed=3))])[0] > 0.9
+    assert told.best_loss < 0.5
+    with torch.no_grad():
+        told._tell(told.valid.labels.roll(1, dims=1))  # a wrong label is believed as well
+        assert accuracy(told.scorer.scores(told.valid_batch), told.valid) < 0.5
+
+
+def test_a_curve_has_a_point_at_the_start_and_after_every_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dynamics, "ITERATIONS", 5)
+    monkeypatch.setattr(dynamics, "EVERY", 2)
+    config, kb = small("ctp", **dynamics.settings("ours"), batch_size=32)
+    points = dynamics.curve(config, kb)
+    assert [iteration for iteration, _ in points] == [0, 2, 4]
+    assert all(0 <= share <= 1 for _, share in points)
+    assert points[-1][1] > points[0][1]
 
 
 @pytest.mark.slow

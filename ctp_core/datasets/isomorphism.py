@@ -2,8 +2,8 @@
 
 The canonical form numbers the entities of a graph so that isomorphic graphs get the same numbers: colours start from
 the query pair, are refined by neighbours, and ties are broken by trying each member of the first tied class. Very
-symmetric graphs would need too many trials; they keep the order in which they came, so that isomorphic ones may be
-told apart, but different ones are never taken for the same.
+symmetric graphs would need too many trials, very long ones too many rounds; they keep the order in which they came, so
+that isomorphic ones may be told apart, but different ones are never taken for the same.
 """
 
 from collections import defaultdict
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ctp_core.datasets.kb import Graph
 
 MAX_TRIALS = 64
+MAX_LOOKS = 300_000  # at edges, of one graph: about a second
 
 Edge = tuple[int, str, int]
 
@@ -64,22 +65,43 @@ def canonical(graph: CanonicalGraph) -> CanonicalGraph:
     start = [2] * graph.num_entities
     start[graph.query[0]] = 0
     start[graph.query[1]] = 1 if graph.query[0] != graph.query[1] else 0
-    forms = _forms(graph, _refine(graph, start), MAX_TRIALS)
+    try:
+        forms = _forms(_Looks(graph), start, MAX_TRIALS)
+    except _TooLong:
+        return graph
     return graph if forms is None else min(forms)
 
 
-def _forms(graph: CanonicalGraph, colours: list[int], trials: int) -> list[CanonicalGraph] | None:
-    """The graph under every numbering that the colours leave open; None where they are too many."""
+class _TooLong(Exception):
+    """The graph was looked at too often."""
+
+
+class _Looks:
+    """A graph, and how often its edges may still be looked at."""
+
+    def __init__(self, graph: CanonicalGraph) -> None:
+        self.graph, self.left = graph, MAX_LOOKS
+
+    def edges(self) -> tuple[Edge, ...]:
+        self.left -= len(self.graph.edges)
+        if self.left < 0:
+            raise _TooLong
+        return self.graph.edges
+
+
+def _forms(looks: _Looks, start: list[int], trials: int) -> list[CanonicalGraph] | None:
+    """The graph under every numbering that the refined colours leave open; None where they are too many."""
+    colours = _refine(looks, start)
     tied = _first_tie(colours)
     if not tied:
-        return [_renumber(graph, colours)]
+        return [_renumber(looks.graph, colours)]
     if len(tied) > trials:
         return None
     forms = []
     for entity in tied:
         chosen = [2 * colour + 1 for colour in colours]
         chosen[entity] -= 1
-        below = _forms(graph, _refine(graph, chosen), trials // len(tied))
+        below = _forms(looks, chosen, trials // len(tied))
         if below is None:
             return None
         forms.extend(below)
@@ -93,11 +115,11 @@ def _first_tie(colours: Sequence[int]) -> list[int]:
     return next((members for _, members in sorted(classes.items()) if len(members) > 1), [])
 
 
-def _refine(graph: CanonicalGraph, colours: list[int]) -> list[int]:
+def _refine(looks: _Looks, colours: list[int]) -> list[int]:
     """Colours told apart by the (direction, predicate, colour) around each entity, until nothing changes."""
     while True:
         around: list[list[tuple[int, str, int]]] = [[] for _ in colours]
-        for a, predicate, b in graph.edges:
+        for a, predicate, b in looks.edges():
             around[a].append((0, predicate, colours[b]))
             around[b].append((1, predicate, colours[a]))
         signatures = [(colour, tuple(sorted(edges))) for colour, edges in zip(colours, around, strict=True)]

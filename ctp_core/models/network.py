@@ -21,6 +21,9 @@ from ctp_core.rules import Rule
 from ctp_core.shapes import Float, Tensor
 from ctp_core.symbols import Vocabulary
 
+MAX_FACTS = 1_000_000  # of all graphs that a question asks about; each takes some ten microseconds
+FACTS_AT_ONCE = 20_000  # of the graphs of one batch, which are padded to one length
+
 
 class NetworkScorer(GraphScorer):
     """Chances of the targets by a softmax over the network's logits."""
@@ -66,11 +69,11 @@ class NetworkModel(Model):
         try:
             asked = read_question(question, self.scorer.predicates)
             names = self._names(asked)
+            _check_size(asked)
         except CtpError as error:
             return error
-        if budget.expired:
-            return Answers((), truncated=True)
-        return Answers(ranked(question, self._candidates(asked, names)))
+        candidates = self._candidates(asked, names, budget)
+        return Answers(ranked(question, candidates), truncated=len(candidates) < len(asked.pairs) * len(names))
 
     def _names(self, asked: AskedGraph) -> tuple[str, ...]:
         """The predicates that may answer; raises BadQuestion for one that never was a label."""
@@ -83,14 +86,30 @@ class NetworkModel(Model):
             )
         return (asked.predicate,)
 
-    def _candidates(self, asked: AskedGraph, names: tuple[str, ...]) -> list[Answer]:
-        # Walked from the subject of each pair, as graphs were in training: one pair is one graph.
-        graphs = [self.scorer.instance(canonical(asked.graph._replace(query=pair))) for pair in asked.pairs]
+    def _candidates(self, asked: AskedGraph, names: tuple[str, ...], budget: Budget) -> list[Answer]:
+        """Of as many pairs as there is time for: all names of a pair, or none."""
+        found: list[Answer] = []
+        graphs: dict[tuple[int, int], NumberedGraph] = {}
+        for pair in asked.pairs:
+            if budget.expired:
+                return found
+            # Walked from the subject of each pair, as graphs were in training: one pair is one graph.
+            graphs[pair] = self.scorer.instance(canonical(asked.graph._replace(query=pair)))
+            if len(graphs) * len(asked.graph.edges) >= FACTS_AT_ONCE:
+                found += self._scored(asked, names, graphs)
+                graphs = {}
+        return found + self._scored(asked, names, graphs)
+
+    def _scored(
+        self, asked: AskedGraph, names: tuple[str, ...], graphs: dict[tuple[int, int], NumberedGraph]
+    ) -> list[Answer]:
+        if not graphs:
+            return []
         columns = {name: i for i, name in enumerate(self.scorer.targets)}
-        scores = self.scorer.scores(self.scorer.stack(graphs)).double().tolist() if graphs else []
+        scores = self.scorer.scores(self.scorer.stack(list(graphs.values()))).double().tolist()
         facts = [
             (asked.fact(pair, name), row[columns[name]])
-            for pair, row in zip(asked.pairs, scores, strict=True)
+            for pair, row in zip(graphs, scores, strict=True)
             for name in names
         ]
         return [Answer(fact, min(1.0, score), fact in asked.stated) for fact, score in facts]
@@ -123,3 +142,13 @@ class NetworkModel(Model):
         except RuntimeError as error:
             raise ArtifactError(f"the tensors do not fit the config: {error}") from None
         return cls(NetworkScorer(config, predicates, targets, network.requires_grad_(False)))
+
+
+def _check_size(asked: AskedGraph) -> None:
+    """An open place makes one graph of every entity. Raises BadQuestion."""
+    facts, pairs = len(asked.graph.edges), len(asked.pairs)
+    if facts * pairs > MAX_FACTS:
+        raise BadQuestion(
+            f"a network reads all {facts:,} facts once for each of {pairs:,} pairs, and at most {MAX_FACTS:,} facts "
+            "for one question: give both subject and object, or fewer `facts`"
+        )

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import time
 import warnings
 from functools import cache
 from typing import Any
@@ -14,9 +15,10 @@ from ctp_core.config import METHODS, Profile, parse_config, preset_for
 from ctp_core.config.networks import NETWORKS, NetworkConfig
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
-from ctp_core.datasets.isomorphism import CanonicalGraph
+from ctp_core.datasets.isomorphism import CanonicalGraph, canonical
 from ctp_core.datasets.kb import FactsKB, GraphsKB
 from ctp_core.errors import ArtifactError, BadQuestion, ConfigError, UnknownSymbol
+from ctp_core.models import network
 from ctp_core.models.base import Answer, Answers, Budget, Question
 from ctp_core.models.network import NetworkModel
 from ctp_core.models.registry import MODELS, create_trainer, load_model
@@ -242,3 +244,41 @@ def test_without_predicates_the_layers_are_those_of_pytorch_geometric(attentive:
         ours, theirs = ConvolutionLayer(5, 2), geometric.GCNConv(5, 5, bias=False)
         theirs.lin.weight.data = ours.weight.weight.data
     assert torch.allclose(ours.arriving(nodes, edges)[:, :5], theirs(nodes, ends), atol=1e-6)
+
+
+class Ending(Budget):
+    """Ends after so many looks at it."""
+
+    def __init__(self, looks: int) -> None:
+        object.__setattr__(self, "looks", [True] + [False] * looks)
+
+    @property
+    def expired(self) -> bool:
+        left: list[bool] = self.__dict__["looks"]
+        return left.pop() if len(left) > 1 else True
+
+
+def test_an_open_question_is_scored_some_pairs_at_a_time_until_its_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = model("rnn", "joint")
+    whole = ask(asked, "a", "brother", None, facts=RING, top_k=100)
+    monkeypatch.setattr(network, "FACTS_AT_ONCE", 12)  # two pairs over six facts
+    assert [a.fact for a in ask(asked, "a", "brother", None, facts=RING, top_k=100)] == [a.fact for a in whole]
+    [answers] = asked.answer([Question(Goal("a", "brother", None), RING, top_k=100)], Ending(3))
+    assert isinstance(answers, Answers)
+    assert answers.truncated
+    assert len(answers.items) == 2
+
+
+def test_a_question_that_makes_too_many_facts_is_refused_with_the_limit() -> None:
+    facts = tuple(Fact(f"p{i}", "father", f"p{i + 1}") for i in range(1500))
+    [error] = model("rnn", "joint").answer([Question(Goal("p0", "father", None), facts)], Budget())
+    assert isinstance(error, BadQuestion)
+    assert "1,000,000 facts" in str(error)
+
+
+def test_a_very_long_chain_keeps_its_order_instead_of_taking_hours() -> None:
+    edges = tuple((i, "father", i + 1) for i in range(4000))
+    long = CanonicalGraph(4001, edges, (0, 4000))
+    started = time.process_time()
+    assert canonical(long) == long
+    assert time.process_time() - started < 20

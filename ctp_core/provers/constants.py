@@ -6,7 +6,7 @@ Only the strongest rule of each side speaks for a fact: bodies about one entity 
 would count one reason many times.
 """
 
-from functools import lru_cache
+from collections import OrderedDict
 from typing import NamedTuple
 
 import numpy as np
@@ -42,7 +42,7 @@ class ConstantRules:
         self.edges = edges
         self.features = edges.features
         self.body_counts = np.diff(self.features.with_feature.indptr)
-        self.table = lru_cache(TABLES)(self._table)
+        self._tables: OrderedDict[tuple[int, str], sparse.csr_array] = OrderedDict()  # the least used first
 
     def evidence(self, support: NDArray[np.floating] | Ids, features: Ids) -> Float[np.ndarray, " rule"]:
         """0 for a rule that is not worth keeping."""
@@ -50,8 +50,16 @@ class ConstantRules:
         kept = (support >= MIN_SUPPORT) & (confidence >= MIN_CONFIDENCE)
         return np.asarray(np.where(kept, -np.log1p(-confidence), 0.0))
 
+    def table(self, predicate: int, side: str) -> sparse.csr_array:
+        """[feature, constant]: the evidence of every rule of a predicate; the last `TABLES` are kept."""
+        if (predicate, side) not in self._tables:
+            self._tables[predicate, side] = self._table(predicate, side)
+        self._tables.move_to_end((predicate, side))
+        if len(self._tables) > TABLES:
+            self._tables.popitem(last=False)
+        return self._tables[predicate, side]
+
     def _table(self, predicate: int, side: str) -> sparse.csr_array:
-        """[feature, constant]: the evidence of every rule of a predicate."""
         heads = self.edges.counter.tables[self._towards(predicate, side)]
         about = np.flatnonzero(np.diff(heads.indptr))
         found = (self.features.of_entity[about].T.tocsr() @ heads[about].astype(np.float32)).tocoo()
@@ -115,12 +123,21 @@ class ConstantRules:
             _, ours = view.shared(view.of(fact[about]), self.features)
             features, support = self._supports(fact[1], side, fact[constant])
             here = np.isin(features, ours) & ~self.circular(fact[1], features, fact[constant])
-            features, support = features[here], support[here] - known[row]
+            features, support = features[here], support[here]
+            if known[row]:  # it was counted where the KB, not only the question, says the body of its entity
+                support = support - np.isin(features, self.features.of(fact[about]))
             evidence = self.evidence(support, features)
             if len(evidence) and evidence.max() > 0:
                 best = int(evidence.argmax())
                 found.feature[row], found.evidence[row] = features[best], evidence[best]
         return found
+
+    def counted(self, facts: FactIds) -> NDArray[np.bool_]:
+        """Which facts support rules: those of the KB, not those that only a question states."""
+        inside = facts[:, [0, 2]].max(axis=1, initial=0) < self.edges.num_entities
+        counted = np.zeros(len(facts), dtype=bool)
+        counted[inside] = self.edges.states(facts[inside])
+        return counted
 
     def support(self, predicate: int, body: Body) -> tuple[int, int]:
         """(facts that a rule explains, entities that its body holds of)."""

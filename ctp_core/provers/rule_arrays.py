@@ -150,7 +150,7 @@ class RuleArrays:
 
     def _weigh_constants(self, rules: ConstantRules, side: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
         """One proof at most for each fact: its strongest rule, by a fact of the KB or of the question."""
-        found = rules.strongest(edges.features, facts, edges.states(facts), side)
+        found = rules.strongest(edges.features, facts, rules.counted(facts), side)
         fact = np.flatnonzero(found.feature >= 0)
         feature, about, constant = found.feature[fact], *((0, 2) if side == "cX" else (2, 0))
         atoms, others = rules.features.atom(feature), rules.features.other(feature)

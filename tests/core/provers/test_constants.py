@@ -1,11 +1,13 @@
 """Rules with constants against counts fact by fact."""
 
+import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
 
-from ctp_core.provers.constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, ConstantRules
+from ctp_core.provers.constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, TABLES, ConstantRules
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.features import ANY, EntityFeatures
 
@@ -69,3 +71,33 @@ def test_a_known_fact_does_not_support_its_own_proof() -> None:
         found = rules.strongest(rules.features, facts, np.ones(len(facts), dtype=bool), side)
         for row, fact in enumerate(facts.tolist()):
             assert found.evidence[row] == pytest.approx(best_by_hand(edges, edges, fact, side, masked=True))
+
+
+def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> None:
+    """speaks(X, c) :- lives(X, d) holds of 0, 1 and 2; that 3 speaks and 4 lives is said by the question."""
+    lives, speaks, town, language = 0, 1, 5, 6
+    stated = [(who, lives, town) for who in range(4)] + [(who, speaks, language) for who in (0, 1, 2, 4)]
+    extra = [(3, speaks, language), (4, lives, town)]
+    home, view = EdgeList(np.array(stated), 7, 2), EdgeList(np.array(stated + extra), 7, 2)
+    rules, facts = ConstantRules(home), np.array([(3, speaks, language), (4, speaks, language), (0, speaks, language)])
+    found = rules.strongest(view.features, facts, rules.counted(facts), "cX").evidence
+    for evidence, support in zip(found.tolist(), (3, 3, 2), strict=True):
+        assert evidence == pytest.approx(-math.log(1 - support / (4 + PRIOR)))
+
+
+def test_tables_of_few_predicates_are_kept_where_their_bytes_are_counted() -> None:
+    facts = np.array([(who, predicate, 3) for predicate in range(TABLES + 4) for who in range(3)])
+    rules = ConstantRules(EdgeList(facts, 4, TABLES + 4))
+    first = rules.table(0, "cX")
+    assert rules.table(0, "cX") is first
+    for predicate in range(TABLES + 4):
+        rules.table(predicate, "cX")
+    assert len(rules._tables) == TABLES
+    assert (0, "cX") not in rules._tables
+    gone = weakref.ref(rules)
+    gc.disable()
+    try:
+        del rules
+        assert gone() is None  # no cycle: the memory of a model that is dropped is free at once
+    finally:
+        gc.enable()

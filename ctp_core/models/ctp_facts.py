@@ -16,6 +16,7 @@ from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, read
 from ctp_core.models.soft_proofs import SoftProver
 from ctp_core.models.soft_theory import SoftTheory
 from ctp_core.proofs import Proof
+from ctp_core.provers.dense import check_question
 from ctp_core.provers.soft_entities import SoftFacts
 from ctp_core.rules import Rule
 
@@ -46,6 +47,7 @@ class CtpFactsModel(FactsModel):
     def _prover_of(self, view: FactsView) -> SoftProver:
         if not view.extended:
             return self._prover
+        check_question(len(view.entities), len(view.predicates))
         return SoftProver(self.theory, SoftFacts(view.edges.facts, len(view.predicates)), len(view.entities))
 
     def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:

@@ -118,10 +118,17 @@ class NeuralLpModel(ReachModel):
     @torch.no_grad()
     def reach(self, view: FactsView, predicate: int, subjects: NDArray[np.int64]) -> NDArray[np.float64]:
         device = self.module.end.device
-        tables = atom_tables(view.edges.facts, len(view.entities), len(view.predicates), device)
+        tables = self._operators_of(view) if view.extended else self._operators
         goal, starts = (torch.as_tensor(ids, device=device) for ids in ([predicate], subjects))
         found = self.module(goal, tables, starts)[0]
         return np.asarray(found.double().cpu().numpy())
+
+    @cached_property
+    def _operators(self) -> Float[Tensor, "atom entity entity"]:
+        return self._operators_of(self._kb_view)
+
+    def _operators_of(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
+        return atom_tables(view.edges.facts, len(view.entities), len(view.predicates), self.module.end.device)
 
     def rules(self) -> list[Rule]:
         return self._rules

@@ -14,6 +14,7 @@ from ctp_core.config.base import BaseConfig
 from ctp_core.datasets.kb import FactIds, FactsKB
 from ctp_core.errors import ArtifactError
 from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb
+from ctp_core.provers.dense import check_question
 from ctp_core.rules import Rule
 
 FLOOR = 1e-9  # what is not reached is as unlikely as this
@@ -58,6 +59,7 @@ class ReachModel(FactsModel):
         return np.asarray(self.scale * found + self.offset, dtype=np.float64)
 
     def _extended(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        check_question(len(view.entities), len(view.predicates))
         subjects, rows = np.unique(facts[:, 0], return_inverse=True)
         found = np.empty(len(facts))
         for predicate in np.unique(facts[:, 1]).tolist():

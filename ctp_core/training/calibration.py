@@ -1,25 +1,47 @@
 """Makes a probability of a ranking score: sigmoid(scale · score + offset), by logistic regression."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
 from ctp_core.datasets.kb import FactIds, FactsKB
+from ctp_core.training.facts_split import FactsSplit
 
 CORRUPTIONS = 20  # random facts for each true one: the base rate that the sigmoid assumes
 MIN_SCALE = 1e-3  # a score that says nothing keeps its order all the same
+FOLDS = 5  # of a KB that has no facts to spare
 SEED = 0
 
 
-def fit_calibration(
-    score: Callable[[FactIds], Float[np.ndarray, " fact"]], kb: FactsKB, facts: FactIds
-) -> tuple[float, float]:
+Score = Callable[[FactIds], Float[np.ndarray, " fact"]]
+
+
+def fit_calibration(score: Score, kb: FactsKB, facts: FactIds) -> tuple[float, float]:
     """(scale, offset) from true facts and random ones of the same predicates that are not known to be true."""
-    false = _random_facts(kb, facts)
-    values = np.concatenate([score(facts), score(false)])
-    true = np.concatenate([np.ones(len(facts)), np.zeros(len(false))])
+    return _fit([(score, facts)], kb)
+
+
+def fit_on_unseen(score_on: Callable[[FactsKB], Score], kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
+    """The same for models that stand on the facts of a KB: no fact may lead to itself.
+
+    Validation facts where there are any; else every fact of training by the KB without its fold.
+    """
+    if len(split.valid):
+        return _fit([(score_on(split.visible(kb)), split.valid)], kb)
+    order = np.random.default_rng(SEED).permutation(len(split.train))
+    folds = [order[start::FOLDS] for start in range(min(FOLDS, len(order)))]
+    parts = [FactsSplit(np.delete(split.train, fold, axis=0), split.train[fold]) for fold in folds]
+    return _fit(((score_on(part.visible(kb)), part.valid) for part in parts), kb)
+
+
+def _fit(parts: Iterable[tuple[Score, FactIds]], kb: FactsKB) -> tuple[float, float]:
+    scored: list[tuple[Float[np.ndarray, " fact"], float]] = []
+    for score, facts in parts:
+        scored += [(score(facts), 1.0), (score(_random_facts(kb, facts)), 0.0)]
+    values = np.concatenate([found for found, _ in scored])
+    true = np.concatenate([np.full(len(found), label) for found, label in scored])
     spread = float(values.std()) or 1.0
 
     def loss(parameters: NDArray[np.float64]) -> float:

@@ -16,12 +16,13 @@ from ctp_core.errors import ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.ctp_facts import CtpFactsModel
 from ctp_core.models.soft_theory import Goals, SoftTheory
+from ctp_core.provers.dense import check_dense
 from ctp_core.provers.soft_entities import NO_FACT, SoftFacts
-from ctp_core.training.facts_split import check_dense
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.schedule import one_cycle
 from ctp_core.training.soft_ranking import ranking_loss
 
+KEPT = 3  # tables of each place of a chain: see ChainPairs
 MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
 
 
@@ -38,11 +39,20 @@ class CtpFactsTrainer(GradientTrainer):
         sizes = (len(kb.entities), len(kb.predicates))
         check_dense(float(sizes[1]) * sizes[0] ** 2, config.method)
         self.module = SoftTheory(config, *sizes, self.generator, device)
+        check_dense(self._cells_of_a_step(), config.method, "lower `depth` or `batch_size`, or list fewer `templates`")
         self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate)
         # Facts of a predicate side by side: the search need not put them there for every goal.
         self._train = self.split.train[np.argsort(self.split.train[:, 1], kind="stable")]
         self._facts = SoftFacts(self._train, len(kb.predicates))
         self._keys = np.sort(self._key(self._train))
+
+    def _cells_of_a_step(self) -> float:
+        """Of the tables of all pairs that chains keep: for a ranking, or for the middles of the paths of a batch."""
+        groups, pairs = self.module.select.groups, float(len(self.kb.entities)) ** 2
+        if self.config.loss == "all":
+            return KEPT * pairs * sum(plan.width(groups) * len(plan.flips) for plan in self.module.plans)
+        goals = self.config.batch_size * (1 + 3 * self.config.negatives)  # see `_corrupted`
+        return goals * pairs * max((plan.width(groups) for plan in self.module.plans if len(plan.flips) > 2), default=0)
 
     def batches(self) -> Sequence[Tensor]:
         if self.config.loss == "all":

@@ -1,24 +1,14 @@
 """What of a KB of facts is learnt from, and what says how well."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ctp_core.datasets.kb import FactIds, FactsKB
-from ctp_core.errors import ConfigError, DataError
+from ctp_core.errors import DataError
 
 HOLD_OUT_FROM = 500  # facts; a smaller KB cannot spare any
 HOLD_OUT_SHARE = 0.05
-
-MAX_CELLS = 1e9  # floats of the largest table a dense model may make: 4 GB
-
-
-def check_dense(cells: float, method: str) -> None:
-    """Raises ConfigError where the tables of a dense method do not fit in memory."""
-    if cells > MAX_CELLS:
-        raise ConfigError(
-            f"method {method!r} keeps tables of all pairs of entities, {cells:.1e} cells here; use 'rules' or 'complex'"
-        )
 
 
 @dataclass(frozen=True)
@@ -40,6 +30,10 @@ class FactsSplit:
         order = np.random.default_rng(0).permutation(len(train))
         held_out = order[: round(HOLD_OUT_SHARE * len(train))]
         return cls(np.delete(train, held_out, axis=0), train[held_out])
+
+    def visible(self, kb: FactsKB) -> FactsKB:
+        """The KB without the facts that are held out: what may be stood on while they are asked for."""
+        return replace(kb, splits={**kb.splits, "train": self.train, "valid": self.valid})
 
     def valid_sample(self, size: int) -> FactIds:
         """At most `size` validation facts, always the same ones: what a run looks at on its way."""

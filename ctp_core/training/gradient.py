@@ -32,6 +32,7 @@ class GradientTrainer(Trainer):
     eval_every: int
     epoch: int = 0
     best_mrr: float = -1.0
+    made: float = 0.0  # the share of all steps of the run that lies behind
 
     def __init__(self, config: BaseConfig, kb: FactsKB, device: torch.device, eval_every: int) -> None:
         self.config, self.kb, self.device, self.eval_every = config, kb, device, eval_every
@@ -63,6 +64,7 @@ class GradientTrainer(Trainer):
         batches = self.batches()
         steps, total = len(batches), 0.0
         for step, batch in enumerate(batches):
+            self.made = (self.epoch * steps + step) / (self.epochs * steps)
             total += self._step(batch, self.learning_rate(self.epoch * steps + step, self.epochs * steps))
             on_step(Progress(self.epoch, self.epochs, step + 1, steps, total / (step + 1)))
         self.epoch += 1

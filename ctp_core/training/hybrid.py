@@ -55,7 +55,7 @@ class HybridTrainer(Trainer):
         progress = shifted(part.train_epoch(lambda step: on_step(shifted(step))))
         if not self.finished:
             return progress
-        metrics = self._metrics(self.model())
+        metrics = self._metrics(self._validated())
         return Progress(progress.epoch, self.epochs, progress.step, progress.steps, progress.loss, metrics)
 
     def _metrics(self, model: HybridModel) -> dict[str, float]:
@@ -63,8 +63,11 @@ class HybridTrainer(Trainer):
         return ranking_metrics(rank_facts(facts, model.object_logits, model.subject_logits, filters))
 
     def model(self) -> HybridModel:
-        """The weight of the embedding is chosen on validation facts, where there are any."""
-        proofs, embedding = self.proofs.model(), self.embedding.model()
+        return HybridModel(self.config, self.proofs.model(), self.embedding.model(), self._validated().weight)
+
+    def _validated(self) -> HybridModel:
+        """Without the facts that are held out; on them the weight of the embedding is chosen."""
+        proofs, embedding = self.proofs.model_on(self.proofs.split.visible(self.kb)), self.embedding.model()
         facts = self.proofs.split.valid_sample(max(1, int(MAX_CELLS / len(self.kb.entities))))
         weight = choose_weight(proofs, embedding, self.kb, facts) if len(facts) else DEFAULT_WEIGHT
         return HybridModel(self.config, proofs, embedding, weight)

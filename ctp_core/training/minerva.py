@@ -14,9 +14,9 @@ from ctp_core.errors import ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.minerva import Actions, MinervaModel, Walker
 from ctp_core.models.reach import UNCALIBRATED
+from ctp_core.provers.dense import check_dense
 from ctp_core.provers.edge_list import EdgeList
-from ctp_core.training.calibration import fit_calibration
-from ctp_core.training.facts_split import check_dense
+from ctp_core.training.calibration import fit_on_unseen
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.randomness import following
 
@@ -50,7 +50,7 @@ class MinervaTrainer(GradientTrainer):
         return torch.split(torch.randperm(len(self._asked), generator=self.generator), self.config.batch_size)
 
     def learning_rate(self, step: int, steps: int) -> float:
-        self._openness = self.config.entropy * (1 - step / steps)
+        del step, steps
         return self.config.learning_rate
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
@@ -70,7 +70,8 @@ class MinervaTrainer(GradientTrainer):
         counted = 1.0 - (self._known[predicates, subjects, entities] & (found == 0)).float()
         advantage = (found - self.module.mean_reward) * counted
         self.module.mean_reward.lerp_(found.mean(), BASELINE_RATE)
-        return -(advantage.detach() * chances + self._openness * entropy / self.config.length).mean()
+        openness = self.config.entropy * (1 - self.made)
+        return -(advantage.detach() * chances + openness * entropy / self.config.length).mean()
 
     def _allowed(
         self,
@@ -92,11 +93,12 @@ class MinervaTrainer(GradientTrainer):
         return torch.multinomial(chances, 1, generator=self.generator).to(self.device)
 
     def ranks(self) -> Float[np.ndarray, " question"]:
-        model = MinervaModel(self.config, self.kb, self.module, UNCALIBRATED)
+        model = MinervaModel(self.config, self.split.visible(self.kb), self.module, UNCALIBRATED)
         return rank_facts(self.split.valid, model.object_logits, model.subject_logits, known_filters(self.kb))
 
     def model(self) -> MinervaModel:
         module = self.best_module()
-        raw = MinervaModel(self.config, self.kb, module, UNCALIBRATED)
-        facts = self.split.valid if len(self.split.valid) else self.split.train
-        return MinervaModel(self.config, self.kb, module, fit_calibration(raw.logarithms, self.kb, facts))
+        calibration = fit_on_unseen(
+            lambda kb: MinervaModel(self.config, kb, module, UNCALIBRATED).logarithms, self.kb, self.split
+        )
+        return MinervaModel(self.config, self.kb, module, calibration)

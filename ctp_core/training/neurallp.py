@@ -14,9 +14,9 @@ from ctp_core.errors import ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.neurallp import NeuralLpModel, OperatorController
 from ctp_core.models.reach import FLOOR, UNCALIBRATED
+from ctp_core.provers.dense import check_dense
 from ctp_core.provers.evidence import atom_tables
-from ctp_core.training.calibration import fit_calibration
-from ctp_core.training.facts_split import check_dense
+from ctp_core.training.calibration import fit_on_unseen
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.randomness import following
 
@@ -67,14 +67,15 @@ class NeuralLpTrainer(GradientTrainer):
         return facts * (draws < self.config.hidden_facts)
 
     def ranks(self) -> Float[np.ndarray, " question"]:
-        model = NeuralLpModel(self.config, self.kb, self.module, UNCALIBRATED)
+        model = NeuralLpModel(self.config, self.split.visible(self.kb), self.module, UNCALIBRATED)
         return rank_facts(self.split.valid, model.object_logits, model.subject_logits, known_filters(self.kb))
 
     def model(self) -> NeuralLpModel:
         module = self.best_module()
-        raw = NeuralLpModel(self.config, self.kb, module, UNCALIBRATED)
-        facts = self.split.valid if len(self.split.valid) else self.split.train
-        return NeuralLpModel(self.config, self.kb, module, fit_calibration(raw.logarithms, self.kb, facts))
+        calibration = fit_on_unseen(
+            lambda kb: NeuralLpModel(self.config, kb, module, UNCALIBRATED).logarithms, self.kb, self.split
+        )
+        return NeuralLpModel(self.config, self.kb, module, calibration)
 
 
 def _unlikely(

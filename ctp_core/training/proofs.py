@@ -13,9 +13,9 @@ from ctp_core.datasets.kb import FactsKB, KnowledgeBase
 from ctp_core.errors import ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.proofs import ProofsModel
+from ctp_core.provers.dense import check_dense
 from ctp_core.provers.ensemble import Ensemble
 from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables
-from ctp_core.training.facts_split import check_dense
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.losses import LOSSES
 from ctp_core.training.schedule import one_cycle
@@ -81,6 +81,10 @@ class ProofsTrainer(GradientTrainer):
         )
 
     def model(self) -> ProofsModel:
+        return self.model_on(self.kb)
+
+    def model_on(self, kb: FactsKB) -> ProofsModel:
+        """The best weights so far, standing on these facts."""
         ensemble = self.best_module()
         assert isinstance(ensemble, Ensemble)
-        return ProofsModel(self.config, self.kb, ensemble.merged())
+        return ProofsModel(self.config, kb, ensemble.merged())

@@ -14,6 +14,7 @@ from ctp_core.models.rules_model import COLUMNS, RulesModel
 from ctp_core.provers.counting import UNARY
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.rule_arrays import PADDING, TEMPLATES, ChainRows, RuleTable, evidence_of, turned
+from ctp_core.training.combination import MAX_CELLS
 from ctp_core.training.facts_split import FactsSplit
 from ctp_core.training.fit_rules import Questions, cells_of, collect, fit
 from ctp_core.training.mining import Mined, mine_chains, mine_unary
@@ -58,8 +59,7 @@ class RulesTrainer(Trainer):
         loss = self._weigh_constants() if last else self._learn_next()
         self.epoch += 1
         on_step(Progress(self.epoch - 1, self.epochs, 1, 1, loss))
-        metrics = {"mrr": 1 - loss} if last and len(self.split.valid) else self._validate() if self.finished else {}
-        return Progress(self.epoch, self.epochs, 1, 1, loss, metrics)
+        return Progress(self.epoch, self.epochs, 1, 1, loss, self._validate() if self.finished else {})
 
     def _learn_next(self) -> float:
         predicate = int(self._goals[self.epoch])
@@ -71,10 +71,10 @@ class RulesTrainer(Trainer):
     def _weigh_constants(self) -> float:
         """Sets the weight with the best validation MRR; the loss is what is missing to an MRR of 1."""
         self._constants[0] = DEFAULT_CONSTANT_WEIGHT
-        facts = self.split.valid_sample(CHOOSING)
+        facts = self.split.valid_sample(max(1, min(CHOOSING, int(MAX_CELLS / len(self.kb.entities)))))
         if not len(facts):
             return 0.0
-        mrr = self.model().mrr_by_constants(facts, CONSTANT_WEIGHTS)
+        mrr = self.model_on(self.split.visible(self.kb)).mrr_by_constants(facts, CONSTANT_WEIGHTS)
         self._constants[0] = max(CONSTANT_WEIGHTS, key=lambda weight: mrr[weight])
         return 1 - mrr[float(self._constants[0])]
 
@@ -119,7 +119,7 @@ class RulesTrainer(Trainer):
         return collect(cells, base, true, known), vague
 
     def _validate(self) -> dict[str, float]:
-        facts, model = self.split.valid_sample(VALIDATION), self.model()
+        facts, model = self.split.valid_sample(VALIDATION), self.model_on(self.split.visible(self.kb))
         return ranking_metrics(rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb)))
 
     def _merged(self) -> RuleTable:
@@ -128,7 +128,11 @@ class RulesTrainer(Trainer):
         return RuleTable(**columns, bias=self._bias, constants=self._constants.copy())
 
     def model(self) -> RulesModel:
-        return RulesModel(self.config, self.kb, self._merged())
+        return self.model_on(self.kb)
+
+    def model_on(self, kb: FactsKB) -> RulesModel:
+        """What is learnt so far, standing on these facts."""
+        return RulesModel(self.config, kb, self._merged())
 
     def checkpoint(self) -> Artifact:
         table = self._merged()

@@ -1,5 +1,6 @@
 """What somebody may have meant by a name."""
 
+import random
 import time
 
 import pytest
@@ -23,13 +24,14 @@ def test_of_many_names_that_begin_alike_the_right_one_is_found(beginning: str, c
     assert known[123] in nearest(f"{beginning}00123_off_{count}", known)
 
 
-@pytest.mark.parametrize("length", [60, 512])
-@pytest.mark.parametrize("count", [300, 5000, 100_000])
+@pytest.mark.parametrize("length", [64, 512])
+@pytest.mark.parametrize("count", [300, 5000])
 def test_the_worst_names_take_a_bounded_time(length: int, count: int) -> None:
-    """Letters in another order: nothing that is cheap to compute tells these names apart."""
-    letters = ("abcdefgh" * length)[:length]
-    known = [f"{letters[:-6]}{number:06d}" for number in range(count)]
+    """Two letters in any order: nothing that is cheap to compute tells these names apart."""
+    rng = random.Random(0)
+    known = ["".join(rng.choices("ab", k=length)) for _ in range(count)]
+    asked = ["".join(rng.choices("ab", k=length)) for _ in range(3)]
     began = time.thread_time()
-    nearest(letters[::-1], ["h" + other for other in known])
-    nearest(letters, known)
-    assert time.thread_time() - began < 1.5
+    for name in asked:
+        nearest(name, known)
+    assert (time.thread_time() - began) / len(asked) < 0.5

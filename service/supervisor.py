@@ -132,7 +132,8 @@ class Supervisor:
             if not may_listen(database, settings):
                 raise StartError(NO_KEYS.format(host=settings.host))
             self._open = is_open(database, settings)
-            self._say(f"  access     {OPEN_ACCESS if self._open else 'with keys only'}")
+            access = OPEN_ACCESS.format(folder=settings.data_dir.absolute()) if self._open else "with keys only"
+            self._say(f"  access     {access}")
             database.dispose()
 
     def _start_children(self, children: Iterable[Child]) -> None:
@@ -276,7 +277,9 @@ def redis_command(folder: Path, socket_path: Path) -> list[str]:
     return [str(get_binary_path()), *(word for key, value in options.items() for word in (f"--{key}", value))]
 
 
-OPEN_ACCESS = "open: everyone on this machine may do everything, until the first `ctp keys create`"
+OPEN_ACCESS = (
+    "open: everyone on this machine may do everything, until the first `CTP_DATA_DIR={folder} ctp keys create`"
+)
 KEY_HEADER = ' -H "authorization: Bearer $CTP_KEY"'
 KEY_NOTE = ", with a key of `ctp keys create` in CTP_KEY"
 WELCOME = """

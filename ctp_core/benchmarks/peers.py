@@ -66,7 +66,7 @@ def rows(data: Path, dataset: str, models: Sequence[str], seed: int = 0) -> list
     jobs = [(measure_ours, (data, dataset, model, seed)) for model in models]
     measured = [_alone(*job) for job in jobs]
     if importlib.util.find_spec("pykeen") is None:
-        measured.append(Row("PyKEEN ComplEx", "not installed: pip install 'ctp[peers]'", {}))
+        measured.append(Row("PyKEEN ComplEx", "not installed: pip install '.[peers]'", {}))
     else:
         measured.append(_alone(measure_pykeen, (data, dataset, seed)))
     names = ("mrr", "hits@1", "hits@3", "hits@10")

@@ -10,6 +10,7 @@ from ctp_core.errors import ParseError
 from ctp_core.symbols import Fact
 
 KEYS = {"facts", "subject", "object", "label"}
+EXAMPLE = '{"facts": [["ann", "mother", "bob"], …], "subject": "ann", "object": "cyd", "label": "grandmother"}'
 
 
 def parse_graphs_jsonl(lines: Iterable[str], file: str) -> Iterator[Graph]:
@@ -25,7 +26,7 @@ def _graph(line: str, file: str, number: int) -> Graph:
     except (ValueError, RecursionError):
         raise ParseError(file, number, "not JSON") from None
     if not isinstance(value, dict) or not KEYS - {"label"} <= value.keys() <= KEYS:
-        raise ParseError(file, number, f"a graph is an object with the keys {', '.join(sorted(KEYS))}")
+        raise ParseError(file, number, f"a graph is an object with the keys {', '.join(sorted(KEYS))}, e.g. {EXAMPLE}")
     label = value.get("label")
     if not _is_name(value["subject"]) or not _is_name(value["object"]) or not (label is None or _is_name(label)):
         raise ParseError(file, number, "subject, object and label are names; label may be null")

@@ -10,7 +10,7 @@ from service.commands.console import name, out, table
 def print_comparison(found: dict[str, Any]) -> None:
     titles = [f"{model['name']}@{model['version']}" for model in found["models"]]
     _values("setting", found["config"], titles)
-    _values("metric", found["metrics"], titles)
+    _values("on validation", found["metrics"], titles)
     rules = [str(count) for count in found["num_rules"]]
     out.print(table(("rules", *titles), [(f"{found['num_shared_rules']} shared", *rules)], titles))
     if found["evaluation"] is None:

@@ -29,6 +29,8 @@ def create(
     except ServiceError as error:
         raise typer.BadParameter(error.detail) from None
     typer.echo(str(token))
+    # Which one, for there may be several: the settings and the folder decide, not CTP_URL.
+    typer.echo(f"for the service on {_shown(get_settings().database)}", err=True)
 
 
 @keys.command("list")
@@ -57,6 +59,12 @@ def revoke(key: Annotated[str, typer.Argument(help="The prefix of the key, or th
         service.revoke(_database(), key)
     except ServiceError as error:
         raise typer.BadParameter(error.detail) from None
+
+
+def _shown(database_url: str) -> str:
+    from sqlalchemy import make_url  # noqa: PLC0415
+
+    return make_url(database_url).render_as_string(hide_password=True)
 
 
 def _database() -> "Database":

@@ -32,7 +32,7 @@ def list_models(
         (name(m.reference, "bold"), status(m.status), m.method, _metrics(m), ", ".join(m.aliases), ago(m.created_at))
         for m in found
     ]
-    out.print(table(("model", "status", "method", "metrics", "aliases", "created (UTC)"), rows))
+    out.print(table(("model", "status", "method", "on validation", "aliases", "created (UTC)"), rows))
 
 
 @models.command()
@@ -45,7 +45,7 @@ def show(model: Reference, url: Url = None, key: Key = None, as_json: Json = Fal
         return
     out.print(name(found.reference, "bold"), status(found.status), found.method, f"preset {found.preset}")
     rows = [(key, name(str(value))) for key, value in found.config.items()]
-    rows += [(key, name(str(value))) for key, value in found.metrics.items()]
+    rows += [(f"{key} on validation", name(str(value))) for key, value in found.metrics.items()]
     rows += [(key, name(str(value))) for key, value in found.lineage.model_dump().items()]
     out.print(table(("", ""), rows))
 

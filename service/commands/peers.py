@@ -20,7 +20,7 @@ def peers(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows there.")] = None,
 ) -> None:
-    """PyKEEN's ComplEx (pip install 'ctp[peers]') and ours: MRR, CPU seconds, memory, latency of one query."""
+    """PyKEEN's ComplEx (pip install '.[peers]') and ours: MRR, CPU seconds, memory, latency of one query."""
     from ctp_core.benchmarks.peers import OURS, rows  # noqa: PLC0415
 
     found = rows(data, dataset, model or OURS, seed)

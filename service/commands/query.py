@@ -77,11 +77,11 @@ def tuple_of(text: str) -> tuple[str, str, str]:
 
 
 def print_answers(found: Answers, every: bool = False) -> None:
-    """The first answer always, further ones where they are not weak, or all."""
+    """The first answer and what the KB states always, further ones where they are not weak, or all."""
     if not found.answers:
         out.print("no answer", style="dim")
         return
-    shown = [a for a in found.answers if every or a.rank == 1 or a.score >= WEAK]
+    shown = [a for a in found.answers if every or a.rank == 1 or a.known or a.score >= WEAK]
     rows = [
         (str(a.rank), strength(a.score), name(str(a), "bold" if a.rank == 1 else ""), "known" if a.known else "")
         for a in shown
@@ -89,6 +89,8 @@ def print_answers(found: Answers, every: bool = False) -> None:
     out.print(table(("", "score", "answer", ""), rows, ("", "score")))
     if len(shown) < len(found.answers):
         out.print(f"and {len(found.answers) - len(shown)} below {WEAK}: --all shows them", style="dim")
+    if found.answers[0].score < WEAK:
+        out.print(f"no answer reaches {WEAK}: the model finds no good reason for any of them", style="dim")
     for proof in found.answers[0].proofs:
         out.print()
         out.print(proof_tree(proof.tree))

@@ -38,8 +38,8 @@ def train(
     if as_json:
         print_json(trained)
     elif job.status == "succeeded":
-        scores = "".join(f", {key} {value:.3f}" for key, value in trained.metrics.items() if isinstance(value, float))
-        out.print(name(f"{reference} is ready{scores}"))
+        scores = ", ".join(f"{key} {value:.3f}" for key, value in trained.metrics.items() if isinstance(value, float))
+        out.print(name(f"{reference} is ready{f'; on validation: {scores}' if scores else ''}"))
     if job.status != "succeeded":
         report_failure(job)
         raise typer.Exit(1)

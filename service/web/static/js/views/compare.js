@@ -18,11 +18,13 @@ export async function compare(root, { params, signal }) {
     h("div", { class: "two" },
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Loss"), legends[0]), losses),
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Validation"), legends[1]), metrics)),
-    differences("Metrics", models, titles, (model) => model.metrics, true),
+    differences("Metrics on validation", models, titles, (model) => model.metrics, true),
     differences("Settings", models, titles, (model) => ({ method: model.method, preset: model.preset, ...model.config }), false),
     sideBySide(rules, titles, num_rules, num_shared_rules));
   const charts = [chart(losses, "Loss of each model", signal), chart(metrics, "Validation of each model", signal, "None of them was validated while it trained")];
-  const draw = () => ["loss", "metric"].forEach((scale, place) => charts[place].set(epochs.flatMap((rows, at) => curveOf(rows, `${titles[at]} `, { stroke: colour(at) }).filter((one) => one.scale === scale))));
+  // A model has one colour, so one metric of it is drawn: the first, by which it was chosen.
+  const curves = (scale) => epochs.flatMap((rows, at) => curveOf(rows, `${titles[at]} `, { stroke: colour(at) }).filter((one) => one.scale === scale).slice(0, scale === "metric" ? 1 : undefined));
+  const draw = () => ["loss", "metric"].forEach((scale, place) => charts[place].set(curves(scale)));
   document.addEventListener("themechange", () => { legends.forEach((old, at) => { const next = legend(); old.replaceWith(next); legends[at] = next; }); draw(); }, { signal });
   draw();
 }
@@ -35,7 +37,7 @@ function differences(title, models, titles, values, numbers) {
     .sort(([, a], [, b]) => (new Set(b).size > 1) - (new Set(a).size > 1));
   if (!rows.length) return null;
   return h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, title)),
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, title === "Metrics" ? "Metric" : "Setting"), titles.map((one) => h("th", { scope: "col", class: numbers && "right" }, one)))),
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, numbers ? "Metric" : "Setting"), titles.map((one) => h("th", { scope: "col", class: numbers && "right" }, one)))),
       h("tbody", {}, rows.map(([key, cells]) => h("tr", {}, h("th", { scope: "row" }, key.replaceAll("_", " ")), cells.map((cell) => h("td", { class: numbers ? "right" : "mono" }, new Set(cells).size > 1 ? h("strong", {}, cell) : cell))))))));
 }
 

@@ -164,5 +164,5 @@ async function about(body, found) {
       ["seed", significant(lineage.seed)], ["training", lineage.job_id ? h("a", { href: to(["jobs", lineage.job_id]) }, lineage.job_id) : "–"],
       ...(lineage.imported_from ? [["imported from", significant(lineage.imported_from)]] : []), ["ready", time(found.ready_at)]])),
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Settings")), pairs(Object.entries(found.config).map(([key, value]) => [key, significant(value)]))),
-    Object.keys(found.metrics).length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Metrics")), pairs(Object.entries(found.metrics).map(([key, value]) => [key, significant(value)]))) : null));
+    Object.keys(found.metrics).length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Metrics on validation")), pairs(Object.entries(found.metrics).map(([key, value]) => [key, significant(value)]))) : null));
 }

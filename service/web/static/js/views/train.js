@@ -78,7 +78,7 @@ function setting(key, given) {
 
 function jobList(jobs) {
   const list = table("Trainings", [
-    { title: "Training", cell: (job) => h("a", { class: "row-link mono", href: to(["jobs", job.id]) }, job.id.replace("job_", "")) },
+    { title: "Training", cell: (job) => h("a", { class: "row-link", href: to(["jobs", job.id]) }, job.model ?? job.id) },
     { title: "Status", value: (job) => job.status, cell: (job) => status(job.status) },
     { title: "Epoch", right: true, cell: (job) => (job.progress.epoch ? `${significant(job.progress.epoch)} / ${significant(job.progress.epochs)}` : "–") },
     { title: "Started", value: (job) => job.created_at, cell: (job) => time(job.created_at) },

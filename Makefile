@@ -21,7 +21,7 @@ test: setup-dev ## Run all tests
 	$(BIN)/python -m pytest
 
 test-fast: setup-dev ## Run the tests that need no started processes (under a minute)
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --numprocesses 2
 
 test-faults: setup-dev ## Kill, stop, fill and flush everything, twenty times over (half an hour)
 	$(BIN)/python -m pytest tests/faults -m "slow or long"

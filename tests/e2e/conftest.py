@@ -46,7 +46,8 @@ class Visit:
 Visitor = Callable[..., Visit]
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: as long as Playwright runs, no other test can run an event loop.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser | None]:
     """Debian's chromium; None where there is none."""
     path = next((p for p in map(Path, ("/usr/bin/chromium", "/usr/bin/chromium-browser")) if p.exists()), None)

@@ -2,12 +2,14 @@
 
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 from ctp_core.errors import ConfigError, DataError
 
+SURE = 1 - 1e-6  # a generated vector that meets a predicate this well is that predicate
 ID_LENGTH = 12
 MAX_BODY = 8  # atoms; a longer body is a mistake, and its search would be one too
 
@@ -81,9 +83,13 @@ class Rule:
 
     @property
     def prolog(self) -> str:
-        """A clause that any Prolog reads; names that are not plain words are quoted."""
-        atoms = [f"{_quote(atom.predicate)}({atom.subject},{atom.object})" for atom in (self.head, *self.body)]
-        return f"{atoms[0]} :- {', '.join(atoms[1:])}."
+        return clause(vars(self.head), [vars(atom) for atom in self.body])
+
+
+def clause(head: Mapping[str, str], body: Sequence[Mapping[str, str]]) -> str:
+    """A rule that any Prolog reads; names that are not plain words are quoted."""
+    atoms = [f"{_quote(atom['predicate'])}({atom['subject']},{atom['object']})" for atom in (head, *body)]
+    return f"{atoms[0]} :- {', '.join(atoms[1:])}."
 
 
 def make_rule(

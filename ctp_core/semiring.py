@@ -18,6 +18,9 @@ from ctp_core.shapes import Float, Int
 
 # Elements of the largest intermediate of a max-contraction: 16 MB of floats stays in cache on common machines.
 CONTRACT_CHUNK = 1 << 22
+# What noisy-or takes a sure proof for: log(1 − 1) is not finite. A factor and no clamp, so that it has a gradient; so
+# far from 1 that float32 still tells 1 − x apart from its neighbours.
+ALMOST_SURE = 1 - 1e-6
 
 
 class Semiring(ABC):
@@ -26,7 +29,6 @@ class Semiring(ABC):
     name: ClassVar[str]
     zero: ClassVar[float] = 0.0
     one: ClassVar[float] = 1.0
-    answers: ClassVar[bool] = False  # a score is the score of one proof, with an associative ⊗
 
     @abstractmethod
     def times(self, left: Tensor, right: Tensor) -> Tensor:
@@ -93,7 +95,6 @@ class MaxMin(_Max):
     """The paper's: a proof is as good as its worst unification."""
 
     name = "max-min"
-    answers = True
 
     def times(self, left: Tensor, right: Tensor) -> Tensor:
         return torch.minimum(left, right)
@@ -103,7 +104,6 @@ class MaxProduct(_Max):
     """The most probable proof, unifications taken as independent."""
 
     name = "max-product"
-    answers = True
 
     def times(self, left: Tensor, right: Tensor) -> Tensor:
         return left * right
@@ -150,7 +150,7 @@ class NoisyOr(Semiring):
         return left * right
 
     def reduce(self, scores: Tensor, dim: int) -> Tensor:
-        return 1 - (1 - scores).prod(dim)
+        return -torch.expm1(self._missed(scores).sum(dim))
 
     def plus(self, left: Tensor, right: Tensor) -> Tensor:
         return left + right - left * right
@@ -158,9 +158,13 @@ class NoisyOr(Semiring):
     def scatter(
         self, scores: Float[Tensor, "row ..."], index: Int[Tensor, " row"], size: int
     ) -> Float[Tensor, "size ..."]:
-        spread = index.view(-1, *(1,) * (scores.dim() - 1)).expand_as(scores)
-        missed = scores.new_ones((size, *scores.shape[1:])).scatter_reduce(0, spread, 1 - scores, reduce="prod")
-        return 1 - missed
+        missed = scores.new_zeros((size, *scores.shape[1:])).index_add(0, index, self._missed(scores))
+        return -torch.expm1(missed)
+
+    @staticmethod
+    def _missed(scores: Tensor) -> Tensor:
+        """log(1 − x): by logarithms a score of 1e-11 counts, where 1 − x is 1 for a float."""
+        return torch.log1p(-ALMOST_SURE * scores)
 
 
 SEMIRINGS: dict[str, Semiring] = {

@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,7 +15,13 @@ from tests.running import RunningService, running_service
 # The same examples every time, and no verdict on how fast the machine is.
 settings.register_profile("ctp", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ctp")
-NOT_RUN = pytest.StashKey[list[str]]()
+# What a shell starts in the background ignores Ctrl-C, and so does all that it starts; some tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+HERE = Path(__file__).parent
+NOT_RUN = "not run"
+# Of several processes, none shall be left alone at the end with what takes longest.
+LONGEST_FIRST = ("faults", "e2e", "service")
 
 
 @pytest.fixture(scope="session")
@@ -43,12 +51,23 @@ def needs(request: pytest.FixtureRequest) -> Callable[[str, bool], str]:
         reason = f"{request.node.nodeid}: {what} cannot be had here (`make system-deps` installs programs)"
         if os.environ.get("CI") == "true":
             pytest.fail(f"not run: {reason}")
-        request.config.stash.setdefault(NOT_RUN, []).append(reason)
+        request.node.user_properties.append((NOT_RUN, reason))
         pytest.skip(reason)
 
     return demand
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for reason in config.stash.get(NOT_RUN, []):
-        terminalreporter.write_line(f"not run: {reason}", yellow=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        folder = item.path.relative_to(HERE).parts[0]
+        return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=place)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in terminalreporter.stats.get("skipped", []):
+        for name, reason in report.user_properties:
+            if name == NOT_RUN:
+                terminalreporter.write_line(f"{NOT_RUN}: {reason}", yellow=True)

@@ -15,7 +15,7 @@ import torch
 
 from ctp_core.config import METHODS, Profile, parse_config, preset_for
 from ctp_core.config.ctp import CtpConfig, SelectName
-from ctp_core.datasets.clutrr import Task, read_clutrr
+from ctp_core.datasets.clutrr import UNTYPED, Task, read_clutrr
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
 from ctp_core.datasets.kb import Graph, GraphsKB
@@ -55,10 +55,13 @@ class ClutrrRun:
     split: str = "test"  # or `valid`: to choose settings without looking at the test files
 
 
+Tests = dict[int | str, tuple[Graph, ...]]
+
+
 @dataclass(frozen=True)
 class Data:
     kb: GraphsKB
-    tests: dict[int, tuple[Graph, ...]]
+    tests: Tests  # by length, or by the name of the task where several have one length
     seconds: float
 
 
@@ -68,23 +71,38 @@ def load(run: ClutrrRun) -> Data:
     if run.dataset == FAMILY:
         offset = 0 if run.split == "test" else 1_000_000
         train = family_graphs(FAMILY_TRAIN, (2, 3), seed=1)
-        tests = {n: tuple(family_graphs(FAMILY_TEST, (n,), seed=offset + 100 + n)) for n in FAMILY_LENGTHS}
+        tests: Tests = {
+            name: tuple(family_graphs(FAMILY_TEST, (name,), offset + 100 + name)) for name in FAMILY_LENGTHS
+        }
         return Data(graphs_kb({"train": train}), tests, time.process_time() - started)
     tasks = read_clutrr(run.data / "clutrr" / f"{run.dataset}.zip")
     if run.split == "valid":
         return validation_data(tasks, started)
-    kb = graphs_kb({"train": tasks[0].graphs})
-    tests = {task.lengths[0]: task.graphs for task in tasks if task.split == "test"}
-    return Data(kb, tests, time.process_time() - started)
+    tested = [task for task in tasks if task.split == "test"]
+    lengths = [task.lengths[0] for task in tested]
+    by_length = len(set(lengths)) == len(lengths)
+    tests = {length if by_length else task.name: task.graphs for length, task in zip(lengths, tested, strict=True)}
+    return Data(_kb(_training(tasks), tasks), tests, time.process_time() - started)
+
+
+def _training(tasks: Sequence[Task]) -> list[Graph]:
+    """Of all training files: the robust data sets have several."""
+    return [graph for task in tasks if task.split == "train" for graph in task.graphs]
+
+
+def _kb(train: Sequence[Graph], tasks: Sequence[Task]) -> GraphsKB:
+    """A data set with noise in some of its files has a predicate for it, though training may have none."""
+    noisy = any(fact.predicate == UNTYPED for task in tasks for graph in task.graphs for fact in graph.facts)
+    return graphs_kb({"train": train}, also=(UNTYPED,) if noisy else ())
 
 
 def validation_data(tasks: Sequence[Task], started: float) -> Data:
     """Trains on all but the longest training graphs and tests on those: a longer length, and no test file."""
-    lengths = tasks[0].lengths
-    longest = max(lengths)
-    train = [graph for graph in tasks[0].graphs if len(graph.facts) < longest]
-    tests = {longest: tuple(graph for graph in tasks[0].graphs if len(graph.facts) == longest)}
-    return Data(graphs_kb({"train": train}), tests, time.process_time() - started)
+    graphs = _training(tasks)
+    longest = max(len(graph.facts) for graph in graphs)
+    train = [graph for graph in graphs if len(graph.facts) < longest]
+    tests: Tests = {longest: tuple(g for g in graphs if len(g.facts) == longest)}
+    return Data(_kb(train, tasks), tests, time.process_time() - started)
 
 
 def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphConfig:
@@ -166,7 +184,8 @@ def _seed(task: ClutrrRun, data: Data, seed: int, on_epoch: OnStep) -> dict[str,
         figures["eval_instance_cpu_ms"] = timed
         proves = task.dataset == FAMILY and isinstance(model, CtpGraphsModel)
         figures["chain_cpu_seconds"] = _chain_seconds(model) if proves else None
-    figures["depth"] = _depth(model, max(data.tests))
+    longest = max(len(graph.facts) for graphs in data.tests.values() for graph in graphs)
+    figures["depth"] = _depth(model, longest)
     return figures
 
 
@@ -181,14 +200,16 @@ def answer_depth(model: GraphsModel) -> int | None:
     return model.config.depth if isinstance(model, CtpGraphsModel) else None
 
 
-def _chain_seconds(model: GraphsModel) -> float:
-    """CPU time of the question about the ends of one long chain, with its best proof."""
+def _chain_seconds(model: GraphsModel) -> float | None:
+    """CPU time of the question about the ends of one long chain, with its best proof; None where it is too deep."""
     [graph] = family_graphs(1, (CHAIN_LENGTH,), seed=5)
     question = Question(Goal(graph.subject, None, graph.object), graph.facts, top_k=1, proofs=1)
     started = time.process_time()
     [answers] = model.answer([question], Budget())
     seconds = time.process_time() - started
     assert isinstance(answers, Answers)
+    if not answers.items:
+        return None
     assert len(answers.items[0].proofs[0].facts) == CHAIN_LENGTH
     return seconds
 

@@ -2,8 +2,9 @@
 
 import resource
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,31 @@ from ctp_core.config import BaseConfig, Profile, parse_config, presets
 from ctp_core.config.facts import facts_config
 from ctp_core.datasets.benchmarks import countries_regions, read_benchmark
 from ctp_core.datasets.kb import FactsKB
+from ctp_core.datasets.resplits import read_resplit
 from ctp_core.errors import ConfigError
-from ctp_core.evaluation.links import countries_auc_pr, ranking
+from ctp_core.evaluation.links import countries_auc_pr, hybrid_ranking, ranking
 from ctp_core.manifest import MANIFEST
 from ctp_core.models.facts_model import FactsModel
 from ctp_core.models.hybrid import HybridModel
 from ctp_core.models.registry import create_trainer
-from ctp_core.training.trainer import OnStep, ignore
+from ctp_core.training.embeddings import EmbeddingTrainer
+from ctp_core.training.gradient import GradientTrainer
+from ctp_core.training.hybrid import HybridTrainer
+from ctp_core.training.proofs import ProofsTrainer
+from ctp_core.training.rules import RulesTrainer
+from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
+
+RESPLIT = "resplit"
+
+CPU_SECONDS = "cpu_seconds"  # in the manifest of a checkpoint
 
 
 @dataclass(frozen=True)
 class LinksRun:
-    """One row of a table: what is trained, on what, and how often. `resume` keeps checkpoints of each seed there."""
+    """One row of a table: what is trained, on what, and how often. `resume` keeps checkpoints of each seed there.
+
+    `split` is test or valid of the published data, or RESPLIT: every seed then has its own new split.
+    """
 
     data: Path
     dataset: str
@@ -35,6 +49,21 @@ class LinksRun:
     seeds: int = 1
     split: str = "test"
     resume: Path | None = None
+
+    @property
+    def ranked(self) -> str:
+        """The split of the KB that is ranked."""
+        return "test" if self.split == RESPLIT else self.split
+
+    def checkpoint(self, seed: int) -> str:
+        """Where a seed's checkpoint lies; test and validation are ranked by the same model."""
+        resplit = (RESPLIT,) if self.split == RESPLIT else ()
+        return "-".join((self.dataset, self.model, self.preset, *resplit, str(seed)))
+
+    def kb(self, seed: int) -> FactsKB:
+        if self.split == RESPLIT:
+            return read_resplit(self.data, self.dataset, seed)
+        return read_benchmark(self.data, self.dataset)
 
     def config(self, kb: FactsKB, seed: int) -> BaseConfig:
         """What the preset means for this method, overridden by `settings`."""
@@ -46,56 +75,101 @@ class LinksRun:
 
 
 def run(links: LinksRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
-    """The figures of all seeds as JSON: lists hold one value per seed."""
-    kb = read_benchmark(links.data, links.dataset)
-    seeds = [run_seed(links, kb, seed, on_epoch) for seed in range(links.seeds)]
-    config = links.config(kb, 0).model_dump()
+    """The figures of all seeds as JSON: lists hold one value per seed. What not every seed has is left out: a batch is
+    timed only where one was trained in this process, not gone on from a checkpoint."""
+    seeds = [run_seed(links, links.kb(seed), seed, on_epoch) for seed in range(links.seeds)]
+    config = links.config(links.kb(0), 0).model_dump()
     summary = {"dataset": links.dataset, "model": links.model, "preset": links.preset, "split": links.split}
-    figures = {name: [seed[name] for seed in seeds] for name in seeds[0]}
+    figures = {name: [seed[name] for seed in seeds] for name in seeds[0] if all(name in seed for seed in seeds)}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {**summary, "seeds": list(range(links.seeds)), **figures, "peak_rss_mb": peak, "config": config}
 
 
 def run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> dict[str, float]:
     """Trains and ranks once."""
-    started = time.process_time()
-    model = _train(links, kb, seed, on_epoch)
+    steps = _StepClock()
+    model, spent = _train(links, kb, seed, on_epoch, steps)
     trained = time.process_time()
     figures = _evaluate(links, kb, model)
-    ranked = time.process_time()
-    per_fact = 1000 * (ranked - trained) / len(kb.splits[links.split])
+    per_fact = 1000 * (time.process_time() - trained) / len(kb.splits[links.ranked])
     if isinstance(model, HybridModel):
-        figures |= _part_figures(links, kb, model)
-    return {**figures, "train_cpu_seconds": trained - started, "rank_triple_cpu_ms": per_fact}
+        figures["weight"] = model.weight
+    if steps.seconds:
+        figures["train_batch_cpu_ms"] = 1000 * median(steps.seconds)
+    return {**figures, "train_cpu_seconds": spent, "rank_triple_cpu_ms": per_fact}
 
 
-def _part_figures(links: LinksRun, kb: FactsKB, model: HybridModel) -> dict[str, float]:
-    """What each part of a hybrid reaches alone, and how much the embedding weighs."""
-    parts: dict[str, FactsModel] = {"proofs": model.proofs, "embedding": model.embedding}
-    figures = {
-        f"{part}_{name}": value for part, one in parts.items() for name, value in _evaluate(links, kb, one).items()
-    }
-    return {**figures, "weight": model.weight}
+class _StepClock:
+    """CPU time of each gradient step of this process, without the validations between them."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._last = 0.0
+
+    def start(self) -> None:
+        self._last = time.process_time()
+
+    def tick(self, _: Progress) -> None:
+        now = time.process_time()
+        self.seconds.append(now - self._last)
+        self._last = now
 
 
-def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep) -> FactsModel:
+def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: _StepClock) -> tuple[FactsModel, float]:
+    """(model, CPU seconds), those of the processes before this one included."""
+    started = time.process_time()
     trainer = create_trainer(links.config(kb, seed), kb, torch.device("cpu"))
-    folder = links.resume and links.resume / f"{links.dataset}-{links.model}-{links.preset}-{seed}"
-    if folder and (folder / MANIFEST).is_file():
-        trainer.restore(artifact.load(folder))
+    before = _go_on(links, seed, trainer)
     while not trainer.finished:
-        on_epoch(trainer.train_epoch())
-        if folder:
-            artifact.save(trainer.checkpoint(), folder)
+        steps.start()
+        on_epoch(trainer.train_epoch(steps.tick if isinstance(trainer, GradientTrainer) else ignore))
+        if links.resume:
+            checkpoint = trainer.checkpoint()
+            spent = before + time.process_time() - started
+            checkpoint = replace(checkpoint, manifest={**checkpoint.manifest, CPU_SECONDS: spent})
+            artifact.save(checkpoint, links.resume / links.checkpoint(seed))
     model = trainer.model()
     assert isinstance(model, FactsModel)
-    return model
+    return model, before + time.process_time() - started
+
+
+def _go_on(links: LinksRun, seed: int, trainer: Trainer) -> float:
+    """Restores what an earlier run saved, for a hybrid also what runs of its parts alone did; their CPU seconds."""
+    if links.resume is None:
+        return 0.0
+    folder = links.resume / links.checkpoint(seed)
+    if (folder / MANIFEST).is_file():
+        checkpoint = artifact.load(folder)
+        trainer.restore(checkpoint)
+        return float(checkpoint.manifest.get(CPU_SECONDS, 0.0))
+    if not isinstance(trainer, HybridTrainer):
+        return 0.0
+    parts: dict[str, ProofsTrainer | RulesTrainer | EmbeddingTrainer] = {"proofs": trainer.proofs}
+    parts[trainer.embedding.config.method] = trainer.embedding
+    return sum(_go_on_with_part(replace(links, model=name), seed, part) for name, part in parts.items())
+
+
+def _go_on_with_part(links: LinksRun, seed: int, part: ProofsTrainer | RulesTrainer | EmbeddingTrainer) -> float:
+    """Nothing where it was trained with other settings than the hybrid's."""
+    folder = (links.resume or Path()) / links.checkpoint(seed)
+    if not (folder / MANIFEST).is_file() or artifact.load(folder).manifest["config"] != part.config.model_dump(
+        mode="json"
+    ):
+        return 0.0
+    return _go_on(links, seed, part)
 
 
 def _evaluate(links: LinksRun, kb: FactsKB, model: FactsModel) -> dict[str, float]:
+    """The figures of a model; of a hybrid also those of each part alone, as `proofs_…` and `embedding_…`."""
     if links.dataset.startswith("countries"):
-        return {"auc_pr": countries_auc_pr(model, kb, links.split, countries_regions(links.data))}
-    return ranking(model, kb, links.split)
+        parts = {"": model}
+        if isinstance(model, HybridModel):
+            parts |= {"proofs_": model.proofs, "embedding_": model.embedding}
+        regions = countries_regions(links.data)
+        return {f"{part}auc_pr": countries_auc_pr(one, kb, links.ranked, regions) for part, one in parts.items()}
+    if isinstance(model, HybridModel):
+        return hybrid_ranking(model, kb, links.ranked)
+    return ranking(model, kb, links.ranked)
 
 
 def spread(values: list[float]) -> str:

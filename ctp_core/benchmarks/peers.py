@@ -139,7 +139,7 @@ def measure_pykeen(data: Path, dataset: str, seed: int) -> Row:
 
 
 def _metrics(kb: FactsKB, objects: ScoreAll, subjects: ScoreAll) -> dict[str, float]:
-    return ranking_metrics(rank_facts(kb.splits["test"], objects, subjects, known_filters(kb)))
+    return ranking_metrics(rank_facts(kb.splits["test"], objects, subjects, known_filters(kb, "test")))
 
 
 def _latency(kb: FactsKB, ask: Callable[[int, int], None]) -> float:

@@ -16,7 +16,7 @@ from ctp_core.config.networks import (
     GcnConfig,
     RecurrentConfig,
 )
-from ctp_core.config.presets import DEFAULT_PRESET, METHODS, preset_for, presets
+from ctp_core.config.presets import DEFAULT_PRESET, METHODS, check_kind, preset_for, presets, settings_for
 from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.config.rules import RulesConfig
@@ -60,7 +60,9 @@ __all__ = [
     "Profile",
     "ProofsConfig",
     "RulesConfig",
+    "check_kind",
     "parse_config",
     "preset_for",
     "presets",
+    "settings_for",
 ]

@@ -1,16 +1,28 @@
 """Settings of the Conditional Theorem Prover."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from ctp_core.config.base import BaseConfig
+from ctp_core.datasets.kb import Kind
 from ctp_core.errors import CtpError
 from ctp_core.rules import Template, parse_rule
 
 SelectName = Literal["linear", "attentive", "memory", "ntp", "gntp"]
 ProverName = Literal["tabled", "exact"]
 SemiringName = Literal["max-min", "max-product", "max-mean"]
+
+UNREAD: dict[Kind, tuple[str, ...]] = {
+    "facts": (
+        *("prover", "rules", "head", "gate", "relaxed", "optimiser", "distinct", "weight_power", "steps"),
+        *("validation", "patience"),
+    ),
+    "graphs": (
+        *("unification", "search", "nearest", "nearest_every", "negatives", "initial_range", "entity_scale"),
+        *("entity_start", "loss", "rule_rate", "hidden_facts", "hidden_subjects", "ranked", "questions", "rivals"),
+    ),
+}
 
 
 def _template(text: str) -> str:
@@ -29,11 +41,7 @@ def _rule(text: str) -> str:
 
 
 class CtpConfig(BaseConfig):
-    """A Conditional Theorem Prover; the defaults are the paper's.
-
-    Fields from `unification` on are read on a KB of facts only, those from `prover` on, up to there, on graphs only,
-    but for `schedule`.
-    """
+    """A Conditional Theorem Prover; the defaults are the paper's. What is read on one kind of KB only: UNREAD."""
 
     method: Literal["ctp"] = "ctp"
     select: SelectName = Field(default="linear", description="How bodies are generated from a goal's predicate.")
@@ -47,8 +55,7 @@ class CtpConfig(BaseConfig):
         default=1,
         ge=0,
         le=1000,
-        description="Of answers, on facts also of training; on graphs null is the fixpoint (tabled) or what the graph "
-        "needs (exact).",
+        description="Of answers; on graphs null is the fixpoint (tabled) or what the graph needs (exact).",
     )
     semiring: SemiringName = Field(default="max-min", description="⊕–⊗ with which the model answers.")
     dim: int = Field(default=50, ge=1, le=4096, description="Length of the vectors of predicates and entities.")
@@ -61,7 +68,7 @@ class CtpConfig(BaseConfig):
     prover: ProverName = Field(
         default="exact", description="`exact` is the paper's recursion; `tabled` closes sub-goals over predicates."
     )
-    train_depth: int = Field(default=2, ge=1, le=10)
+    train_depth: int = Field(default=2, ge=1, le=10, description="Of training; on facts `depth` if that is less.")
     rules: tuple[Annotated[str, AfterValidator(_rule)], ...] = Field(
         default=(), max_length=1000, description="Fixed rules in Prolog, such as `0.9::p(X,Y) :- q(X,Z), r(Z,Y).`"
     )
@@ -80,15 +87,34 @@ class CtpConfig(BaseConfig):
     unification: Literal["concat", "per_symbol"] = Field(
         default="concat", description="One kernel over the three concatenated vectors, or the minimum of three."
     )
+    search: Literal["auto", "tables", "nearest"] = Field(
+        default="auto",
+        description="`tables` of all pairs of entities are exact; with `nearest` an entity may be taken only for those "
+        "nearest to it, which finds the best of fewer proofs; `auto` takes tables where they fit.",
+    )
+    nearest: int = Field(
+        default=8, ge=1, le=1000, description="For search `nearest`: entities, with itself, that each may be taken for."
+    )
+    nearest_every: int = Field(default=100, ge=1, description="Steps between two searches for the nearest entities.")
     negatives: int = Field(default=1, ge=1, description="Times subject, object and both are corrupted, per fact.")
     initial_range: float = Field(default=1.0, gt=0, description="Vectors start uniform in ±this.")
     entity_scale: float = Field(
         default=1.0, gt=0, le=100, description="Entities start uniform in ± this times `initial_range`: crisper."
     )
+    entity_start: Literal["uniform", "facts"] = Field(
+        default="uniform",
+        description="Entities start anywhere, as published, or, by `facts`, near to those that are stated of the same.",
+    )
     loss: Literal["sampled", "all"] = Field(
         default="sampled",
         description="Each fact against corrupted ones, as published, or against all objects and all subjects: "
         "`batch_size` then counts predicates, each with all its facts.",
+    )
+    rule_rate: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="The share of `learning_rate` at which `select` learns: every weight of a map moves what it makes.",
     )
     hidden_facts: float = Field(
         default=0.0,
@@ -97,9 +123,32 @@ class CtpConfig(BaseConfig):
         description="For loss `all`: the share of the facts hidden from proofs in each step, so that they do not all "
         "come to rest on the same few.",
     )
+    hidden_subjects: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="For loss `all`: the share of subjects of each predicate whose facts of it are all hidden, to "
+        "be proved by what else is known.",
+    )
+    ranked: Literal["all", "hidden"] = Field(
+        default="all", description="For loss `all`: the facts ranked in a step; those not hidden as if not there."
+    )
+    questions: Literal["both", "objects"] = Field(
+        default="both", description="For loss `all`: (s, p, ?) and (?, p, o) are learnt, or (s, p, ?) alone."
+    )
+    rivals: Literal["all", "local", "exclusive"] = Field(
+        default="all",
+        description="For loss `all`: rivals of a subject or object are all entities, those of which the predicate is "
+        "stated at all (`local`: a local closed world), or those never stated together with it of the same entity.",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> "CtpConfig":
         if self.prover == "tabled" and self.semiring == "max-mean":
             raise ValueError("max-mean is not associative and works with prover exact only")
         return self
+
+    def unread(self, kind: Kind) -> dict[str, Any]:
+        """Settings that were given a value of their own and say nothing on a KB of this kind."""
+        given = {name: getattr(self, name) for name in UNREAD[kind]}
+        return {name: value for name, value in given.items() if value != CtpConfig.model_fields[name].default}

@@ -11,9 +11,12 @@ from ctp_core.config.rules import RulesConfig
 
 
 class HybridConfig(BaseConfig):
-    """Both parts are trained on their own; the weight of the embedding is learnt on validation. `seed` is of both."""
+    """Both parts are trained on their own; `seed` is of both."""
 
     method: Literal["hybrid"] = "hybrid"
     epochs: int = Field(default=10_000, ge=1, le=10_000, description="Passes of each part at most.")
     proofs: ProofsConfig | RulesConfig = Field(default=ProofsConfig(), discriminator="method")
     embedding: ComplexConfig | DistMultConfig = Field(default=ComplexConfig(), discriminator="method")
+    weight: float | None = Field(
+        default=None, ge=0, le=100, description="Of the embedding beside the proofs; null: learnt on validation facts."
+    )

@@ -1,17 +1,35 @@
 """Settings that need no tuning, chosen from what is known of the KB."""
 
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
 from ctp_core.config.base import BaseConfig
-from ctp_core.config.ctp import SelectName
+from ctp_core.config.ctp import UNREAD, CtpConfig, SelectName
 from ctp_core.config.facts import FACTS_METHODS, facts_config, facts_presets
 from ctp_core.config.graphs import graphs_config, graphs_presets
 from ctp_core.config.networks import NETWORKS, network_config
 from ctp_core.config.profile import Profile
 from ctp_core.datasets.kb import Kind
+from ctp_core.errors import ConfigError
 
 DEFAULT_PRESET = "fast"
 METHODS: dict[Kind, tuple[str, ...]] = {"facts": (*FACTS_METHODS, "rules"), "graphs": ("ctp", *NETWORKS)}
+
+
+def check_kind(config: BaseConfig, kind: Kind) -> None:
+    """Raises ConfigError where the method, or one of its settings, has no meaning on a KB of this kind."""
+    if config.method not in METHODS[kind]:
+        methods = ", ".join(METHODS[kind])
+        raise ConfigError(f"method {config.method!r} does not work on a KB of kind {kind!r}: choose from {methods}")
+    unread = config.unread(kind) if isinstance(config, CtpConfig) else {}
+    if unread:
+        given = ", ".join(f"{name}={value!r}" for name, value in unread.items())
+        leave = "leave it out" if len(unread) == 1 else "leave them out"
+        raise ConfigError(f"method 'ctp' does not read {given} on a KB of kind {kind!r}: {leave}")
+
+
+def settings_for(config: BaseConfig, kind: Kind) -> dict[str, Any]:
+    """The settings that have a meaning on a KB of this kind."""
+    return config.model_dump(mode="json", exclude=set(UNREAD[kind]) if isinstance(config, CtpConfig) else None)
 
 
 def presets(profile: Profile) -> dict[str, BaseConfig]:

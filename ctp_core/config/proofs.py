@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ctp_core.config.base import BaseConfig
 
-EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3"]
+EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3", "4"]
 Loss = Literal["binary", "softmax"]
 
 

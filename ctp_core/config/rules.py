@@ -12,7 +12,7 @@ class RulesConfig(BaseConfig):
 
     method: Literal["rules"] = "rules"
     epochs: int = Field(default=10_000, ge=1, le=10_000, description="Predicates learnt at most, largest first.")
-    max_length: int = Field(default=3, ge=1, le=3, description="Body atoms at most.")
+    max_length: int = Field(default=5, ge=1, le=5, description="Body atoms at most.")
     sample: int = Field(default=1000, ge=1, description="Facts of a predicate that rules are mined from and fitted to.")
     rules: int = Field(default=100, ge=1, description="Rules of each template kept for a predicate.")
     min_support: int = Field(default=2, ge=1, description="Sampled facts that a rule must explain.")

@@ -28,6 +28,16 @@ def countries_regions(folder: Path) -> list[str]:
     return _lines(folder / "countries" / "regions.txt")
 
 
+def countries_tested(folder: Path) -> set[str]:
+    """The countries whose regions are asked for."""
+    return set(_lines(folder / "countries" / "test.txt"))
+
+
+def countries_training(folder: Path, dataset: str) -> list[Fact]:
+    """The training file of countries-s1, -s2 or -s3."""
+    return _facts(folder / "countries" / f"countries_{dataset[-2:].upper()}.tsv")
+
+
 def _read_folder(folder: Path, dataset: str) -> FactsKB:
     files = {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
     return FactsKB.from_facts({split: _facts(folder / dataset / file) for split, file in files.items()})
@@ -50,9 +60,8 @@ def _read_countries(folder: Path, dataset: str) -> FactsKB:
     The published dev.txt is not used: 13 of its 24 countries have their region in the training file and 7 are test
     countries. The countries that are withheld in the same way as the test countries, but are none, validate.
     """
-    train = _facts(folder / "countries" / f"countries_{dataset[-2:].upper()}.tsv")
-    test = set(_lines(folder / "countries" / "test.txt"))
-    truth = _withheld_regions(_facts(folder / "countries" / "countries_S1.tsv"), countries_regions(folder))
+    train, test = countries_training(folder, dataset), countries_tested(folder)
+    truth = withheld_regions(countries_training(folder, "countries-s1"), countries_regions(folder))
     return FactsKB.from_facts(
         {
             "train": train,
@@ -62,7 +71,7 @@ def _read_countries(folder: Path, dataset: str) -> FactsKB:
     )
 
 
-def _withheld_regions(facts: list[Fact], regions: list[str]) -> list[Fact]:
+def withheld_regions(facts: list[Fact], regions: list[str]) -> list[Fact]:
     """locatedIn(country, region) for every country whose subregion is known in S1 and whose region is not."""
     located = {fact for fact in facts if fact.predicate == LOCATED_IN}
     parts = {fact.subject: fact.object for fact in located if fact.object in regions}

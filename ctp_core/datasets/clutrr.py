@@ -7,12 +7,16 @@ import csv
 import io
 import re
 import zipfile
+from ast import literal_eval
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from ctp_core.datasets.graph_checks import checked
 from ctp_core.datasets.kb import Graph
+from ctp_core.datasets.names import check_name
 from ctp_core.errors import DataError, ParseError
 from ctp_core.symbols import Fact
 
@@ -20,15 +24,16 @@ COLUMNS = ("story_edges", "edge_types", "query_edge", "target", "genders")
 # The robust splits list noise edges after the edges of the story and give them no type. They are facts all the same:
 # two people are said to be related. A name of its own lets a model learn what they are worth.
 UNTYPED = "untyped"
+LITERALS_KEPT = 4096  # thousands of rows have a few hundred different lists of edges and types between them
+SHOWN = 80  # characters of a field in a message
 
-_EDGE = re.compile(r"\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-_TYPE = re.compile(r"'([^']*)'|\"([^\"]*)\"")
+Edge = tuple[int, int]
+
 _TASK = re.compile(r"(?P<tasks>\d+\.\d+(?:,\d+\.\d+)*)_(?P<split>train|valid|test)\.csv")
 
 
 def parse_clutrr(lines: Iterable[str], file: str) -> Iterator[Graph]:
     """One graph per row; raises ParseError with the place."""
-    csv.field_size_limit(1 << 24)  # the stories are long; the default of 128 kB is not ours to keep
     reader = csv.DictReader(lines)
     missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
     if missing:
@@ -41,30 +46,74 @@ def parse_clutrr(lines: Iterable[str], file: str) -> Iterator[Graph]:
 
 
 def _graph(row: Mapping[str, str | None], file: str, line: int) -> Graph:
-    values = {column: row[column] or "" for column in COLUMNS}
-    edges = [(int(a), int(b)) for a, b in _EDGE.findall(values["story_edges"])]
-    types = [single or double for single, double in _TYPE.findall(values["edge_types"])]
-    query = _EDGE.findall(values["query_edge"])
-    names = [person.rpartition(":")[0] for person in values["genders"].split(",")]
+    try:
+        graph = _read({column: row[column] or "" for column in COLUMNS})
+    except ParseError:
+        raise
+    except DataError as error:
+        raise ParseError(file, line, str(error)) from None
+    return checked(graph, file, line)
+
+
+def _read(values: Mapping[str, str]) -> Graph:
+    edges, types = _edges(values["story_edges"]), _types(values["edge_types"])
     if len(types) > len(edges):
-        raise ParseError(file, line, f"{len(types)} edge_types for {len(edges)} story_edges")
-    if len(query) != 1:
-        raise ParseError(file, line, f"query_edge is {values['query_edge']!r}, not one pair of nodes")
-    pair = (int(query[0][0]), int(query[0][1]))
-    outside = [node for edge in (*edges, pair) for node in edge if node >= len(names)]
-    if outside:
-        raise ParseError(file, line, f"node {outside[0]} has no name: genders lists {len(names)}")
+        raise DataError(f"{len(types)} edge_types for {len(edges)} story_edges")
+    names = _names(values["genders"])
+    query = _literal(values["query_edge"])
+    if not _is_edge(query):
+        raise DataError(f"query_edge is {_short(values['query_edge'])}, not one pair of nodes")
+    for node in (node for edge in (*edges, query) for node in edge):
+        if node >= len(names):
+            raise DataError(f"node {node} has no name: genders lists {len(names)}")
     typed = [*types, *(UNTYPED for _ in edges[len(types) :])]
     facts = tuple(Fact(names[a], predicate, names[b]) for (a, b), predicate in zip(edges, typed, strict=True))
     label = values["target"].strip()
     if not label:
-        raise ParseError(file, line, "target is empty")
-    return checked(Graph(facts, names[pair[0]], names[pair[1]], label), file, line)
+        raise DataError("target is empty")
+    return Graph(facts, names[query[0]], names[query[1]], check_name(label))
+
+
+@lru_cache(maxsize=LITERALS_KEPT)
+def _edges(text: str) -> tuple[Edge, ...]:
+    edges = _literal(text)
+    if not isinstance(edges, list) or not all(map(_is_edge, edges)):
+        raise DataError(f"story_edges is {_short(text)}, not a list of pairs of nodes")
+    return tuple(edges)
+
+
+@lru_cache(maxsize=LITERALS_KEPT)
+def _types(text: str) -> tuple[str, ...]:
+    types = _literal(text)
+    if not isinstance(types, list) or not all(isinstance(name, str) for name in types):
+        raise DataError(f"edge_types is {_short(text)}, not a list of names in quotes")
+    return tuple(map(check_name, types))
+
+
+def _names(genders: str) -> list[str]:
+    """Of the people, in the order of their numbers: `Don:male,Dot:female`."""
+    return [check_name(person.rpartition(":")[0].strip()) for person in genders.split(",")]
+
+
+def _literal(text: str) -> Any:
+    """A list, tuple, text or number as Python writes it, or None; a field of a row is short, and so is this."""
+    try:
+        return literal_eval(text.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return None
+
+
+def _is_edge(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and all(type(node) is int and node >= 0 for node in value)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= SHOWN else f"{text[:SHOWN]}…")
 
 
 @dataclass(frozen=True)
 class Task:
-    """One file: its split, the numbers of edges in its name, and its graphs."""
+    """One file: the tasks in its name, such as 1.2,1.3, its split, the numbers of edges, and its graphs."""
 
     name: str
     split: str
@@ -81,11 +130,19 @@ def read_clutrr(path: Path) -> list[Task]:
         if match is None:
             continue
         lengths = tuple(int(task.partition(".")[2]) for task in match["tasks"].split(","))
-        lines = io.StringIO(content.decode("utf-8"), newline="")
-        tasks.append(Task(name, match["split"], lengths, tuple(parse_clutrr(lines, name))))
+        lines = io.StringIO(_text(content, name), newline="")
+        tasks.append(Task(match["tasks"], match["split"], lengths, tuple(parse_clutrr(lines, name))))
     if not any(task.split == "train" for task in tasks):
         raise DataError(f"{path.name} has no CLUTRR training file, such as 1.2,1.3_train.csv")
     return sorted(tasks, key=lambda task: (task.split != "train", task.lengths))
+
+
+def _text(content: bytes, file: str) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ParseError(file, line, "the file is not UTF-8") from None
 
 
 def _zipped(path: Path) -> Iterator[tuple[str, bytes]]:

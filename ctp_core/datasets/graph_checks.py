@@ -26,9 +26,10 @@ def checked(graph: Graph, file: str, line: int) -> Graph:
     return graph
 
 
-def graphs_kb(splits: Mapping[str, Iterable[Graph]]) -> GraphsKB:
+def graphs_kb(splits: Mapping[str, Iterable[Graph]], also: Iterable[str] = ()) -> GraphsKB:
     """A KB from graphs. Predicates come from the training split, in alphabetical order: a symbol that training never
-    saw has no vector, so that a later split that uses one raises DataError with the split, the graph and the name."""
+    saw has no vector, so that a later split that uses one raises DataError with the split, the graph and the name.
+    `also` are predicates that are known to come, whatever training learns about them."""
     ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
     train = ordered.get("train", ())
     if not train:
@@ -36,7 +37,7 @@ def graphs_kb(splits: Mapping[str, Iterable[Graph]]) -> GraphsKB:
     targets = sorted({graph.label for graph in train if graph.label is not None})
     if not targets:
         raise DataError("no training graph has a label")
-    predicates = sorted({fact.predicate for graph in train for fact in graph.facts} | set(targets))
+    predicates = sorted({fact.predicate for graph in train for fact in graph.facts} | set(targets) | set(also))
     kb = GraphsKB(Vocabulary("predicate", predicates), tuple(targets), ordered)
     _check_symbols(kb)
     return kb

@@ -6,6 +6,7 @@ none of these goes out as `<urn:ctp:name:…>`, percent-encoded, and comes back 
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import BinaryIO, cast
 from urllib.parse import quote, unquote
@@ -93,11 +94,9 @@ def write_ntriples(facts: Iterable[Fact]) -> Iterator[str]:
 
 @lru_cache(CACHED_NAMES)
 def _iri(name: str) -> str:
-    try:
-        if not name.startswith(OURS):
+    if not name.startswith(OURS):
+        with suppress(ValueError):  # no IRI: it gets one of ours
             return str(pyoxigraph.NamedNode(name))
-    except ValueError:
-        pass
     return f"<{OURS}{quote(name, safe='')}>"
 
 

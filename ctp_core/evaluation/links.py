@@ -4,14 +4,21 @@ import numpy as np
 
 from ctp_core.datasets.kb import FactsKB
 from ctp_core.evaluation.auc_pr import auc_pr
-from ctp_core.evaluation.ranking import known_filters, rank_facts, ranking_metrics
+from ctp_core.evaluation.ranking import known_filters, rank_facts, rank_facts_by_each, ranking_metrics
 from ctp_core.models.facts_model import FactsModel
+from ctp_core.models.hybrid import HybridModel
 
 
 def ranking(model: FactsModel, kb: FactsKB, split: str) -> dict[str, float]:
-    """Filtered MRR and Hits@k, both directions; as usual all splits filter, whichever is ranked."""
-    filters = known_filters(kb)
+    """Filtered MRR and Hits@k, both directions; the facts of this split and of those before it filter."""
+    filters = known_filters(kb, split)
     return ranking_metrics(rank_facts(kb.splits[split], model.object_logits, model.subject_logits, filters))
+
+
+def hybrid_ranking(model: HybridModel, kb: FactsKB, split: str) -> dict[str, float]:
+    """The same of a hybrid and, as `proofs_mrr`, `embedding_mrr`, …, of its parts, each of which scores once."""
+    ranks = rank_facts_by_each(kb.splits[split], model.object_parts, model.subject_parts, known_filters(kb, split))
+    return {f"{part}{name}": value for part, each in ranks.items() for name, value in ranking_metrics(each).items()}
 
 
 def countries_auc_pr(model: FactsModel, kb: FactsKB, split: str, regions: list[str]) -> float:

@@ -1,17 +1,18 @@
 """Filtered ranks of facts, both directions, with the realistic (mean) rank for ties."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
-from ctp_core.datasets.kb import FactIds, FactsKB
+from ctp_core.datasets.kb import SPLITS, FactIds, FactsKB
 
 HITS = (1, 3, 10)
 BATCH = 256  # questions ranked at once: bounds memory at BATCH × entities
 
 Scores = NDArray[np.floating]
+ScoreEach = Callable[[NDArray[np.int64], NDArray[np.int64]], Mapping[str, Scores]]  # the same by several models
 ScoreObjects = Callable[[NDArray[np.int64], NDArray[np.int64]], Scores]  # (subjects, predicates) -> [question, entity]
 
 
@@ -39,9 +40,13 @@ class KnownFilter:
         return mask
 
 
-def known_filters(kb: FactsKB) -> tuple[KnownFilter, KnownFilter]:
-    """For objects and for subjects, over the facts of all splits."""
-    facts, sizes = list(kb.splits.values()), (len(kb.entities), len(kb.predicates))
+def known_filters(kb: FactsKB, split: str) -> tuple[KnownFilter, KnownFilter]:
+    """For objects and for subjects, over the facts of `split` and of those before it.
+
+    Validation decides what is learnt, and test facts have no say in that: they filter only where they are ranked.
+    """
+    known = SPLITS[: SPLITS.index(split) + 1]
+    facts, sizes = [kb.splits[name] for name in known if name in kb.splits], (len(kb.entities), len(kb.predicates))
     return KnownFilter(facts, *sizes, subjects=False), KnownFilter(facts, *sizes, subjects=True)
 
 
@@ -50,12 +55,15 @@ def realistic_ranks(
     true: Int[np.ndarray, " question"],
     known: Bool[np.ndarray, "question entity"],
 ) -> Float[np.ndarray, " question"]:
-    """1 + those above + half of the others at the same score; known facts other than the true one do not count."""
+    """1 + those above + half of the others at the same score; known facts other than the true one do not count.
+
+    What is no number is above everything, so that no model ranks well by having no scores.
+    """
     questions = np.arange(len(true))
     target = scores[questions, true][:, None]
     others = ~known
     others[questions, true] = False
-    above = ((scores > target) & others).sum(1)
+    above = (~(scores <= target) & others).sum(1)
     equal = ((scores == target) & others).sum(1)
     return np.asarray(1 + above + equal / 2)
 
@@ -67,16 +75,27 @@ def rank_facts(
     filters: tuple[KnownFilter, KnownFilter],
 ) -> Float[np.ndarray, " question"]:
     """The ranks of all objects, then of all subjects. `filters` are for (objects, subjects)."""
+
+    def alone(score: ScoreObjects) -> ScoreEach:
+        return lambda entities, predicates: {"": score(entities, predicates)}
+
+    return rank_facts_by_each(facts, alone(score_objects), alone(score_subjects), filters).get("", np.zeros(0))
+
+
+def rank_facts_by_each(
+    facts: FactIds, score_objects: ScoreEach, score_subjects: ScoreEach, filters: tuple[KnownFilter, KnownFilter]
+) -> dict[str, Float[np.ndarray, " question"]]:
+    """The ranks by each of several models that share their work."""
     order = np.argsort(facts[:, 1], kind="stable")  # a model may keep what it knows of a predicate for the next fact
-    ranks = np.zeros((2, len(facts)))
+    ranks: dict[str, NDArray[np.float64]] = {}
     for way, given, score in ((0, 0, score_objects), (1, 2, score_subjects)):
         for start in range(0, len(facts), BATCH):
             rows = order[start : start + BATCH]
             entities, predicates, true = facts[rows, given], facts[rows, 1], facts[rows, 2 - given]
-            ranks[way, rows] = realistic_ranks(
-                score(entities, predicates), true, filters[way].mask(entities, predicates)
-            )
-    return ranks.ravel()
+            known = filters[way].mask(entities, predicates)
+            for name, scores in score(entities, predicates).items():
+                ranks.setdefault(name, np.zeros((2, len(facts))))[way, rows] = realistic_ranks(scores, true, known)
+    return {name: each.ravel() for name, each in ranks.items()}
 
 
 def ranking_metrics(ranks: Float[np.ndarray, " question"]) -> dict[str, float]:

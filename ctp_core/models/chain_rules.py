@@ -23,7 +23,7 @@ def chain_rule(
     atoms = tuple(Atom(*atom) for atom in _oriented(predicates, body, variables))
     shown = "1R" if template == "1" and body[0] >= len(predicates) else template
     support, pairs = counts if counts is not None else (None, None)
-    precision = None if support is None else support / pairs if pairs else 0.0
+    precision = support / pairs if support is not None and pairs else None
     return Rule(Atom(predicates[head], "X", "Y"), atoms, shown, confidence, support, precision)
 
 
@@ -38,7 +38,7 @@ def constant_rule(
     (said,) = _oriented(kb.predicates.names, (atom,), (about, end))
     arguments = (about, fixed) if side == 0 else (fixed, about)
     support, pairs = counts if counts is not None else (None, None)
-    precision = None if support is None else support / pairs if pairs else 0.0
+    precision = support / pairs if support is not None and pairs else None
     return Rule(
         Atom(kb.predicates.names[head], *arguments), (Atom(*said),), SIDES[side], confidence, support, precision
     )

@@ -13,6 +13,8 @@ from ctp_core.config.ctp import CtpConfig
 from ctp_core.datasets.kb import FactIds, FactsKB
 from ctp_core.errors import ArtifactError
 from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb
+from ctp_core.models.soft_answers import SoftAnswers
+from ctp_core.models.soft_nearest import NearestProver
 from ctp_core.models.soft_proofs import SoftProver
 from ctp_core.models.soft_theory import SoftTheory
 from ctp_core.proofs import Proof
@@ -41,31 +43,36 @@ class CtpFactsModel(FactsModel):
         return logit
 
     @cached_property
-    def _prover(self) -> SoftProver:
-        return SoftProver(self.theory, self._facts, len(self.kb.entities))
+    def _prover(self) -> SoftAnswers:
+        return self._new_prover(self._facts, len(self.kb.entities))
 
-    def _prover_of(self, view: FactsView) -> SoftProver:
+    def _new_prover(self, facts: SoftFacts, num_entities: int) -> SoftAnswers:
+        return (SoftProver if self.theory.tabled else NearestProver)(self.theory, facts, num_entities)
+
+    def _prover_of(self, view: FactsView) -> SoftAnswers:
         if not view.extended:
             return self._prover
-        check_question(len(view.entities), len(view.predicates))
-        return SoftProver(self.theory, SoftFacts(view.edges.facts, len(view.predicates)), len(view.entities))
+        if self.theory.tabled:
+            check_question(len(view.entities), 2 * len(view.predicates))
+        return self._new_prover(SoftFacts(view.edges.facts, len(view.predicates)), len(view.entities))
 
     def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        prover = self._prover_of(view)
-        values = [prover.table(predicate)[subject, object_] for subject, predicate, object_ in facts.tolist()]
-        return np.array(values, dtype=np.float64)
+        prover, (subjects, predicates, objects) = self._prover_of(view), facts.T
+        if len(facts) > 1 and (subjects == subjects[0]).all() and (predicates == predicates[0]).all():
+            return np.asarray(prover.objects(predicates[:1], subjects[:1])[0, objects])
+        if len(facts) > 1 and (predicates == predicates[0]).all():
+            return np.asarray(prover.subjects(predicates[:1], objects[:1])[0, subjects])
+        return np.asarray(prover.objects(predicates, subjects)[np.arange(len(facts)), objects])
 
     def object_logits(
         self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Float[np.ndarray, "question entity"]:
-        rows = zip(subjects.tolist(), predicates.tolist(), strict=True)
-        return np.stack([self._prover.table(predicate)[subject] for subject, predicate in rows])
+        return self._prover.objects(predicates, subjects)
 
     def subject_logits(
         self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Float[np.ndarray, "question entity"]:
-        rows = zip(objects.tolist(), predicates.tolist(), strict=True)
-        return np.stack([self._prover.table(predicate)[:, object_] for object_, predicate in rows])
+        return self._prover.subjects(predicates, objects)
 
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
@@ -75,7 +82,7 @@ class CtpFactsModel(FactsModel):
         return [Explanation(self._proofs(prover, view, fact, num_proofs)) for fact in facts]
 
     def _proofs(
-        self, prover: SoftProver, view: FactsView, fact: NDArray[np.int64], num_proofs: int
+        self, prover: SoftAnswers, view: FactsView, fact: NDArray[np.int64], num_proofs: int
     ) -> tuple[Proof, ...]:
         if num_proofs <= 0:
             return ()

@@ -12,8 +12,9 @@ from ctp_core.config.ctp import CtpConfig
 from ctp_core.datasets.kb import Kind
 from ctp_core.errors import ArtifactError, CtpError
 from ctp_core.models.base import Answer, Answers, Budget, Model, Question
+from ctp_core.models.graph_explainer import Explained, explain
 from ctp_core.models.graph_question import AskedGraph, ranked, read_question
-from ctp_core.models.graph_reasoner import Explained, GraphReasoner, build_theory
+from ctp_core.models.graph_reasoner import GraphReasoner, build_theory
 from ctp_core.rules import Atom, Rule
 from ctp_core.symbols import Vocabulary
 
@@ -38,12 +39,16 @@ class CtpGraphsModel(Model):
         return self.config.semiring
 
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
-        return [self._answer(question, budget) for question in questions]
+        """Where the time is over the first question is answered by the facts alone, and no other at all."""
+        return [
+            Answers((), truncated=True) if number and budget.expired else self._answer(question, budget)
+            for number, question in enumerate(questions)
+        ]
 
     def _answer(self, question: Question, budget: Budget) -> Answers | CtpError:
         try:
             asked = read_question(question, self.reasoner.predicates)
-            found = self.reasoner.explain(asked, budget)
+            found = explain(self.reasoner, asked, budget)
         except CtpError as error:
             return error
         answers = [self._to_answer(asked, explained) for explained in found.items]

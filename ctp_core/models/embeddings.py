@@ -13,7 +13,15 @@ from ctp_core.config.embeddings import EmbeddingConfig
 from ctp_core.datasets.kb import FactIds, FactsKB
 from ctp_core.errors import ArtifactError
 from ctp_core.models.factorisation import FACTORISATIONS, Factorisation
-from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb
+from ctp_core.models.facts_model import (
+    Explanation,
+    FactsModel,
+    FactsView,
+    load_state,
+    read_calibration,
+    read_config,
+    read_kb,
+)
 from ctp_core.rules import Rule
 
 
@@ -103,15 +111,8 @@ class EmbeddingModel(FactsModel):
             raise ArtifactError(f"a model of method {config.method!r} is no embedding")
         sizes = (len(kb.entities), len(kb.predicates))
         factorisation = FACTORISATIONS[config.method](sizes, config.rank, torch.Generator(), device)
-        prefix = "factorisation."
-        state = {name.removeprefix(prefix): t for name, t in artifact.tensors.items() if name.startswith(prefix)}
-        try:
-            factorisation.load_state_dict(state)
-            calibration = artifact.manifest["calibration"]
-            pair = (float(calibration["scale"]), float(calibration["offset"]))
-        except (KeyError, RuntimeError, TypeError) as error:
-            raise ArtifactError(f"the tensors do not fit the config: {error}") from None
-        return cls(config, kb, factorisation.requires_grad_(False), pair)
+        load_state(factorisation, "factorisation", artifact)
+        return cls(config, kb, factorisation.requires_grad_(False), read_calibration(artifact))
 
 
 class ComplexModel(EmbeddingModel):

@@ -18,7 +18,6 @@ from ctp_core.provers.evidence_arrays import WeighedPaths
 from ctp_core.rules import Rule
 from ctp_core.symbols import Fact
 
-RULES_PER_PREDICATE = 20
 MIN_EVIDENCE = 0.05  # a rule whose proof moves the logit by less is not worth listing
 
 
@@ -34,8 +33,8 @@ class Arrays(Protocol):
     def evidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
         """What a single proof by this rule adds to the logit."""
 
-    def bodies(self, predicate: int) -> Iterable[tuple[str, tuple[int, ...]]]:
-        """(template, body) of the rules worth listing."""
+    def bodies(self, predicate: int, least: float) -> Iterable[tuple[str, tuple[int, ...]]]:
+        """(template, body) of the rules worth listing, of which a single proof adds at least `least` to the logit."""
 
 
 class EvidenceModel(FactsModel):
@@ -132,14 +131,16 @@ class EvidenceModel(FactsModel):
         return self._kb_view.edges.counter.count(predicate, template, body)
 
     def rules(self) -> list[Rule]:
-        """Rules that hold at least once in the KB, by confidence, then precision."""
+        """Rules whose body holds somewhere in the KB, by confidence, then precision.
+
+        No proof adds more to a logit than a single proof by its rule would, so that in a model that lists all its
+        strong rules every proof with a share of MIN_EVIDENCE or more cites a listed one.
+        """
         listed = []
         for predicate in range(len(self.kb.predicates)):
-            bodies = {body: self.arrays.evidence(predicate, *body) for body in self.arrays.bodies(predicate)}
-            strongest = sorted(bodies, key=lambda body: (-bodies[body], body))[:RULES_PER_PREDICATE]
-            for template, body in strongest:
+            for template, body in self.arrays.bodies(predicate, MIN_EVIDENCE):
                 counts = self.counts(predicate, template, body)
-                if bodies[template, body] >= MIN_EVIDENCE and counts[0]:
+                if counts[1]:
                     listed.append(self._named(predicate, template, body, counts))
         return sorted(listed, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
 

@@ -49,13 +49,13 @@ class Factorisation(nn.Module, ABC):
         """What the 3-norm is taken of."""
 
     def queries(
-        self, entities: Int[Tensor, " row"], atoms: Int[Tensor, " row"], *, tied: bool
+        self, entities: Float[Tensor, "row width"], atoms: Int[Tensor, " row"], *, tied: bool
     ) -> tuple[Float[Tensor, "row width"], Float[Tensor, "row width"]]:
         """(query vectors, predicate vectors). `tied` reads an inverse as the adjoint of its predicate."""
         forward = self.predicates[atoms % self.num_predicates]
         other = self.adjoint(forward) if tied else self.inverses[atoms % self.num_predicates]
         predicates = torch.where((atoms < self.num_predicates)[:, None], forward, other)
-        return self.compose(self.entities[entities], predicates), predicates
+        return self.compose(entities, predicates), predicates
 
     def averaged(self) -> Float[Tensor, "predicate width"]:
         """The predicate vectors whose φ is the mean of both directions: one score per fact."""

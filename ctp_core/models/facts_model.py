@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
+from torch import nn
 
 from ctp_core.artifact import Artifact
 from ctp_core.config import BaseConfig, parse_config
@@ -217,3 +218,22 @@ def read_config(artifact: Artifact) -> BaseConfig:
         return parse_config(artifact.manifest["config"])
     except (KeyError, ValueError) as error:
         raise ArtifactError(f"the artifact holds no config of this version: {error}") from None
+
+
+def load_state(module: nn.Module, name: str, artifact: Artifact) -> None:
+    """Loads the tensors that were stored under `name`; raises ArtifactError where they do not fit."""
+    prefix = f"{name}."
+    state = {key.removeprefix(prefix): t for key, t in artifact.tensors.items() if key.startswith(prefix)}
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise ArtifactError(f"the tensors do not fit the config: {error}") from None
+
+
+def read_calibration(artifact: Artifact) -> tuple[float, float]:
+    """(scale, offset); raises ArtifactError."""
+    try:
+        calibration = artifact.manifest["calibration"]
+        return float(calibration["scale"]), float(calibration["offset"])
+    except (KeyError, TypeError) as error:
+        raise ArtifactError(f"the artifact of a calibrated model has no {error}") from None

@@ -11,11 +11,10 @@ from ctp_core.proofs import ProofNode, Unification
 from ctp_core.provers.exact import Level
 from ctp_core.provers.search import Derivation, Fold
 from ctp_core.provers.tabled_proofs import ByFact, ByRule
-from ctp_core.rules import make_rule
+from ctp_core.rules import SURE, make_rule
 from ctp_core.symbols import Fact, Vocabulary
 
 GATE = "gate"  # what a rule's own weight is called among the unifications of a node
-SURE = 1 - 1e-6  # a generated vector this near to a predicate is that predicate
 
 Pair = tuple[int, int]
 Place = Callable[[Any], Pair]
@@ -24,13 +23,17 @@ Name = Callable[[Any], tuple[str, bool]]
 
 @dataclass(frozen=True)
 class ProofWriter:
-    """`place` finds the entities of a goal, `name` its predicate and whether that is only the nearest name."""
+    """`place` finds the entities of a goal, `name` its predicate and whether that is only the nearest name.
+
+    `attention`: body places attend to known predicates, so that what they attend to is no approximation.
+    """
 
     predicates: Vocabulary
     entities: tuple[str, ...]
     fold: Fold
     place: Place
     name: Name
+    attention: bool = False
 
     def write(self, derivation: Derivation) -> ProofNode:
         """Children first, without recursion: a chain of a thousand facts is a tree a thousand deep."""
@@ -50,8 +53,10 @@ class ProofWriter:
             return self._leaf(derivation, self.predicates.names[note.predicate])
         goal, approximate = self._goal(derivation.goal)
         body = tuple(child.goal.predicate for child in children)
-        guess = approximate or any(self.name(child.goal)[1] for child in derivation.children)
         unifications = self._unifications(derivation, goal.predicate, body)
+        guess = (
+            approximate or any(self.name(child.goal)[1] for child in derivation.children) or self._guessed(derivation)
+        )
         score = self.fold.of([*(u.score for u in unifications), *(child.score for child in children)])
         rule = make_rule(goal.predicate, note.template, body, self._confidence(derivation), approximate=guess)
         return ProofNode(goal, score, "rule", unifications, rule=rule, children=children)
@@ -72,8 +77,19 @@ class ProofWriter:
         guarded = note.guarded
         found = [Unification(head, GATE, scores[0])] if guarded else []
         if isinstance(note, ByRule):
-            found += [Unification(name, name, score) for name, score in zip(body, scores[guarded:], strict=True)]
+            names = self.predicates.names
+            found += [
+                Unification(names[nearest], name, score, approximate=not self.attention and near < SURE)
+                for (nearest, near), name, score in zip(note.generated, body, scores[guarded:], strict=True)
+            ]
         return tuple(found)
+
+    def _guessed(self, derivation: Derivation) -> bool:
+        """The body that was generated is not quite the one that the rule names."""
+        note, scores = derivation.move.note, derivation.move.scores
+        if isinstance(note, ByRule):
+            return not self.attention and min(scores[note.guarded :]) < SURE
+        return any(self.name(child.goal)[1] for child in derivation.children)
 
     def _confidence(self, derivation: Derivation) -> float:
         scores = derivation.move.scores

@@ -7,7 +7,7 @@ import torch
 from ctp_core.provers.search import FOLDS, Fold
 from ctp_core.provers.tabled import TabledRules, close
 from ctp_core.provers.theory import Theory
-from ctp_core.rules import Rule, make_rule
+from ctp_core.rules import SURE, Rule, make_rule
 from ctp_core.select.memory import MemorySelect
 from ctp_core.semiring import SEMIRINGS
 from ctp_core.symbols import Vocabulary
@@ -22,7 +22,7 @@ def decode(theory: Theory, predicates: Vocabulary, semiring: str, attention: boo
     closed = close(theory, SEMIRINGS[semiring], attention)
     found: dict[str, Rule] = {}
     for rules in closed.rules:
-        for rule in _decoded(rules, predicates, FOLDS[semiring], approximate=not attention):
+        for rule in _decoded(rules, predicates, FOLDS[semiring], attention):
             _keep(found, rule)
     if isinstance(theory.select, MemorySelect):
         for rule in _stored(theory, theory.select, predicates, FOLDS[semiring]):
@@ -35,7 +35,7 @@ def _keep(found: dict[str, Rule], rule: Rule) -> None:
         found[rule.text] = rule
 
 
-def _decoded(rules: TabledRules, predicates: Vocabulary, fold: Fold, approximate: bool) -> list[Rule]:
+def _decoded(rules: TabledRules, predicates: Vocabulary, fold: Fold, attention: bool) -> list[Rule]:
     count = len(predicates)
     width = min(1 + ALTERNATIVES, count)
     tops = [place.view(count, -1, count).topk(width, dim=0) for place in rules.places]  # [rank, reformulator, head]
@@ -53,6 +53,7 @@ def _decoded(rules: TabledRules, predicates: Vocabulary, fold: Fold, approximate
             if any(ranks) and confidence < MIN_CONFIDENCE:
                 continue
             body = tuple(predicates.names[i[rank][reformulator][head]] for i, rank in zip(indices, ranks, strict=True))
+            approximate = not attention and min(scores) < SURE
             found.append(make_rule(predicates.names[head], rules.template, body, confidence, approximate))
     return found
 

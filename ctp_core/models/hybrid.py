@@ -52,14 +52,32 @@ class HybridModel(FactsModel):
     def object_logits(
         self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Float[np.ndarray, "question entity"]:
-        embedded = self.weight * self.embedding.object_logits(subjects, predicates)
-        return np.asarray(self.proofs.object_logits(subjects, predicates) + embedded)
+        return self.object_parts(subjects, predicates)[""]
 
     def subject_logits(
         self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Float[np.ndarray, "question entity"]:
-        embedded = self.weight * self.embedding.subject_logits(objects, predicates)
-        return np.asarray(self.proofs.subject_logits(objects, predicates) + embedded)
+        return self.subject_parts(objects, predicates)[""]
+
+    def object_parts(
+        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> dict[str, Float[np.ndarray, "question entity"]]:
+        """What the whole says, and each part alone."""
+        return self._parts(
+            self.proofs.object_logits(subjects, predicates), self.embedding.object_logits(subjects, predicates)
+        )
+
+    def subject_parts(
+        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> dict[str, Float[np.ndarray, "question entity"]]:
+        return self._parts(
+            self.proofs.subject_logits(objects, predicates), self.embedding.subject_logits(objects, predicates)
+        )
+
+    def _parts(
+        self, proved: Float[np.ndarray, "question entity"], embedded: Float[np.ndarray, "question entity"]
+    ) -> dict[str, Float[np.ndarray, "question entity"]]:
+        return {"": np.asarray(proved + self.weight * embedded), "proofs_": proved, "embedding_": embedded}
 
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int

@@ -1,53 +1,33 @@
-"""MINERVA (Das et al. 2018): a walker with a memory that chooses, entity by entity, which fact to follow."""
+"""MINERVA (Das et al. 2018): a walker with a memory that chooses, entity by entity, which fact to follow.
 
-from dataclasses import dataclass
+Entities have no vectors, as in the published runs on these KBs: all facts of one predicate at an entity are equally
+attractive. So the walker chooses among atoms, each as often as the entity has facts of it, and then any of those.
+"""
+
 from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
-from torch.nn import functional
 
 from ctp_core.config.base import BaseConfig
 from ctp_core.config.walkers import MinervaConfig
+from ctp_core.datasets.kb import FactIds
 from ctp_core.errors import ArtifactError
 from ctp_core.models.facts_model import FactsView
 from ctp_core.models.reach import FLOOR, ReachModel
-from ctp_core.provers.edge_list import EdgeList
+from ctp_core.provers.evidence import atom_tables
 from ctp_core.shapes import Float, Int, Tensor
 
-ACTIONS_SEED = 0  # which facts of a hub are considered does not depend on anything else
+# Where the wanted atom is missing a walk goes on by another, however little it is wanted: exp of it may not vanish.
+SHARPEST = 10.0
 
 State = tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]
 
 
-@dataclass(frozen=True)
-class Actions:
-    """What can be done at each entity: to stay, or to follow one of its facts either way; -1 beyond its own."""
-
-    atoms: Int[Tensor, "entity action"]
-    targets: Int[Tensor, "entity action"]
-
-    @classmethod
-    def of(cls, edges: EdgeList, most: int, device: torch.device) -> "Actions":
-        stay = 2 * edges.num_predicates
-        draw = np.random.default_rng(ACTIONS_SEED)
-        own = [edges.of_entities(np.array([entity]))[1] for entity in range(edges.num_entities)]
-        own = [draw.permutation(found)[:most] if len(found) > most else found for found in own]
-        atoms = np.full((len(own), 1 + max(map(len, own), default=0)), -1)
-        targets = np.zeros_like(atoms)
-        for entity, found in enumerate(own):
-            atoms[entity, 0], targets[entity, 0] = stay, entity
-            atoms[entity, 1 : 1 + len(found)] = edges.atom[found]
-            targets[entity, 1 : 1 + len(found)] = edges.head[found]
-        return cls(torch.as_tensor(atoms, device=device), torch.as_tensor(targets, device=device))
-
-
 class Walker(nn.Module):
-    """π(action | walk so far, query): the atom of an action is compared with what the walker wants."""
-
-    mean_reward: Tensor
+    """π(fact | walk so far, query): the atom of a fact is compared with what the walker wants."""
 
     def __init__(self, num_predicates: int, config: MinervaConfig) -> None:
         super().__init__()
@@ -56,7 +36,6 @@ class Walker(nn.Module):
         self.queries = nn.Embedding(2 * num_predicates, config.dim)
         self.memory = nn.LSTMCell(config.dim, config.dim)
         self.wish = nn.Sequential(nn.Linear(2 * config.dim, config.dim), nn.ReLU(), nn.Linear(config.dim, config.dim))
-        self.register_buffer("mean_reward", torch.zeros(()))
 
     def begin(self, num_rows: int) -> State:
         nothing = self.atoms.weight.new_zeros(num_rows, self.memory.hidden_size)
@@ -66,39 +45,42 @@ class Walker(nn.Module):
         hidden, cell = self.memory(self.atoms(atoms), state)
         return hidden, cell
 
-    def log_policy(
-        self, state: State, queries: Int[Tensor, " row"], atoms: Int[Tensor, "row action"]
-    ) -> Float[Tensor, "row action"]:
-        """Over the actions that there are; -inf beyond them."""
+    def wanted(self, state: State, queries: Int[Tensor, " row"]) -> Float[Tensor, "row atom"]:
+        """Logits of one fact of every atom, within ±SHARPEST."""
         wish = self.wish(torch.cat([state[0], self.queries(queries)], dim=1))
-        wanted = (wish @ self.atoms.weight.T).gather(1, atoms.clamp(min=0))
-        return functional.log_softmax(wanted.masked_fill(atoms < 0, -torch.inf), dim=1)
+        return SHARPEST * torch.tanh(wish @ self.atoms.weight[: self.start].T / SHARPEST)
 
-    @torch.no_grad()
-    def search(
-        self, actions: Actions, query: int, starts: Int[Tensor, " subject"], length: int, beam: int
-    ) -> tuple[Int[Tensor, "subject walk"], Float[Tensor, "subject walk"]]:
-        """The likeliest walks from every start: where they end, and log π of each."""
-        entities, chances = starts[:, None], torch.zeros(len(starts), 1, device=starts.device)
-        state = self.begin(len(starts))
-        for _ in range(length):
-            width = entities.shape[1]
-            atoms, targets = actions.atoms[entities.flatten()], actions.targets[entities.flatten()]
-            queries = torch.full((len(atoms),), query, device=starts.device)
-            policy = self.log_policy(state, queries, atoms).view(len(starts), width, -1)
-            total = (chances[:, :, None] + policy).flatten(1)  # [subject, walk · action]
-            chances, chosen = total.topk(min(beam, total.shape[1]), dim=1)
-            entities = targets.view(len(starts), -1).gather(1, chosen)
-            taken = atoms.view(len(starts), -1).gather(1, chosen).flatten()
-            rows = (
-                torch.arange(len(starts), device=starts.device)[:, None] * width + chosen // atoms.shape[1]
-            ).flatten()
-            state = self.step((state[0][rows], state[1][rows]), taken.clamp(min=0))
-        return entities, chances
+    def walk(
+        self, query: int, tables: Float[Tensor, "atom entity entity"], length: int, beam: int
+    ) -> tuple[Float[Tensor, "entity entity"], Float[Tensor, ""]]:
+        """The chance that a walk from one entity ends at the other, and the mean entropy of its choices.
+
+        Walks are told apart by their atoms, because the memory depends on these alone: where there are more sequences
+        than `beam`, only the likeliest go on.
+        """
+        counts, size = tables.sum(dim=2).T, tables.shape[1]
+        state, reached = self.begin(1), torch.eye(size, device=tables.device)[None]  # [sequence, start, entity]
+        entropy = reached.new_zeros(())
+        for step in range(length):
+            wanted = self.wanted(state, torch.full((len(reached),), query, device=tables.device))
+            wanted = wanted - wanted.detach().amax(dim=1, keepdim=True)
+            powers = wanted.exp()
+            totals = (powers @ counts.T).clamp(min=FLOOR)  # [sequence, entity]
+            open_there = totals.log() - (powers * wanted) @ counts.T / totals
+            entropy = entropy + (reached.sum(dim=1) * open_there).sum() / (size * length)
+            shares = reached / totals[:, None]
+            if step == length - 1:
+                break
+            mass = (shares.sum(dim=1) @ counts * powers).detach()  # [sequence, atom]
+            chosen = mass.flatten().topk(min(beam, mass.numel())).indices
+            sequence, atom = chosen // mass.shape[1], chosen % mass.shape[1]
+            reached = (shares[sequence] * powers[sequence, atom][:, None, None]) @ tables[atom]
+            state = self.step((state[0][sequence], state[1][sequence]), atom)
+        return (shares @ torch.tensordot(powers, tables, dims=1)).sum(dim=0), entropy
 
 
 class MinervaModel(ReachModel):
-    """An end is as likely as the likeliest walk to it; a fact is walked from both ends and gets the geometric mean.
+    """A fact is walked from both ends and gets the geometric mean of the two chances.
 
     Published MINERVA asks p for objects and p⁻¹ for subjects; here a fact has one score, whichever place was asked for.
     """
@@ -113,23 +95,35 @@ class MinervaModel(ReachModel):
             raise ArtifactError(f"a config of method {config.method!r} is not that of MINERVA")
         return Walker(num_predicates, config)
 
+    def num_tables(self, num_predicates: int) -> int:
+        """A walk has one for each of the sequences that it follows."""
+        return max(2 * num_predicates, self.config.beam)
+
+    @torch.no_grad()
     def reach(self, view: FactsView, predicate: int, subjects: NDArray[np.int64]) -> NDArray[np.float64]:
-        everybody = np.arange(len(view.entities))
-        there = self._walked(view, predicate, subjects)
-        back = self._walked(view, predicate + len(view.predicates), everybody)[:, subjects].T
-        return np.asarray(np.sqrt((there + FLOOR) * (back + FLOOR)))
+        tables = self._tables_of(view)
+        there, back = (
+            self.module.walk(query, tables, self.config.length, self.config.beam)[0].double().cpu().numpy()
+            for query in (predicate, predicate + len(view.predicates))
+        )
+        return np.asarray(np.sqrt((there + FLOOR) * (back.T + FLOOR)))[subjects]
 
-    def _walked(self, view: FactsView, atom: int, starts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The chance of the likeliest walk to every entity."""
-        device = self.module.mean_reward.device
-        actions, begins = self._actions(view, device), torch.as_tensor(starts, device=device)
-        ends, chances = self.module.search(actions, atom, begins, self.config.length, self.config.beam)
-        found = torch.zeros(len(starts), len(view.entities), device=device)
-        return np.asarray(found.scatter_reduce(1, ends, chances.exp(), "amax").double().cpu().numpy())
-
-    def _actions(self, view: FactsView, device: torch.device) -> Actions:
+    def _tables_of(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
+        """Those of the KB are kept: every predicate asks for them."""
         if view.extended:
-            return Actions.of(view.edges, self.config.max_actions, device)
-        if not hasattr(self, "_kb_actions"):
-            self._kb_actions = Actions.of(view.edges, self.config.max_actions, device)
-        return self._kb_actions
+            return self._with_stay(view)
+        if not hasattr(self, "_kb_tables"):
+            self._kb_tables = self._with_stay(view)
+        return self._kb_tables
+
+    def _with_stay(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
+        device = self.module.atoms.weight.device
+        return walk_tables(view.edges.facts, len(view.entities), len(view.predicates), device)
+
+
+def walk_tables(
+    facts: FactIds, num_entities: int, num_predicates: int, device: torch.device
+) -> Float[Tensor, "atom entity entity"]:
+    """Where each atom leads; the last one is to stay."""
+    tables = atom_tables(facts, num_entities, num_predicates, device)
+    return torch.cat([tables, torch.eye(num_entities, device=device)[None]])

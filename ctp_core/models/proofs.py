@@ -14,7 +14,7 @@ from ctp_core.config.proofs import ProofsConfig
 from ctp_core.datasets.kb import FactIds, FactsKB, KnowledgeBase
 from ctp_core.errors import ArtifactError
 from ctp_core.models.evidence_model import EvidenceModel
-from ctp_core.models.facts_model import FactsView, facts_about, read_config, read_kb
+from ctp_core.models.facts_model import FactsView, facts_about, load_state, read_config, read_kb
 from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables
 from ctp_core.provers.evidence_arrays import EvidenceArrays
 
@@ -96,9 +96,5 @@ class ProofsModel(EvidenceModel):
             raise ArtifactError(f"a model of method {config.method!r} is no model of proofs")
         widths = {template: config.members * width for template, width in config.templates.items()}
         head = EvidenceHead(len(kb.predicates), widths, torch.Generator(), device)
-        state = {name.removeprefix("head."): t for name, t in artifact.tensors.items() if name.startswith("head.")}
-        try:
-            head.load_state_dict(state)
-        except RuntimeError as error:
-            raise ArtifactError(f"the tensors do not fit the config: {error}") from None
+        load_state(head, "head", artifact)
         return cls(config, kb, head)

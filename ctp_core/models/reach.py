@@ -12,8 +12,15 @@ from torch import nn
 from ctp_core.artifact import Artifact
 from ctp_core.config.base import BaseConfig
 from ctp_core.datasets.kb import FactIds, FactsKB
-from ctp_core.errors import ArtifactError
-from ctp_core.models.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb
+from ctp_core.models.facts_model import (
+    Explanation,
+    FactsModel,
+    FactsView,
+    load_state,
+    read_calibration,
+    read_config,
+    read_kb,
+)
 from ctp_core.provers.dense import check_question
 from ctp_core.rules import Rule
 
@@ -58,8 +65,12 @@ class ReachModel(FactsModel):
         found = self._extended(view, facts) if view.extended else self.logarithms(facts)
         return np.asarray(self.scale * found + self.offset, dtype=np.float64)
 
+    def num_tables(self, num_predicates: int) -> int:
+        """Of all pairs of entities, that are there at the same time: one for each atom."""
+        return 2 * num_predicates
+
     def _extended(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        check_question(len(view.entities), len(view.predicates))
+        check_question(len(view.entities), self.num_tables(len(view.predicates)))
         subjects, rows = np.unique(facts[:, 0], return_inverse=True)
         found = np.empty(len(facts))
         for predicate in np.unique(facts[:, 1]).tolist():
@@ -101,12 +112,5 @@ class ReachModel(FactsModel):
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "ReachModel":
         config, kb = read_config(artifact), read_kb(artifact)
         module = cls.build(config, len(kb.predicates)).to(device)
-        prefix = "module."
-        state = {name.removeprefix(prefix): t for name, t in artifact.tensors.items() if name.startswith(prefix)}
-        try:
-            module.load_state_dict(state)
-            calibration = artifact.manifest["calibration"]
-            pair = (float(calibration["scale"]), float(calibration["offset"]))
-        except (KeyError, RuntimeError, TypeError) as error:
-            raise ArtifactError(f"the tensors do not fit the config: {error}") from None
-        return cls(config, kb, module.requires_grad_(False), pair)
+        load_state(module, "module", artifact)
+        return cls(config, kb, module.requires_grad_(False), read_calibration(artifact))

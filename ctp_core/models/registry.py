@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 
 from ctp_core.artifact import Artifact
-from ctp_core.config import BaseConfig
+from ctp_core.config import BaseConfig, check_kind
 from ctp_core.config.networks import NETWORKS
 from ctp_core.datasets.kb import KnowledgeBase
-from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.errors import ArtifactError
 from ctp_core.models.base import Model
 from ctp_core.models.ctp_facts import CtpFactsModel
 from ctp_core.models.ctp_graphs import CtpGraphsModel
@@ -54,12 +54,9 @@ MODELS: dict[tuple[str, str], Entry] = {
 
 
 def create_trainer(config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> Trainer:
-    """Raises ConfigError where the method does not work on this kind of KB."""
-    entry = MODELS.get((kb.kind, config.method))
-    if entry is None:
-        methods = ", ".join(method for kind, method in MODELS if kind == kb.kind)
-        raise ConfigError(f"method {config.method!r} does not work on a KB of kind {kb.kind!r}; choose from {methods}")
-    return entry.trainer(config, kb, device)
+    """Raises ConfigError where the method or a setting does not work on this kind of KB."""
+    check_kind(config, kb.kind)
+    return MODELS[kb.kind, config.method].trainer(config, kb, device)
 
 
 def load_model(artifact: Artifact, device: torch.device) -> Model:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from ctp_core.artifact import Artifact
 from ctp_core.config.rules import RulesConfig
 from ctp_core.datasets.kb import FactIds, FactsKB, KnowledgeBase
 from ctp_core.errors import ArtifactError
-from ctp_core.evaluation.ranking import known_filters, realistic_ranks
+from ctp_core.evaluation.ranking import BATCH, known_filters, realistic_ranks
 from ctp_core.models.evidence_model import EvidenceModel
 from ctp_core.models.facts_model import FactsView, facts_about, read_config, read_kb
 from ctp_core.provers.constants import SIDES, ConstantRules
@@ -41,7 +42,7 @@ class RulesModel(EvidenceModel):
     @cached_property
     def _arrays(self) -> RuleArrays:
         """Rules with constants speak of the entities of the KB that they were counted in, and of no other."""
-        spoken = self._at_home and self._table.constants[0] > 0
+        spoken = self._at_home and self._table.constants.any()
         return RuleArrays(self._table, ConstantRules(self._kb_view.edges) if spoken else None)
 
     def counts(self, predicate: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
@@ -78,20 +79,22 @@ class RulesModel(EvidenceModel):
             logits[chosen] = self.arrays.rows(self._kb_view.edges, predicate, starts[chosen], forward=forward)
         return logits
 
-    def mrr_by_constants(self, facts: FactIds, weights: Sequence[float]) -> dict[float, float]:
-        """What every weight of the rules with constants would reach on these facts; chains are scored once."""
-        ranks: dict[float, list[NDArray[np.float64]]] = {weight: [] for weight in weights}
-        filters = known_filters(self.kb)
+    def ranks_by_constants(
+        self, facts: FactIds, weights: Sequence[float]
+    ) -> dict[float, Float[np.ndarray, "way fact"]]:
+        """The ranks that every weight of the rules with constants would give to these facts; chains are scored once."""
+        ranks = {weight: np.zeros((2, len(facts))) for weight in weights}
+        filters, edges = known_filters(self.kb, "valid"), self._kb_view.edges
         for predicate in np.unique(facts[:, 1]).tolist():
-            rows = facts[facts[:, 1] == predicate]
-            for forward, known in ((True, filters[0]), (False, filters[1])):
-                given, true = (rows[:, 0], rows[:, 2]) if forward else (rows[:, 2], rows[:, 0])
-                edges, mask = self._kb_view.edges, known.mask(given, rows[:, 1])
-                chains = self.arrays.chain_rows(edges.counter, predicate, given, forward=forward)
-                constants = self.arrays.constant_rows(edges, predicate, given, forward=forward)
+            whole = np.flatnonzero(facts[:, 1] == predicate)
+            for rows, way in product(np.array_split(whole, 1 + len(whole) // BATCH), range(2)):
+                given, true = facts[rows, 2 * way], facts[rows, 2 - 2 * way]
+                known = filters[way].mask(given, facts[rows, 1])
+                chains = self.arrays.chain_rows(edges.counter, predicate, given, forward=not way)
+                constants = self.arrays.constant_rows(edges, predicate, given, forward=not way)
                 for weight, found in ranks.items():
-                    found.append(realistic_ranks(chains + weight * constants, true, mask))
-        return {weight: float((1 / np.concatenate(found)).mean()) for weight, found in ranks.items()}
+                    found[way, rows] = realistic_ranks(chains + weight * constants, true, known)
+        return ranks
 
     def to_artifact(self) -> Artifact:
         table = self.arrays.table

@@ -1,46 +1,38 @@
-"""Answers of the soft prover: scores of all pairs, proof trees and decoded rules."""
+"""Answers of the soft prover by tables of all pairs of entities: exact."""
 
-import copy
 import math
 from collections.abc import Iterator
-from itertools import product
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
-from ctp_core.datasets.kb import FactsKB
-from ctp_core.models.facts_model import FactsView
+from ctp_core.models.soft_answers import Candidate, SoftAnswers
 from ctp_core.models.soft_pairs import Chain, ChainPairs
 from ctp_core.models.soft_theory import SoftTheory
-from ctp_core.models.soft_trees import TreeWriter, rules_in
-from ctp_core.proofs import Proof
-from ctp_core.provers.plans import FACT
-from ctp_core.provers.soft_entities import NO_FACT, TIMES, Floats, SoftFacts, SoftSearch
+from ctp_core.provers.soft_entities import NO_FACT, Floats, Ids, SoftFacts, SoftSearch
 from ctp_core.provers.soft_tables import SoftTables
-from ctp_core.rule_counts import with_counts
-from ctp_core.rules import Rule, Template
-from ctp_core.symbols import Fact
-
-Candidate = tuple[float, tuple[int, ...], tuple[int, ...]]  # distance, facts, stations
 
 
-class SoftProver:
-    """Over the facts of a KB, or of a KB and a question. An entity without a vector meets only itself.
-
-    In double precision, so that a score is its proof's.
-    """
+class SoftProver(SoftAnswers):
+    """Tries every fact and every middle entity."""
 
     def __init__(self, theory: SoftTheory, facts: SoftFacts, num_entities: int) -> None:
-        self.theory, self.facts = copy.deepcopy(theory).double().requires_grad_(False), facts
-        self._semiring = theory.config.semiring
-        self._times = TIMES[self._semiring]
+        super().__init__(theory, facts)
         squared = _extended(self.theory.entity_squared().cpu().numpy(), num_entities)
         self._search = SoftSearch(facts, squared, theory.config.unification)
         self._pairs = SoftTables(facts, squared, theory.config.unification)
-        self._chains = self.theory.chains(torch.arange(len(theory.predicates), device=theory.predicates.device))
         self._tables: dict[int, Floats] = {}
-        self._writer = TreeWriter(self.theory)
+
+    def objects(self, predicates: Ids, subjects: Ids) -> Float[np.ndarray, "question entity"]:
+        rows = zip(predicates.tolist(), subjects.tolist(), strict=True)
+        return np.stack([self.table(predicate)[subject] for predicate, subject in rows])
+
+    def subjects(self, predicates: Ids, objects: Ids) -> Float[np.ndarray, "question entity"]:
+        rows = zip(predicates.tolist(), objects.tolist(), strict=True)
+        return np.stack([self.table(predicate)[:, object_] for predicate, object_ in rows])
+
+    def _gap(self, one: int, other: int) -> float:
+        return float(self._search.squared[one, other])
 
     def table(self, predicate: int) -> Float[np.ndarray, "entity entity"]:
         """Scores of all pairs, computed when a predicate is first asked for."""
@@ -48,27 +40,10 @@ class SoftProver:
             best = np.full(self._search.squared.shape, np.inf)
             for chain in self._of(predicate):
                 np.minimum(best, ChainPairs(self._pairs, chain, self._semiring).distances, out=best)
-            self._tables[predicate] = np.exp(-self.theory.config.slope * best)
+            self._tables[predicate] = np.exp(-self._slope * best)
         return self._tables[predicate]
 
-    def _of(self, predicate: int) -> Iterator[Chain]:
-        return (Chain(chains, predicate, number) for chains in self._chains for number in range(chains.width))
-
     # Proofs
-
-    def proofs(self, view: FactsView, goal: list[int], num_proofs: int) -> tuple[Proof, ...]:
-        """The best proofs, distinct by rules and facts; ties go to fewer facts, then text."""
-        best: dict[tuple[str, tuple[Fact, ...]], Proof] = {}
-        for chain in self._of(goal[1]):
-            for _, facts, stations in self._candidates(chain, goal, num_proofs):
-                scores = self._leaf_scores(chain, facts, stations)
-                tree = self._writer.tree(view, chain, stations, [self.facts.facts[f] for f in facts], scores)
-                proof = Proof(tree)
-                key = (rules_in(tree), proof.facts)
-                if key not in best or best[key].score < proof.score:
-                    best[key] = proof
-        order = sorted(best.values(), key=lambda proof: (-proof.score, len(proof.facts), proof.text))
-        return tuple(order[:num_proofs])
 
     def _candidates(self, chain: Chain, goal: list[int], wanted: int) -> list[Candidate]:
         """The `wanted` best choices of facts: stations in the order of their distance, until none can be better."""
@@ -133,30 +108,7 @@ class SoftProver:
 
     def _fact_distances(self, costs: Floats, subject: int, object_: int) -> Floats:
         met = self._search.entities(np.array([subject]), np.array([object_]), np.array([NO_FACT]))
-        return np.asarray(np.sqrt(self._search.pair(costs[None], met)[0]))
-
-    def _leaf_scores(self, chain: Chain, facts: tuple[int, ...], stations: tuple[int, ...]) -> list[float]:
-        slope = self.theory.config.slope
-        found = [float(self._place_distances(chain, stations, place)[fact]) for place, fact in enumerate(facts)]
-        return [math.exp(-slope * distance) for distance in found]
-
-    # Rules
-
-    def rules(self, kb: FactsKB) -> list[Rule]:
-        """One rule for each predicate and reformulator, each text once; p(X,Y) :- p(X,Y) says nothing."""
-        best: dict[str, Rule] = {}
-        for chains in self._chains:
-            if chains.plan != FACT and all(part == FACT for part in chains.plan.parts):
-                for predicate, number in product(range(len(kb.predicates)), range(chains.width)):
-                    rule = self._writer.rule(kb.predicates.names, Chain(chains, predicate, number))
-                    if not _trivial(rule) and (rule.text not in best or best[rule.text].confidence < rule.confidence):
-                        best[rule.text] = rule
-        counted = with_counts(best.values(), kb)
-        return sorted(counted, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
-
-
-def _trivial(rule: Rule) -> bool:
-    return rule.template == str(Template(1)) and rule.body[0].predicate == rule.head.predicate
+        return np.asarray(np.sqrt(self._search.pair(costs[None], met)[:, 0]))
 
 
 def _extended(squared: Floats, num_entities: int) -> Floats:

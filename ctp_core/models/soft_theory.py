@@ -6,6 +6,7 @@ and only the unifications of the proof it finds are computed again for learning.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,10 +17,11 @@ from ctp_core import unification
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.errors import ConfigError
 from ctp_core.kernels import ExponentialKernel
+from ctp_core.provers.dense import fits_tables
 from ctp_core.provers.plans import Plan, plans
 from ctp_core.provers.soft_entities import TIMES, Floats, Ids, SoftFacts, SoftSearch
 from ctp_core.rules import Template
-from ctp_core.select.base import SelectOptions, uniform
+from ctp_core.select.base import Expansion, SelectOptions, uniform
 from ctp_core.select.registry import SELECTS
 
 MIN_HEAD = 1e-30  # a rule that is not tried has head 0; its distance must be huge but finite
@@ -39,19 +41,28 @@ class Goals:
 class Chains:
     """What `select` makes of some goal predicates by one plan: paths of atoms from subject to object.
 
-    `guards` is the distance of all heads on the way, None where no head is unified. `squared` are the squared distances
-    of the atoms' vectors to the known predicates, `costs` the same without gradient.
+    `guards` is the distance of all heads on the way, None where no head is unified; `known` are all predicates.
     """
 
     plan: Plan
     vectors: Float[Tensor, "predicate chain place dim"]
     guards: Float[Tensor, "predicate chain"] | None
-    squared: Float[Tensor, "predicate chain place known"]
-    costs: Float[np.ndarray, "predicate chain place known"]
+    known: Float[Tensor, "known dim"]
 
     @property
     def width(self) -> int:
         return self.vectors.shape[1]
+
+    @cached_property
+    def squared(self) -> Float[Tensor, "predicate chain place known"]:
+        """Squared distances of the atoms' vectors to the known predicates."""
+        return _pairwise_squared(self.vectors.flatten(0, 2), self.known).view(*self.vectors.shape[:3], len(self.known))
+
+    @cached_property
+    def costs(self) -> Float[np.ndarray, "predicate chain place known"]:
+        """The same without gradient, for the search."""
+        vectors, known = (one.detach().cpu().numpy() for one in (self.vectors, self.known))
+        return squared_distances(vectors.reshape(-1, vectors.shape[-1]), known).reshape(*vectors.shape[:3], -1)
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,16 @@ class Leaves:
     chain: Int[np.ndarray, " proof"]
     stations: Int[np.ndarray, "proof place+1"]
     fact: Int[np.ndarray, "proof place"]
+
+    @property
+    def atoms(self) -> tuple[Ids, Ids, Ids]:
+        """Row, chain and place of every unification; they broadcast to [proof, place]."""
+        return self.row[:, None], self.chain[:, None], np.arange(self.fact.shape[1])[None, :]
+
+    def met(self, plan: Plan) -> Int[np.ndarray, "2 proof place"]:
+        """The entities that subject and object of each fact are taken for."""
+        before, after, flips = self.stations[:, :-1], self.stations[:, 1:], np.array(plan.flips)
+        return np.stack([np.where(flips, after, before), np.where(flips, before, after)])
 
 
 @dataclass(frozen=True)
@@ -74,6 +95,8 @@ class Found:
 
 class SoftTheory(nn.Module):
     """All that is learnt; its vectors start uniform, as published."""
+
+    nearest: Int[Tensor, "entity k"]  # where there are no tables
 
     def __init__(
         self,
@@ -102,35 +125,47 @@ class SoftTheory(nn.Module):
         )
         self.select = SELECTS[config.select](options, generator)
         self.plans = plans(self.select.groups, config.depth, match_facts=self.match_facts)
+        shallow = min(config.depth, config.train_depth)
+        self.training_plans = plans(self.select.groups, shallow, match_facts=self.match_facts)
         self.predicates = uniform((num_predicates, config.dim), config.initial_range, generator)
         self.entities = uniform((num_entities, config.dim), config.initial_range * config.entity_scale, generator)
+        self.tabled = config.search == "tables" or (
+            config.search == "auto" and fits_tables(num_entities, num_predicates)
+        )
+        if not self.tabled:
+            alone = torch.full((num_entities, min(config.nearest, num_entities)), -1)
+            alone[:, 0] = torch.arange(num_entities)
+            self.register_buffer("nearest", alone)  # the entities that each may be taken for
         self.to(device)
 
     # What is proved with
 
-    def chains(self, predicates: Int[Tensor, " predicate"]) -> list[Chains]:
-        """One entry for each plan; by facts first, where template `0` is listed."""
+    def chains(self, predicates: Int[Tensor, " predicate"], shapes: Sequence[Plan] | None = None) -> list[Chains]:
+        """One entry for each plan (those of answers unless said); by facts first, where template `0` is listed."""
         goals = self.predicates[predicates]
-        return [self._chains(plan, *self._unfold(plan, goals)) for plan in self.plans]
-
-    def _chains(self, plan: Plan, vectors: Tensor, guards: Tensor | None) -> Chains:
-        known = self.predicates
-        squared = _pairwise_squared(vectors.flatten(0, 2), known).view(*vectors.shape[:3], len(known))
-        return Chains(plan, vectors, guards, squared, squared.detach().cpu().numpy())
+        rules = self.select(goals, self.predicates)
+        return [Chains(plan, *self._unfold(plan, goals, rules), known=self.predicates) for plan in shapes or self.plans]
 
     def _unfold(
-        self, plan: Plan, goals: Float[Tensor, "goal dim"]
+        self, plan: Plan, goals: Float[Tensor, "goal dim"], rules: Sequence[Expansion]
     ) -> tuple[Float[Tensor, "goal chain place dim"], Float[Tensor, "goal chain"] | None]:
-        """The vectors at the leaves of a plan for every choice of reformulators, along the path, and their guards."""
+        """The vectors at the leaves of a plan for every choice of reformulators, along the path, and their guards.
+
+        `rules` are what `select` makes of these goals.
+        """
         if plan.template is None:
             return goals[:, None, None, :], None
-        [rule] = [e for e in self.select(goals, self.predicates) if e.template == plan.template]
+        [rule] = [rule for rule in rules if rule.template == plan.template]
         bodies = rule.bodies.expand(len(goals), -1, -1, -1)
         num_goals, width, _, dim = bodies.shape
-        path = bodies.new_empty(num_goals, width, 1, 0, dim)
         guards = None if rule.heads is None else self._distance(rule.heads)[:, :, None]
+        if all(part.template is None for part in plan.parts):
+            path = bodies.flip(2) if plan.template.reversed else bodies
+            return path, None if guards is None else guards[:, :, 0]
+        path = bodies.new_empty(num_goals, width, 1, 0, dim)
         for place, part in enumerate(plan.parts):
-            below, guarded = self._unfold(part, bodies[:, :, place].reshape(-1, dim))
+            atoms = bodies[:, :, place].reshape(-1, dim)
+            below, guarded = self._unfold(part, atoms, self.select(atoms, self.predicates) if part.template else ())
             below = below.view(num_goals, width, 1, *below.shape[1:])
             path = path[:, :, :, None]
             shape = (num_goals, width, path.shape[2], below.shape[3])  # [goal, reformulator, chain so far, chain below]
@@ -165,45 +200,57 @@ class SoftTheory(nn.Module):
         squared = _pairwise_squared(self.entities, self.entities)
         return squared * (1 - torch.eye(len(squared), device=squared.device, dtype=squared.dtype))
 
-    def scores(self, goals: Goals, facts: SoftFacts) -> Float[Tensor, " goal"]:
+    def scores(self, goals: Goals, facts: SoftFacts, shapes: Sequence[Plan] | None = None) -> Float[Tensor, " goal"]:
         """The score of the best proof of each goal, with its exact gradient."""
         distinct, row = np.unique(goals.predicate, return_inverse=True)
-        chains = self.chains(torch.from_numpy(distinct).to(self.predicates.device))
-        squared = self.entity_squared()
-        search = GoalSearch(
-            SoftSearch(facts, squared.detach().cpu().numpy(), self.config.unification), goals, self.config.semiring
-        )
+        chains = self.chains(torch.from_numpy(distinct).to(self.predicates.device), shapes)
+        entities = self.entities.detach().cpu().numpy()
+        squared = squared_distances(entities, entities)
+        np.fill_diagonal(squared, 0)
+        search = GoalSearch(SoftSearch(facts, squared, self.config.unification), goals, self.config.semiring)
         found = [search.best(one, row) for one in chains]
         widths = [one.width for one in chains]
         best = np.concatenate([one.distance for one in found], axis=1).argmin(1)
         plan_of = np.repeat(np.arange(len(found)), widths)[best]
         chain = best - (np.cumsum(widths) - widths)[plan_of]
-        distances, order = [], []
+        proved, order = [], []
         for index, (one, proofs) in enumerate(zip(chains, found, strict=True)):
             chosen = np.flatnonzero(plan_of == index)
             if len(chosen):
-                leaves = search.leaves(one, row, chosen, chain[chosen], proofs)
-                distances.append(self.distances(one, leaves, facts, squared))
+                proved.append((one, search.leaves(one, row, chosen, chain[chosen], proofs)))
                 order.append(chosen)
         back = np.argsort(np.concatenate(order))
-        return self.kernel.from_distance(torch.cat(distances)[as_tensor(back, self.predicates)])
+        return self.kernel.from_distance(self.distances(proved, facts)[as_tensor(back, self.predicates)])
 
-    def distances(
+    def distances(self, proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts) -> Float[Tensor, " proof"]:
+        """⊗ of the heads and of every atom's unification with its fact, as a distance.
+
+        Those of all proofs are computed at once: on a small KB a step costs as much as it has operations.
+        """
+        atoms, predicates, entities = _unifications(proved, facts)
+        vectors = torch.cat([chains.vectors.flatten(0, 2) for chains, _ in proved])
+        costs = (_rows(vectors, atoms) - _rows(self.predicates, predicates)).square().sum(-1)
+        taken, own = _rows(self.entities, entities).view(2, -1, self.entities.shape[1])
+        gaps = (taken - own).square().sum(-1).view(2, -1)
+        found = unification.distance(self.config.unification, costs, *gaps)
+        parts = torch.split(found, [leaves.fact.size for _, leaves in proved])
+        return torch.cat([self._proofs(one, *pair) for one, pair in zip(parts, proved, strict=True)])
+
+    def distances_by_tables(
         self, chains: Chains, leaves: Leaves, facts: SoftFacts, squared: Float[Tensor, "entity entity"]
     ) -> Float[Tensor, " proof"]:
-        """⊗ of the heads and of every atom's unification with its fact, as a distance."""
-        row, chain = as_tensor(leaves.row, squared), as_tensor(leaves.chain, squared)
-        parts = [] if chains.guards is None else [chains.guards[row, chain]]
-        for place, flip in enumerate(chains.plan.flips):
-            start, end = leaves.stations[:, place], leaves.stations[:, place + 1]
-            subject, object_ = (end, start) if flip else (start, end)
-            fact = facts.facts[leaves.fact[:, place]]
-            met = (
-                chains.squared[row, chain, place, as_tensor(fact[:, 1], squared)],
-                squared[as_tensor(subject, squared), as_tensor(fact[:, 0], squared)],
-                squared[as_tensor(object_, squared), as_tensor(fact[:, 2], squared)],
-            )
-            parts.append(unification.distance(self.config.unification, *met))
+        """The same where proofs are so many that the squared distances of all entities are worth having."""
+        fact = facts.facts[leaves.fact]  # [proof, place, 3]
+        gaps = _selected(squared, leaves.met(chains.plan) * len(squared) + fact[:, :, [0, 2]].transpose(2, 0, 1))
+        costs = _selected(chains.squared, np.ravel_multi_index((*leaves.atoms, fact[:, :, 1]), chains.squared.shape))
+        return self._proofs(unification.distance(self.config.unification, costs, *gaps), chains, leaves)
+
+    def _proofs(self, atoms: Tensor, chains: Chains, leaves: Leaves) -> Float[Tensor, " proof"]:
+        """⊗ of the atoms of each proof, and of its heads."""
+        parts = list(atoms.view(leaves.fact.shape).unbind(1))
+        if chains.guards is not None:
+            row, chain = as_tensor(leaves.row, self.entities), as_tensor(leaves.chain, self.entities)
+            parts.append(chains.guards[row, chain])
         return self.times(parts)
 
 
@@ -215,7 +262,7 @@ class GoalSearch:
         self._met: dict[bool, Floats] = {}
         self._nearest: dict[bool, Floats] = {}
 
-    def met(self, flip: bool) -> Float[np.ndarray, "goal fact"]:
+    def met(self, flip: bool) -> Float[np.ndarray, "fact goal"]:
         """Squared distances of the goals' entities to those of every fact."""
         if flip not in self._met:
             goals = self.goals
@@ -247,6 +294,9 @@ class GoalSearch:
         """(distance, stations) of the best path through the places of each query."""
         search, goals = self.search, self.goals
         left, right, own = (np.repeat(column, width) for column in (goals.subject, goals.object, goals.own))
+        if len(flips) == 2:
+            total, middle = search.meeting(costs, (left, right), own, flips, self.times)
+            return total, np.stack([left, middle, right], axis=1)
         query = np.arange(len(left))
         reached, back = search.row(costs[:, 0], left, own, open_subject=flips[0]), []
         for place, flip in enumerate(flips[1:-1], start=1):
@@ -268,16 +318,55 @@ class GoalSearch:
         for place, flip in enumerate(flips):
             start, end = stations[:, place], stations[:, place + 1]
             subject, object_ = (end, start) if flip else (start, end)
-            alone = len(flips) == 1
-            met = self.met(flip)[chosen] if alone else self.search.entities(subject, object_, self.goals.own[chosen])
-            facts.append(self.search.pair(costs[:, place], met).argmin(1))
+            if len(flips) == 1:
+                predicates = self.search.join(costs[:, place], self.nearest(flip)[chosen]).argmin(1)
+                facts.append(self.search.nearest_of(predicates, self.met(flip), chosen))
+            else:
+                met = self.search.entities(subject, object_, self.goals.own[chosen])
+                facts.append(self.search.pair(costs[:, place], met).T.copy().argmin(1))  # slow along the first axis
         return Leaves(row[chosen], chain, stations, np.stack(facts, axis=1))
+
+
+def _unifications(proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts) -> tuple[Ids, Ids, Ids]:
+    """Of every atom of these proofs: its row among the vectors of all chains, and the predicate of its fact.
+
+    Then the entities: subjects and objects that the facts' own are taken for, and those of the facts.
+    """
+    atoms, predicates, taken, own = [], [], [], []
+    before = 0
+    for chains, leaves in proved:
+        fact = facts.facts[leaves.fact]  # [proof, place, 3]
+        atoms.append(before + np.ravel_multi_index(leaves.atoms, chains.vectors.shape[:3]).ravel())
+        predicates.append(fact[:, :, 1].ravel())
+        taken.append(leaves.met(chains.plan).reshape(2, -1))
+        own.append(fact[:, :, [0, 2]].transpose(2, 0, 1).reshape(2, -1))
+        before += chains.vectors.shape[:3].numel()
+    entities = np.stack([np.concatenate(taken, axis=1), np.concatenate(own, axis=1)])
+    return np.concatenate(atoms), np.concatenate(predicates), entities
 
 
 def _pairwise_squared(left: Float[Tensor, "m dim"], right: Float[Tensor, "n dim"]) -> Float[Tensor, "m n"]:
     """By one matrix product; rounding may not make a distance negative."""
     products = torch.addmm((right**2).sum(1), left, right.T, alpha=-2)
     return (products + (left**2).sum(1)[:, None]).clamp(min=0)
+
+
+def squared_distances(left: Floats, right: Floats) -> Floats:
+    """The same without gradient."""
+    squared = left @ right.T
+    squared *= -2
+    squared += np.square(right).sum(1)
+    squared += np.square(left).sum(1)[:, None]
+    return np.maximum(squared, 0, out=squared)
+
+
+def _rows(table: Tensor, ids: Ids) -> Tensor:
+    return table.index_select(0, as_tensor(ids.ravel(), table))
+
+
+def _selected(table: Tensor, places: Ids) -> Tensor:
+    """Cells by their place in the flat table, whose gradient adds up faster than that of an index for each axis."""
+    return table.flatten().index_select(0, as_tensor(places.ravel(), table)).view(places.shape)
 
 
 def as_tensor(ids: Ids, like: Tensor) -> Tensor:

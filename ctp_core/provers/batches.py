@@ -1,8 +1,9 @@
 """Many graphs as one: charts laid end to end, as tensors on a device. No padding."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 import torch
@@ -60,14 +61,18 @@ class BatchStep:
 
 @dataclass(frozen=True)
 class SteppedBatch:
-    """For the tabled prover. `repeats` are the steps of cyclic graphs, to be done until nothing changes."""
+    """For the tabled prover. `repeats` are the steps of cyclic graphs, to be done until nothing changes.
+
+    `levels`: after a step at which nothing changes nothing will.
+    """
 
     num_pairs: int
     fact_rows: Int[Tensor, " fact"]
     fact_predicates: Int[Tensor, " fact"]
     query_rows: Int[Tensor, " query"]
-    steps: tuple[BatchStep, ...]
+    steps: Iterable[BatchStep]
     repeats: tuple[BatchStep, ...]
+    levels: bool
 
 
 @dataclass(frozen=True)
@@ -191,7 +196,7 @@ def _layer_ways(
 def stack_stepped(
     instances: Sequence[Instance], charts: dict[Shape, SteppedChart], device: torch.device
 ) -> SteppedBatch:
-    """Step k of the batch is step k of every chart."""
+    """Step k of the batch is step k of every chart; steps are stacked when they are asked for, and once only."""
     blocks = _blocks(instances)
     starts, total = {}, 0
     for shape, block in blocks.items():
@@ -200,33 +205,35 @@ def stack_stepped(
     facts = [_fact_rows(b, charts[s].edge_rows, len(charts[s].pairs), starts[s]) for s, b in blocks.items()]
     fact_rows, predicates = (np.concatenate(column) for column in zip(*facts, strict=True))
     queries = {s: b.spread(charts[s].query_rows, len(charts[s].pairs), starts[s]) for s, b in blocks.items()}
-    steps = _stacked_steps(blocks, charts, starts, device)
     cyclic = {shape: block for shape, block in blocks.items() if charts[shape].cyclic}
+    repeats = tuple(_stacked_steps(cyclic, charts, starts, device))
+    steps = repeats if len(cyclic) == len(blocks) else _stacked_steps(blocks, charts, starts, device)
     return SteppedBatch(
         total,
         torch.as_tensor(fact_rows, device=device),
         torch.as_tensor(predicates, device=device),
         torch.as_tensor(_query_rows(blocks, queries), device=device),
         steps,
-        _stacked_steps(cyclic, charts, starts, device),
+        repeats,
+        all(charts[shape].levels for shape in blocks),
     )
 
 
 def _stacked_steps(
     blocks: dict[Shape, _Block], charts: dict[Shape, SteppedChart], starts: dict[Shape, int], device: torch.device
-) -> tuple[BatchStep, ...]:
-    length = max((len(charts[shape].steps) for shape in blocks), default=0)
-    return tuple(_stacked_step(blocks, charts, starts, k, device) for k in range(length))
+) -> Iterator[BatchStep]:
+    for together in zip_longest(*(charts[shape].steps for shape in blocks)):
+        with_step = {shape: step for shape, step in zip(blocks, together, strict=True) if step is not None}
+        yield _stacked_step(with_step, blocks, charts, starts, device)
 
 
 def _stacked_step(
+    with_step: dict[Shape, Step],
     blocks: dict[Shape, _Block],
     charts: dict[Shape, SteppedChart],
     starts: dict[Shape, int],
-    k: int,
     device: torch.device,
 ) -> BatchStep:
-    with_step = {shape: charts[shape].steps[k] for shape in blocks if k < len(charts[shape].steps)}
     rows: list[Ids] = []
     first = {}
     for shape, step in with_step.items():

@@ -13,13 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctp_core.errors import DataError
+from ctp_core.provers.deadline import Expired, look, never
 from ctp_core.rules import Template
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# A chart of this many splits takes some gigabytes to prove; more is a graph for link prediction, not for `graphs`.
+# A chart of this many splits takes hundreds of megabytes; more is a graph for link prediction, not for `graphs`.
 MAX_SPLITS = 4_000_000
+# Tables of pairs of entities: some dozens of megabytes each, and their products about a second.
+MAX_ENTITIES = 2_000
+# Paths continued at once, times entities: what is tried for them at a time takes a few megabytes.
+CONTINUED_AT_ONCE = 1 << 22
 
 
 class Shape(NamedTuple):
@@ -49,8 +54,12 @@ class Connected:
         return self.within[min(level, len(self.within) - 1)]
 
 
-def connect(shape: Shape, templates: Sequence[Template], depth: int | None) -> Connected:
+def connect(shape: Shape, templates: Sequence[Template], depth: int | None, expired: Expired = never) -> Connected:
     """Pairs that rules of these templates can connect at each depth, whatever the predicates."""
+    if shape.num_entities > MAX_ENTITIES:
+        raise DataError(
+            f"the graph has {shape.num_entities:,} entities: too many, at most {MAX_ENTITIES:,} can be proved"
+        )
     facts = np.zeros((shape.num_entities, shape.num_entities), dtype=bool)
     if shape.edges:
         facts[tuple(np.array(shape.edges).T)] = True
@@ -58,6 +67,7 @@ def connect(shape: Shape, templates: Sequence[Template], depth: int | None) -> C
     while depth is None or len(within) <= depth:
         found = facts.copy()
         for template in templates:
+            look(expired)
             paths = _power(within[-1], template.length)
             found |= paths.T if template.reversed else paths
         if np.array_equal(found, within[-1]):
@@ -75,19 +85,32 @@ def _power(step: Flags, length: int) -> Flags:
     return reached
 
 
-def split(pairs: Ids, template: Template, step: Flags) -> tuple[Ids, Ids]:
+def split(pairs: Ids, template: Template, step: Flags, expired: Expired = never) -> tuple[Ids, Ids]:
     """All paths of the template for these pairs: (which pair [split], entities on the path [split, atom + 1])."""
     starts, ends = (pairs[:, 1], pairs[:, 0]) if template.reversed else (pairs[:, 0], pairs[:, 1])
     of, paths = np.arange(len(pairs)), starts[:, None]
     for hop in range(1, template.length):
-        rest = _power(step, template.length - hop)
-        onwards = step[paths[:, -1]] & rest[:, ends[of]].T  # [path, entity]
-        if np.count_nonzero(onwards) > MAX_SPLITS:
-            raise DataError(f"the graph connects its {len(step)} entities in more than {MAX_SPLITS:,} ways: too many")
-        chosen, middle = np.nonzero(onwards)
-        of, paths = of[chosen], np.column_stack([paths[chosen], middle])
+        towards = np.ascontiguousarray(_power(step, template.length - hop).T)  # [to, from]
+        of, paths = _continued(of, paths, step, towards, ends, expired)
     direct = step[paths[:, -1], ends[of]]
     return of[direct], np.column_stack([paths[direct], ends[of[direct]]])
+
+
+def _continued(of: Ids, paths: Ids, step: Flags, towards: Flags, ends: Ids, expired: Expired) -> tuple[Ids, Ids]:
+    """Each path by one more entity, in all ways from which its end can be reached; raises DataError for too many."""
+    at_once, count = max(1, CONTINUED_AT_ONCE // len(step)), 0
+    chosen, middles = [of[:0]], [of[:0]]
+    for start in range(0, len(of), at_once):
+        look(expired)
+        here = slice(start, start + at_once)
+        path, middle = np.nonzero(step[paths[here, -1]] & towards[ends[of[here]]])
+        count += len(path)
+        if count > MAX_SPLITS:
+            raise DataError(f"the graph connects its {len(step)} entities in more than {MAX_SPLITS:,} ways: too many")
+        chosen.append(start + path)
+        middles.append(middle)
+    which = np.concatenate(chosen)
+    return of[which], np.column_stack([paths[which], np.concatenate(middles)])
 
 
 def rows_of(pairs: Ids, num_entities: int) -> Ids:

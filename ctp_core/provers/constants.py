@@ -26,6 +26,7 @@ TABLES = 16  # predicates and sides whose rules are kept in memory
 SIDES = ("cX", "cY")  # the body is about X and the object is constant, or about Y and the subject is
 Ids = NDArray[np.int64]
 Body = tuple[int, ...]
+NO_IDS = np.zeros(0, dtype=np.int64)
 
 
 class Strongest(NamedTuple):
@@ -117,19 +118,25 @@ class ConstantRules:
         """The best rule of each fact; a known fact does not support the rules that prove it."""
         found = Strongest(np.full(len(facts), -1), np.zeros(len(facts)))
         about, constant = (0, 2) if side == "cX" else (2, 0)
-        for row, fact in enumerate(facts.tolist()):
+        asked, features, supports = (-1, -1), NO_IDS, NO_IDS
+        for row in np.lexsort((facts[:, constant], facts[:, 1])).tolist():  # what a constant supports is counted once
+            fact = facts[row].tolist()
             if fact[constant] >= self.edges.num_entities:
                 continue
+            if asked != (fact[1], fact[constant]):
+                asked = (fact[1], fact[constant])
+                features, supports = self._supports(fact[1], side, fact[constant])
             _, ours = view.shared(view.of(fact[about]), self.features)
-            features, support = self._supports(fact[1], side, fact[constant])
-            here = np.isin(features, ours) & ~self.circular(fact[1], features, fact[constant])
-            features, support = features[here], support[here]
+            place = np.minimum(np.searchsorted(features, ours), len(features) - 1)
+            here = np.flatnonzero(features[place] == ours) if len(features) else NO_IDS
+            here = here[~self.circular(fact[1], ours[here], fact[constant])]
+            ours, support = ours[here], supports[place[here]]
             if known[row]:  # it was counted where the KB, not only the question, says the body of its entity
-                support = support - np.isin(features, self.features.of(fact[about]))
-            evidence = self.evidence(support, features)
+                support = support - np.isin(ours, self.features.of(fact[about]))
+            evidence = self.evidence(support, ours)
             if len(evidence) and evidence.max() > 0:
                 best = int(evidence.argmax())
-                found.feature[row], found.evidence[row] = features[best], evidence[best]
+                found.feature[row], found.evidence[row] = ours[best], evidence[best]
         return found
 
     def counted(self, facts: FactIds) -> NDArray[np.bool_]:

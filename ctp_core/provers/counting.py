@@ -1,4 +1,4 @@
-"""Support and precision of a rule, counted over the facts."""
+"""Support and precision of a rule, counted over the facts; of a large KB, over those of some entities."""
 
 from functools import cached_property
 from itertools import pairwise
@@ -11,6 +11,7 @@ from scipy import sparse
 if TYPE_CHECKING:
     from ctp_core.provers.edge_list import EdgeList
 
+COUNTED_FROM = 1000  # entities; where a body can begin at more, so many drawn at random stand for all
 UNARY = ("1X", "1Y")  # bodies about one of the two entities alone
 
 
@@ -23,6 +24,10 @@ class RuleCounter:
     @property
     def num_entities(self) -> int:
         return self._edges.num_entities
+
+    @property
+    def num_predicates(self) -> int:
+        return self._edges.num_predicates
 
     def degrees(self, atom: int) -> Int[np.ndarray, " entity"]:
         """How many edges of this atom every entity has."""
@@ -41,14 +46,22 @@ class RuleCounter:
         return tables
 
     def count(self, head: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
-        """(support, pairs): in how many pairs of entities body and head hold, and in how many the body does."""
+        """(support, pairs): in how many pairs of entities body and head hold, and in how many the body does.
+
+        Where the body begins at more than `COUNTED_FROM` entities both are estimates: a long chain joins a large KB
+        in more pairs than anybody waits for.
+        """
         if template in UNARY:
             return self._count_unary(head, body[0], about_subject=template == "1X")
-        reached = self.tables[body[0]]
+        starts = np.flatnonzero(self.degrees(body[0]))
+        drawn = np.random.default_rng(0).permutation(len(starts))[:COUNTED_FROM]
+        chosen = starts[np.sort(drawn)]
+        reached = self.tables[body[0]][chosen]
         for atom in body[1:]:
             reached = reached @ self.tables[atom]
             reached.data[:] = 1  # pairs are counted, not paths
-        return int(reached.multiply(self.tables[head]).sum()), int(reached.nnz)
+        scale = len(starts) / max(1, len(chosen))
+        return round(scale * int(reached.multiply(self.tables[head][chosen]).sum())), round(scale * reached.nnz)
 
     def _count_unary(self, head: int, atom: int, *, about_subject: bool) -> tuple[int, int]:
         """p(X,Y) :- p(X,Z) holds of a pair only with a Z other than Y: the fact itself is no grounding."""

@@ -52,6 +52,10 @@ class EdgeList:
         """(which, edge): all edges whose tail is entities[which]."""
         return slices(self._starts[entities], self._starts[entities + 1])
 
+    def degree(self, entities: Ids) -> Ids:
+        """How many edges each has."""
+        return np.asarray(self._starts[entities + 1] - self._starts[entities])
+
     def neighbours(self, entity: int, atom: int) -> Ids:
         """The entities that an atom leads to."""
         start, end = self._starts[entity], self._starts[entity + 1]

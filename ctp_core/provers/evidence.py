@@ -224,6 +224,8 @@ def own_counts(
     The fact adds forward[i] at (s, o) and backward[i] at (o, s) to the table of place i. What is counted is
     A₁A₂…[s, o] - (A₁-E₁)(A₂-E₂)…[s, o] with E_i those two cells; in a loop (s = o) they are one cell.
     """
+    if len(places) > 3:
+        return long_own_counts(attention, places, own)
     forward, backward = own_attention(attention, own)
     goal, s, o, loop = own.goal, own.subject, own.object, own.subject == own.object
     one = [place[goal, :, s, s] for place in places]  # loops at the subject, [fact, reformulator]
@@ -242,6 +244,53 @@ def own_counts(
     )
     twice = first * middle * across[2] + first * last * places[1][goal, :, o, s] + middle * last * across[0]
     return once - twice + first * middle * last
+
+
+def long_own_counts(
+    attention: Float[Tensor, "goal reformulator place atom"], places: Places, own: OwnFacts
+) -> Float[Tensor, "fact reformulator"]:
+    """The same for any length, by the place where a path first uses the fact: avoided before, anything after."""
+    forward, backward = own_attention(attention, own)
+    backward = backward * (own.subject != own.object)[:, None, None]  # a loop is one cell, and forward has both
+    after = PathCells(places, own)
+    avoiding_s, avoiding_o = [torch.ones_like(forward[..., 0])], [torch.zeros_like(forward[..., 0])]
+
+    def using(steps: int, end: Int[Tensor, " fact"]) -> Float[Tensor, "fact reformulator"]:
+        """Paths of `steps` places from s to `end` that use the fact."""
+        total = torch.zeros_like(forward[..., 0])
+        for place in range(steps):
+            out = avoiding_s[place] * forward[..., place] * after(place + 1, steps, own.object, end)
+            back = avoiding_o[place] * backward[..., place] * after(place + 1, steps, own.subject, end)
+            total = total + out + back
+        return total
+
+    for steps in range(1, len(places)):
+        avoiding_s.append(after(0, steps, own.subject, own.subject) - using(steps, own.subject))
+        avoiding_o.append(after(0, steps, own.subject, own.object) - using(steps, own.object))
+    return using(len(places), own.object)
+
+
+class PathCells:
+    """Weighted numbers of paths through some of the places, between the entities of each fact."""
+
+    def __init__(self, places: Places, own: OwnFacts) -> None:
+        self._places, self._goal = places, own.goal
+        self._chains: dict[tuple[int, int], Tensor] = {}
+
+    def __call__(
+        self, first: int, end: int, start: Int[Tensor, " fact"], stop: Int[Tensor, " fact"]
+    ) -> Float[Tensor, "fact reformulators"]:
+        """From `start` to `stop` through the places `first` … `end` - 1; without any, one way to stay."""
+        if first == end:
+            return (start == stop)[:, None].to(self._places[0].dtype)
+        return self._chain(first, end)[self._goal, :, start, stop]
+
+    def _chain(self, first: int, end: int) -> Float[Tensor, "goal reformulator entity entity"]:
+        if end == first + 1:
+            return self._places[first]
+        if (first, end) not in self._chains:
+            self._chains[first, end] = self._chain(first, end - 1) @ self._places[end - 1]
+        return self._chains[first, end]
 
 
 def _returning(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from ctp_core.provers.edge_list import EdgeList, Paths
 from ctp_core.provers.evidence import EvidenceHead
 
 Floats = NDArray[np.float64]
-ATOMS_PER_PLACE = 6  # a body is decoded from the strongest atoms of each place
 
 
 @dataclass(frozen=True)
@@ -124,14 +123,26 @@ class EvidenceArrays:
             total += evidence[start] if template in UNARY and about_start else evidence
         return total
 
-    def bodies(self, predicate: int) -> set[tuple[str, tuple[int, ...]]]:
-        """(template, body) of the strongest atoms of each place of each reformulator."""
-        found: set[tuple[str, tuple[int, ...]]] = set()
-        for template, attention in self.attention.items():
-            strongest = np.argsort(-attention[predicate], axis=-1, kind="stable")[..., :ATOMS_PER_PLACE]
-            for places in strongest.tolist():
-                found.update((template, body) for body in product(*places))
+    def bodies(self, predicate: int, least: float) -> set[tuple[str, tuple[int, ...]]]:
+        """(template, body) of all rules of which a single proof adds at least `least` to the logit."""
+        found = {(t, body) for t in self.attention for body in self._strong_bodies(predicate, t, least)}
         return found - {("1", (predicate,))}
+
+    def _strong_bodies(self, predicate: int, template: str, least: float) -> list[tuple[int, ...]]:
+        """Grown atom by atom: a body is strong only if one reformulator alone brings its part of `least`."""
+        attention, strength = self.attention[template][predicate], self.strength[template][predicate]
+        grown = []
+        for places, weight in zip(attention, strength.tolist(), strict=True):
+            masses, bodies = np.array([weight]), np.zeros((1, 0), dtype=np.int64)
+            for place in places:
+                longer = masses[:, None] * place  # [body, atom]
+                body, atom = np.nonzero(longer >= least / len(strength))
+                masses, bodies = longer[body, atom], np.column_stack([bodies[body], atom])
+            grown.append(bodies)
+        candidates = np.unique(np.concatenate(grown), axis=0)
+        mass = math.prod(attention[:, place, atoms] for place, atoms in enumerate(candidates.T))
+        strong = strength @ saturate(np.asarray(mass), template) >= least
+        return [tuple(body) for body in candidates[strong].tolist()]
 
     def evidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
         """What a single proof by this rule adds to the logit."""

@@ -7,7 +7,7 @@ T_d(v) = T₀(v) ⊕ ⊕_g head_g(v) ⊗ ⊕_z T_{d−1}(f_g1(v))[i, z] ⊗ T_{d
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ctp_core.provers.batches import BatchLayer, Instance, LayeredBatch, Ways, stack_layered
 from ctp_core.provers.charts import Shape
+from ctp_core.provers.deadline import Expired, never
 from ctp_core.provers.layered import LayeredChart, layered_chart
 from ctp_core.provers.theory import Theory
 from ctp_core.rules import Template
@@ -98,9 +99,9 @@ class ExactProver:
             self._charts[key] = self.fresh_chart(shape, depth)
         return self._charts[key]
 
-    def fresh_chart(self, shape: Shape, depth: int) -> LayeredChart:
-        """Not kept: for questions, whose graphs are not known beforehand and may be large."""
-        return layered_chart(shape, self.templates, depth)
+    def fresh_chart(self, shape: Shape, depth: int, expired: Expired = never) -> LayeredChart:
+        """Not kept: for questions, whose graphs are not known beforehand and may be large; raises OutOfTime."""
+        return layered_chart(shape, self.templates, depth, expired)
 
     def stack(self, instances: Sequence[Instance], depth: int, device: torch.device) -> LayeredBatch:
         charts = {instance.shape: self.chart(instance.shape, depth) for instance in instances}
@@ -119,7 +120,7 @@ def tables(batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring) -> 
 
 
 def tables_in_time(
-    batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring, expired: Callable[[], bool]
+    batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring, expired: Expired
 ) -> list[Table] | None:
     """`tables`, or nothing where the time was over first: goals come last, and half of a recursion proves none."""
     found: list[Table] = []

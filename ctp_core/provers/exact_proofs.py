@@ -43,11 +43,12 @@ class ExactSpace(Space):
     def best(self, goal: ExactGoal) -> float:
         return float(self.tables[goal.level][goal.row, goal.column])
 
-    def moves(self, goal: ExactGoal) -> Sequence[Move]:
+    def move(self, goal: ExactGoal, index: int) -> Move | None:
         if goal not in self._moves:
             found = [move for move in (*self._facts(goal), *self._rules(goal)) if move.value > 0]
             self._moves[goal] = sorted(found, key=lambda move: -move.value)
-        return self._moves[goal]
+        moves = self._moves[goal]
+        return moves[index] if index < len(moves) else None
 
     def _facts(self, goal: ExactGoal) -> list[Move]:
         layer = self.batch.layers[goal.level]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ctp_core.provers.charts import Ids, Shape, Splits, as_parts, connect, rows_of, rule_templates, split
+from ctp_core.provers.deadline import Expired, never
 from ctp_core.rules import Template
 
 
@@ -26,10 +27,10 @@ class LayeredChart:
     layers: tuple[Layer, ...]
 
 
-def layered_chart(shape: Shape, templates: Sequence[Template], depth: int) -> LayeredChart:
-    """What the recursion to this depth can visit, from the queries down."""
+def layered_chart(shape: Shape, templates: Sequence[Template], depth: int, expired: Expired = never) -> LayeredChart:
+    """What the recursion to this depth can visit, from the queries down; raises OutOfTime."""
     kinds = rule_templates(templates)
-    connected = connect(shape, kinds, depth)
+    connected = connect(shape, kinds, depth, expired)
     needed = np.array(shape.queries, dtype=np.int64).reshape(-1, 2)
     layers = []
     for remaining in range(depth, -1, -1):
@@ -38,7 +39,7 @@ def layered_chart(shape: Shape, templates: Sequence[Template], depth: int) -> La
         below, splits = np.zeros((0, 2), dtype=np.int64), []
         if remaining:
             step = connected.at(remaining - 1)
-            ways = [(kind, *split(needed, kind, step)) for kind in kinds]
+            ways = [(kind, *split(needed, kind, step, expired)) for kind in kinds]
             below = _passed([paths for _, _, paths in ways], shape.num_entities)
             rows_below = rows_of(below, shape.num_entities)
             splits = [Splits(kind, targets, as_parts(paths, rows_below)) for kind, targets, paths in ways]

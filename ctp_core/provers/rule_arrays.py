@@ -1,48 +1,52 @@
 """Weighted rules on edge lists: evidence that adds up where no table of all pairs fits.
 
-    logit(p, s, o) = b_p + Σ_rules w · h(c),   h(c) = c / (1 + c) for chains, log(1 + c) for rules about one entity
+    logit(p, s, o) = b_p + Σ_rules w · h(c)
+    h(c) = c / (1 + c) for chains of one or two atoms, 1 for longer ones, log(1 + c) for rules about one entity
 
-c is the number of groundings of the rule. log, because how often something is said of an entity keeps counting.
+c is the number of groundings of the rule. log, because how often something is said of an entity keeps counting; 1,
+because the many paths of a long chain go through the same few facts.
 Rules with constants add the evidence of the strongest of each side, all with one weight.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ctp_core.datasets.kb import FactIds
+from ctp_core.provers.chains import Body, ChainRows, PairWalks, turned
 from ctp_core.provers.constants import SIDES, ConstantRules
 from ctp_core.provers.counting import UNARY, RuleCounter
-from ctp_core.provers.edge_list import EdgeList
-from ctp_core.provers.evidence_arrays import WeighedPaths, provable_paths
+from ctp_core.provers.edge_list import EdgeList, Paths
+from ctp_core.provers.evidence_arrays import WeighedPaths
 from ctp_core.provers.features import ANY
 
-TEMPLATES = ("1", "1X", "1Y", "2", "3")
+TEMPLATES = ("1", "1X", "1Y", "2", "3", "4", "5")
+LONG = 3  # body atoms
 PADDING = -1
+LISTED_CHAINS = 20  # rules without constants that a predicate lists
 LISTED_CONSTANTS = 10  # rules with constants of each side that a predicate lists
-Body = tuple[int, ...]
 
 
 def evidence_of(counts: NDArray[Any], template: str) -> NDArray[np.float64]:
     """h."""
-    return np.asarray(np.log1p(counts) if template in UNARY else counts / (1.0 + counts), dtype=np.float64)
+    if template in UNARY:
+        return np.asarray(np.log1p(counts), dtype=np.float64)
+    return np.asarray(counts / (1.0 + counts) if int(template) < LONG else counts > 0, dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class RuleTable:
-    """One row per rule: head predicate, index of its template, body padded to three atoms, weight."""
+    """One row per rule: head predicate, index of its template, body padded to the longest, weight."""
 
     head: Int[np.ndarray, " rule"]
     template: Int[np.ndarray, " rule"]
-    body: Int[np.ndarray, "rule 3"]
+    body: Int[np.ndarray, "rule place"]
     weight: Float[np.ndarray, " rule"]
     bias: Float[np.ndarray, " predicate"]
-    constants: Float[np.ndarray, " 1"]  # the weight of rules with constants
+    constants: Float[np.ndarray, " predicate"]  # the weight of rules with constants
 
     def of(self, predicate: int) -> list[tuple[str, Body, float]]:
         rows = np.flatnonzero(self.head == predicate).tolist()
@@ -52,35 +56,6 @@ class RuleTable:
         return tuple(atom for atom in self.body[row].tolist() if atom != PADDING)
 
 
-def turned(body: Body, num_predicates: int) -> Body:
-    """The same path read from its end."""
-    return tuple((atom + num_predicates) % (2 * num_predicates) for atom in reversed(body))
-
-
-class ChainRows:
-    """Groundings of chains from given entities to all entities; shared beginnings are multiplied once."""
-
-    def __init__(self, counter: RuleCounter, starts: Int[np.ndarray, " question"]) -> None:
-        self._counter, self._starts = counter, starts
-        self._reached: dict[Body, sparse.csr_array] = {}
-
-    def mean_paths(self, body: Body) -> float:
-        """Paths per question: a bound on the entities that a rule proposes, without finding them."""
-        onward = np.ones(self._counter.num_entities)
-        for atom in reversed(body):
-            onward = self._counter.tables[atom] @ onward
-        return float(onward[self._starts].mean())
-
-    def counts(self, body: Body) -> sparse.csr_array:
-        """[question, entity]: the number of paths."""
-        if len(body) == 1:
-            return self._counter.tables[body[0]][self._starts]
-        prefix = body[:-1]
-        if prefix not in self._reached:
-            self._reached[prefix] = self.counts(prefix)
-        return self._reached[prefix] @ self._counter.tables[body[-1]]
-
-
 class RuleArrays:
     """Scores and proofs by a table of rules, with the interface of EvidenceArrays."""
 
@@ -88,7 +63,7 @@ class RuleArrays:
         """`constants` are the rules of the KB that was learnt from; none about entities of another KB."""
         self.table = table
         self.num_predicates = len(table.bias)
-        self.constants = constants if table.constants[0] else None
+        self.constants = constants if table.constants.any() else None
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
         return np.asarray(self.table.bias[facts[:, 1]])
@@ -98,8 +73,8 @@ class RuleArrays:
     ) -> Float[np.ndarray, "question entity"]:
         """Logits of all objects of the subjects, or of all subjects of the objects."""
         total = self.chain_rows(edges.counter, predicate, starts, forward=forward)
-        if self.constants is not None:
-            total += self.table.constants[0] * self.constant_rows(edges, predicate, starts, forward=forward)
+        if self.constants is not None and self.table.constants[predicate]:
+            total += self.table.constants[predicate] * self.constant_rows(edges, predicate, starts, forward=forward)
         return total
 
     def constant_rows(
@@ -118,12 +93,15 @@ class RuleArrays:
         num_entities = counter.num_entities
         total = np.full((len(starts), num_entities), self.table.bias[predicate])
         chains = ChainRows(counter, starts)
+        ways: list[tuple[Body, str, float]] = []
         for template, body, weight in self.table.of(predicate):
             if template in UNARY:
                 evidence = weight * evidence_of(counter.degrees(body[0]), template)
                 total += evidence[starts][:, None] if (template == "1X") == forward else evidence[None, :]
-                continue
-            found = chains.counts(body if forward else turned(body, self.num_predicates)).tocoo()
+            else:
+                ways.append((body if forward else turned(body, self.num_predicates), template, weight))
+        for body, template, weight in sorted(ways):
+            found = chains.counts(body).tocoo()
             total[found.row, found.col] += weight * evidence_of(found.data, template)
         return total
 
@@ -136,17 +114,47 @@ class RuleArrays:
         return np.asarray(total)
 
     def totals(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        totals = self.biases(facts)
-        for paths in self.weigh(edges, facts):
-            totals += np.bincount(paths.fact, paths.shares, len(facts))
+        """The logits, by counts alone: the proofs of all facts of a hub would fill the memory."""
+        totals, known = self.biases(facts), edges.states(facts)
+        for predicate in np.unique(facts[:, 1]).tolist():
+            rows = np.flatnonzero(facts[:, 1] == predicate)
+            walks = PairWalks(edges, facts[rows])
+            for template, body, weight in self.table.of(predicate):
+                if template in UNARY:
+                    counts = self._said(edges, facts[rows], known[rows], template, body[0])
+                else:
+                    counts = np.bincount(walks.paths(template, body).pair, minlength=len(rows))
+                totals[rows] += weight * evidence_of(counts, template)
+        if self.constants is not None:
+            for side in SIDES:
+                found = self.constants.strongest(edges.features, facts, self.constants.counted(facts), side)
+                totals += self.table.constants[facts[:, 1]] * found.evidence
         return totals
 
+    def _said(
+        self, edges: EdgeList, facts: FactIds, known: NDArray[np.bool_], template: str, atom: int
+    ) -> Int[np.ndarray, " fact"]:
+        """How often an atom is said of one entity of each fact, the fact itself left out."""
+        away, back = facts[:, 1], facts[:, 1] + self.num_predicates
+        about, own, other = (facts[:, 0], away, back) if template == "1X" else (facts[:, 2], back, away)
+        loops = facts[:, 0] == facts[:, 2]  # says it twice of its entity, once in either direction
+        return np.asarray(edges.counter.degrees(atom)[about] - known * ((atom == own) | (loops & (atom == other))))
+
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
-        used = [TEMPLATES[index] for index in np.unique(self.table.template)] or ["1"]
-        weighed = [self._weigh(template, edges, facts) for template in used]
+        """Rule by rule, not path by path: of all paths between two entities few are the body of a rule."""
+        found: dict[str, list[tuple[Paths, Float[np.ndarray, " path"]]]] = {template: [] for template in TEMPLATES}
+        for predicate in np.unique(facts[:, 1]).tolist():
+            rows = np.flatnonzero(facts[:, 1] == predicate)
+            walks = PairWalks(edges, facts[rows])
+            for template, body, weight in self.table.of(predicate):
+                paths = walks.paths(template, body)
+                counts = np.bincount(paths.pair, minlength=len(rows))
+                each = weight * evidence_of(counts, template) / np.maximum(counts, 1)
+                found[template].append((paths._replace(pair=rows[paths.pair]), each[paths.pair]))
+        weighed = [_together(template, ways, len(facts)) for template, ways in found.items() if ways]
         if self.constants is not None:
             weighed += [self._weigh_constants(self.constants, side, edges, facts) for side in SIDES]
-        return weighed
+        return weighed or [_together("1", [], len(facts))]
 
     def _weigh_constants(self, rules: ConstantRules, side: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
         """One proof at most for each fact: its strongest rule, by a fact of the KB or of the question."""
@@ -159,58 +167,47 @@ class RuleArrays:
             others[row] = edges.neighbours(int(entities[row]), int(atoms[row]))[0]
         cells = zip(feature.tolist(), facts[fact, constant].tolist(), strict=True)
         bodies = [rules.body(side, one, other) for one, other in cells]
-        shares = self.table.constants[0] * found.evidence[fact]
+        shares = self.table.constants[facts[fact, 1]] * found.evidence[fact]
         stations = np.column_stack([entities, others])
         one = np.ones((len(fact), 1))
         return WeighedPaths(side, fact, atoms[:, None], stations, shares, [one], np.ones((len(facts), 1)), bodies)
 
-    @cached_property
-    def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        keys = self._key(self.table.head, self.table.template, self.table.body)
-        order = np.argsort(keys)
-        return keys[order], order
-
-    def _key(self, head: NDArray[np.int64], template: NDArray[np.int64], body: NDArray[np.int64]) -> NDArray[np.int64]:
-        key = head * len(TEMPLATES) + template
-        for place in range(3):
-            key = key * (2 * self.num_predicates + 1) + body[:, place] + 1
-        return np.asarray(key)
-
-    def _weigh(self, template: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
-        paths = provable_paths(edges, facts, template)
-        body = np.full((len(paths.pair), 3), PADDING)
-        body[:, : paths.atoms.shape[1]] = paths.atoms
-        index = np.full(len(paths.pair), TEMPLATES.index(template))
-        keys, order = self._keys
-        wanted = self._key(facts[paths.pair, 1], index, body)
-        place = np.searchsorted(keys, wanted)
-        place[place == len(keys)] = 0
-        kept = np.flatnonzero(keys[place] == wanted) if len(keys) else np.zeros(0, dtype=np.int64)
-        rule, fact = order[place[kept]], paths.pair[kept]
-        _, group, counts = np.unique(fact * len(keys) + rule, return_inverse=True, return_counts=True)
-        shares = (self.table.weight[rule] * evidence_of(counts, template)[group] / counts[group]) if len(rule) else rule
-        atoms = paths.atoms[kept]
-        one = np.ones((len(fact), 1))  # a rule attends to its own atoms and to nothing else
-        return WeighedPaths(
-            template,
-            fact,
-            atoms,
-            paths.stations[kept],
-            np.asarray(shares, dtype=np.float64),
-            [one] * atoms.shape[1],
-            np.ones((len(facts), 1)),
-        )
-
     def evidence(self, predicate: int, template: str, body: Body) -> float:
         if template in SIDES:
             assert self.constants is not None
-            return float(self.table.constants[0]) * self.constants.evidence_of(predicate, body)
-        weights = {(t, b): weight for t, b, weight in self.table.of(predicate)}
-        return weights.get((template, body), 0.0) * float(evidence_of(np.ones(1), template)[0])
+            return float(self.table.constants[predicate]) * self.constants.evidence_of(predicate, body)
+        return self._chains(predicate).get((template, body), 0.0)
 
-    def bodies(self, predicate: int) -> set[tuple[str, Body]]:
-        found = {(template, body) for template, body, _ in self.table.of(predicate)}
-        if self.constants is not None:
-            best = self.constants.best_bodies(predicate, LISTED_CONSTANTS)
-            found |= {(SIDES[body[0]], body) for body in best}
+    def _chains(self, predicate: int) -> dict[tuple[str, Body], float]:
+        """What a single proof by each rule without constants adds to the logit."""
+        rows = self.table.of(predicate)
+        return {(t, body): weight * float(evidence_of(np.ones(1), t)[0]) for t, body, weight in rows}
+
+    def bodies(self, predicate: int, least: float) -> set[tuple[str, Body]]:
+        """The strongest only: to count the groundings of a long chain in a large KB takes long."""
+        chains = self._chains(predicate)
+        strongest = sorted(chains, key=lambda chain: (-chains[chain], chain))[:LISTED_CHAINS]
+        found = {chain for chain in strongest if chains[chain] >= least}
+        if self.constants is not None and self.table.constants[predicate]:
+            best = [(SIDES[body[0]], body) for body in self.constants.best_bodies(predicate, LISTED_CONSTANTS)]
+            found |= {rule for rule in best if self.evidence(predicate, *rule) >= least}
         return found
+
+
+def _together(template: str, ways: list[tuple[Paths, Float[np.ndarray, " path"]]], num_facts: int) -> WeighedPaths:
+    """The groundings of all rules of one template, by fact."""
+    length = 1 if template in UNARY else int(template)
+    none = np.zeros(0, dtype=np.int64)
+    ways = [*ways, (Paths(none, none.reshape(0, length), none.reshape(0, length + 1)), np.zeros(0))]
+    paths = Paths(*(np.concatenate(column) for column in zip(*(one for one, _ in ways), strict=True)))
+    order = np.argsort(paths.pair, kind="stable")
+    one = np.ones((len(order), 1))  # a rule attends to its own atoms and to nothing else
+    return WeighedPaths(
+        template,
+        paths.pair[order],
+        paths.atoms[order],
+        paths.stations[order],
+        np.concatenate([shares for _, shares in ways])[order],
+        [one] * length,
+        np.ones((num_facts, 1)),
+    )

@@ -1,7 +1,8 @@
 """Finding the n best proofs of a goal, best first, when the best score of every sub-goal is already in a table.
 
 The tables make a perfect estimate of what an unfinished proof can still become, so that best-first search walks
-straight to the best proof, then to the next. A goal never repeats on the way from its root.
+straight to the best proof, then to the next. A goal never repeats on the way from its root: moves that would repeat
+one are passed over, and so no goal may hold back moves of its own because there are better ones.
 """
 
 import heapq
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-MAX_POPS = 20_000  # unfinished proofs looked at; a bound for cyclic graphs with many equal proofs
+MAX_POPS = 40_000  # moves looked at; a bound for cyclic graphs with many equal proofs
 
 PRECISION = 1 << 34
 
@@ -105,9 +106,17 @@ class Space(ABC):
     def best(self, goal: SubGoal) -> float:
         """The score of its best proof."""
 
+    def size(self, goal: SubGoal) -> int:
+        """About how many moves its best proof takes: where a goal may come up again, small proofs are found sooner.
+
+        Asked only of cyclic spaces to be more than 0.
+        """
+        del goal
+        return 0
+
     @abstractmethod
-    def moves(self, goal: SubGoal) -> Sequence[Move]:
-        """Best first; those that cannot succeed are left out."""
+    def move(self, goal: SubGoal, index: int) -> Move | None:
+        """Its moves, best first, until there are no more; those that cannot succeed are left out."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,22 @@ class _State(NamedTuple):
     closed: float
     open: _Open
     taken: _Taken | None
+    size: int  # that the proof will have
+
+
+class _Entry(NamedTuple):
+    """An unfinished proof, and the move to go on with. `exact`: the promise is that move's own, not the one's before.
+
+    Among equal promises the smaller proof goes first, then the newest: with min most are equal, and only depth ends a
+    proof.
+    """
+
+    promise: float  # negative, for the heap
+    size: int
+    order: int
+    state: _State
+    number: int  # of the move
+    exact: bool
 
 
 class Search:
@@ -147,58 +172,63 @@ class Search:
     def __init__(self, space: Space, fold: Fold, expired: Callable[[], bool]) -> None:
         self.space, self.fold, self.expired = space, fold, expired
         self.truncated = False
-        self._heap: list[tuple[float, int, _State, int]] = []
-        # Among equal promises the newest goes first: with min most are equal, and only depth ends a proof.
+        self._heap: list[_Entry] = []
         self._counter = itertools.count(0, -1)
 
     def proofs(self, goal: SubGoal) -> Iterator[Derivation]:
         """In order of their scores; ends early, and says so in `truncated`, where the budget does."""
-        self._push(_State(self.fold.start, _Open(goal, 1.0, frozenset(), None, self.space.best(goal)), None), 0)
-        for _ in range(MAX_POPS):
-            if not self._heap:
+        best, size = self.space.best(goal), self.space.size(goal)
+        self._push(_State(self.fold.start, _Open(goal, 1.0, frozenset(), None, best), None, size), 0, best, size)
+        tried = 0
+        while self._heap:
+            if tried == MAX_POPS or self.expired():
+                self.truncated = True
                 return
-            if self.expired():
-                break
-            _, _, state, index = heapq.heappop(self._heap)
-            self._push(state, index + 1)
-            move = self.space.moves(state.open.goal)[index]
-            if self.space.cyclic and self._repeats(state.open, move):
+            tried += 1
+            entry = heapq.heappop(self._heap)
+            move = self.space.move(entry.state.open.goal, entry.number)
+            if move is None:
                 continue
-            taken = _Taken(state.open.goal, move, state.taken)
-            closed, remaining = self._take(state, move)
+            closed, remaining, size = self._take(entry.state, move)
+            promise = closed if remaining is None else self.fold.combine(closed, remaining.bound)
+            if not entry.exact and (-rounded(promise), size) > entry[:2]:
+                self._push(entry.state, entry.number, promise, size, exact=True)
+                continue
+            # No better than this one; how much worse is looked up when its turn comes, which mostly it does not.
+            self._push(entry.state, entry.number + 1, promise, entry.size)
+            if self.space.cyclic and self._repeats(entry.state.open, move):
+                continue
+            taken = _Taken(entry.state.open.goal, move, entry.state.taken)
             if remaining is None:
                 yield _derivation(taken)
             else:
-                self._push(_State(closed, remaining, taken), 0)
-        self.truncated = True
+                self._push(_State(closed, remaining, taken, size), 0, promise, size)
 
     def _repeats(self, top: _Open, move: Move) -> bool:
         above = top.ancestors | {self.space.identity(top.goal)}
         return any(self.space.identity(goal) in above for goal in move.subgoals)
 
-    def _push(self, state: _State, index: int) -> None:
-        moves = self.space.moves(state.open.goal)
-        if index < len(moves):
-            closed, remaining = self._take(state, moves[index])
-            promise = closed if remaining is None else self.fold.combine(closed, remaining.bound)
-            heapq.heappush(self._heap, (-_rounded(promise), next(self._counter), state, index))
+    def _push(self, state: _State, index: int, promise: float, size: int, *, exact: bool = False) -> None:
+        heapq.heappush(self._heap, _Entry(-rounded(promise), size, next(self._counter), state, index, exact))
 
-    def _take(self, state: _State, move: Move) -> tuple[float, _Open | None]:
-        """What is closed and what is open once the first open goal is proved by this move."""
+    def _take(self, state: _State, move: Move) -> tuple[float, _Open | None, int]:
+        """What is closed, what is open and the size, once the first open goal is proved by this move."""
         top, closed = state.open, state.closed
         weights = self.fold.weights(len(move.scores) + len(move.subgoals), top.weight)
         for score, weight in zip(move.scores, weights, strict=False):
             closed = self.fold.join(closed, score, weight)
         remaining = top.rest
         ancestors = top.ancestors | {self.space.identity(top.goal)} if self.space.cyclic else top.ancestors
+        size = state.size - self.space.size(top.goal) + self.space.cyclic
         for goal, weight in zip(reversed(move.subgoals), reversed(weights), strict=False):
             bound = self.fold.start if remaining is None else remaining.bound
             bound = self.fold.join(bound, self.space.best(goal), weight)
             remaining = _Open(goal, weight, ancestors, remaining, bound)
-        return closed, remaining
+            size += self.space.size(goal)
+        return closed, remaining, size
 
 
-def _rounded(promise: float) -> float:
+def rounded(promise: float) -> float:
     """To about ten digits: the same product in another order must not send the search back to its start."""
     mantissa, exponent = math.frexp(promise)
     return math.ldexp(round(mantissa * PRECISION) / PRECISION, exponent)

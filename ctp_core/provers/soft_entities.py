@@ -22,10 +22,14 @@ from ctp_core.datasets.kb import FactIds
 
 Floats = NDArray[np.floating[Any]]  # float32 while learning, for speed
 Ids = NDArray[np.int64]
+Flips = tuple[bool, ...]  # of each atom along a path: does its fact lie against it?
 Join = Callable[..., Floats]  # numpy's binary functions, which take `out`
 JOINS: dict[str, Join] = {"concat": np.add, "per_symbol": np.maximum}
 TIMES: dict[str, Join] = {"max-min": np.maximum, "max-product": np.add}
 NO_FACT = -1
+ROUNDING = 1e-5  # of a distance in float32
+TOGETHER = 1 << 15  # cells of a table that stay in the cache
+MAX_JOINED = 1 << 22  # cells of a table that is made for a few entities of each query
 
 
 @dataclass(frozen=True)
@@ -84,49 +88,123 @@ class SoftFacts:
         return PredicateFacts(rows, self.subject[rows], self.object[rows], side.symbols, side.starts)
 
 
-def _masked(distances: Floats, own: Ids) -> Floats:
+def _masked(distances: Float[np.ndarray, "fact query"], own: Ids) -> Floats:
     """∞ for the fact that a query may not use."""
     masked = np.flatnonzero(own != NO_FACT)
-    distances[masked, own[masked]] = np.inf
+    distances[own[masked], masked] = np.inf
     return distances
 
 
 class SoftSearch:
-    """Over one set of vectors. `costs` are squared distances of goal vectors to all predicates: [query, predicate]."""
+    """Over one set of vectors. `costs` are squared distances of goal vectors to all predicates: [query, predicate].
+
+    Facts come first and queries last: what one fact means to all queries lies side by side, and is copied at once.
+    """
 
     def __init__(self, facts: SoftFacts, squared: Float[np.ndarray, "entity entity"], unification: str) -> None:
         self.facts, self.squared, self.join = facts, squared, JOINS[unification]
 
-    def entities(self, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "query fact"]:
+    def _near(self, entities: Ids, met: Ids) -> Float[np.ndarray, "fact query"]:
+        """Squared distance of each query's entity to the one that each fact has."""
+        return np.take(self.squared[:, entities], met, axis=0)
+
+    def entities(self, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "fact query"]:
         """Squared distance of each pair of entities to those of every fact: what all vectors share."""
-        near_subject = np.take(self.squared[subjects], self.facts.subject, axis=1)
-        near_object = np.take(self.squared[objects], self.facts.object, axis=1)
+        near_subject, near_object = self._near(subjects, self.facts.subject), self._near(objects, self.facts.object)
         return _masked(self.join(near_subject, near_object, out=near_object), own)
 
-    def nearest(self, entities: Float[np.ndarray, "query fact"]) -> Float[np.ndarray, "query predicate"]:
+    def nearest(self, entities: Float[np.ndarray, "fact query"]) -> Float[np.ndarray, "query predicate"]:
         """The same to the nearest fact of every predicate."""
         side = self.facts.by_predicate
-        ordered = entities if self.facts.in_order else entities[:, side.order]
-        best = np.full((len(entities), self.facts.num_predicates), np.inf, dtype=entities.dtype)
-        best[:, side.symbols] = np.minimum.reduceat(ordered, side.starts, axis=1)
-        return best
+        ordered = entities if self.facts.in_order else entities[side.order]
+        best = np.full((self.facts.num_predicates, entities.shape[1]), np.inf, dtype=entities.dtype)
+        best[side.symbols] = np.minimum.reduceat(ordered, side.starts, axis=0)
+        return best.T
 
-    def pair(self, costs: Floats, entities: Float[np.ndarray, "query fact"]) -> Float[np.ndarray, "query fact"]:
+    def nearest_of(self, predicates: Ids, entities: Float[np.ndarray, "fact query"], queries: Ids) -> Ids:
+        """The fact of a given predicate that is nearest to the entities of each of these queries."""
+        side = self.facts.by_predicate
+        group = np.searchsorted(side.symbols, predicates)
+        ends = np.append(side.starts, len(side.order))
+        found = np.empty(len(queries), dtype=np.int64)
+        for index, (query, first, last) in enumerate(
+            zip(queries.tolist(), ends[group].tolist(), ends[group + 1].tolist(), strict=True)
+        ):
+            rows = side.order[first:last]
+            found[index] = rows[entities[rows, query].argmin()]
+        return found
+
+    def pair(self, costs: Floats, entities: Float[np.ndarray, "fact query"]) -> Float[np.ndarray, "fact query"]:
         """Squared distance of each atom to every fact, given that of its entities."""
-        return np.asarray(self.join(np.take(costs, self.facts.predicate, axis=1), entities))
+        return np.asarray(self.join(self._of_facts(costs, self.facts.predicate), entities))
 
     def row(
         self, costs: Floats, entities: Ids, own: Ids, *, open_subject: bool = False
     ) -> Float[np.ndarray, "query entity"]:
         """Distance to the best fact for every entity in the open place."""
+        nearest, symbols = self._open(costs, entities, own, open_subject=open_subject)
+        return np.asarray(np.sqrt(self._to_open(nearest, self.squared[symbols])))
+
+    def _open(
+        self, costs: Floats, entities: Ids, own: Ids, *, open_subject: bool
+    ) -> tuple[Float[np.ndarray, "query symbol"], Ids]:
+        """Squared distance to the best fact that has just that entity in the open place, of those that facts have."""
         side = self.facts.by_subject if open_subject else self.facts.by_object
         fixed = (self.facts.object if open_subject else self.facts.subject)[side.order]
-        near_fixed = np.take(self.squared[entities], fixed, axis=1)
-        costs = np.take(costs, self.facts.predicate[side.order], axis=1)
+        near_fixed = self._near(entities, fixed)
+        costs = self._of_facts(costs, self.facts.predicate[side.order])
         joined = _masked(self.join(costs, near_fixed, out=near_fixed), side.place[own])
-        nearest = np.minimum.reduceat(joined, side.starts, axis=1)  # [query, open entity]
-        to_open = self.squared[side.symbols]  # [open entity, entity]
-        return np.asarray(np.sqrt([self.join(one[:, None], to_open).min(0) for one in nearest]))
+        nearest = np.minimum.reduceat(joined, side.starts, axis=0)  # [open entity, query]
+        return np.ascontiguousarray(nearest.T), side.symbols
+
+    def meeting(
+        self, costs: Float[np.ndarray, "query 2 predicate"], ends: tuple[Ids, Ids], own: Ids, flips: Flips, times: Join
+    ) -> tuple[Float[np.ndarray, " query"], Ids]:
+        """(distance, entity) where the two atoms of each query meet best on the way from one end to the other.
+
+        Where facts of both have the very same entity, they meet at some distance; a fact that is further away alone
+        has no part in anything better, and most are.
+        """
+        nearest = np.full((2, len(own), len(self.squared)), np.inf, dtype=costs.dtype)
+        for place, open_subject in enumerate((flips[0], not flips[1])):
+            found, symbols = self._open(costs[:, place], ends[place], own, open_subject=open_subject)
+            nearest[place][:, symbols] = found
+        limit = times(*np.sqrt(nearest)).min(1) ** 2 * (1 + ROUNDING)
+        total = times(*(np.sqrt(self._to_open_within(one, limit)) for one in nearest))
+        station = total.argmin(1)
+        return total[np.arange(len(total)), station], station
+
+    def _to_open_within(
+        self, nearest: Float[np.ndarray, "query entity"], limit: Float[np.ndarray, " query"]
+    ) -> Float[np.ndarray, "query entity"]:
+        """`_to_open`, exact where it is within the limit and beyond the limit elsewhere."""
+        query, entity = np.nonzero(self.join(nearest, self._to_another) <= limit[:, None])
+        if 2 * len(query) > nearest.size or len(query) * nearest.shape[1] > MAX_JOINED:
+            return self._to_open(nearest, self.squared)
+        joined = self.join(nearest[query, entity][:, None], self.squared[entity])
+        queries, starts = np.unique(query, return_index=True)
+        best = nearest.copy()
+        best[queries] = np.minimum(best[queries], np.minimum.reduceat(joined, starts, axis=0))
+        return best
+
+    @cached_property
+    def _to_another(self) -> Float[np.ndarray, " entity"]:
+        """Squared distance of every entity to the nearest other one."""
+        others = self.squared.copy()
+        np.fill_diagonal(others, np.inf)
+        return np.asarray(others.min(1))
+
+    def _of_facts(self, costs: Floats, predicates: Ids) -> Float[np.ndarray, "fact query"]:
+        return np.take(np.ascontiguousarray(costs.T), predicates, axis=0)
+
+    def _to_open(self, nearest: Floats, to_open: Float[np.ndarray, "open entity"]) -> Float[np.ndarray, "query entity"]:
+        """min over the open place of nearest ∘ to_open, some queries at once."""
+        best = np.empty((len(nearest), to_open.shape[1]), dtype=nearest.dtype)
+        size = max(1, TOGETHER // to_open.size)
+        for start in range(0, len(nearest), size):
+            some = slice(start, start + size)
+            self.join(nearest[some, :, None], to_open).min(1, out=best[some])
+        return best
 
     def table(self, costs: Float[np.ndarray, " predicate"], own: int = NO_FACT) -> Float[np.ndarray, "entity entity"]:
         """`row` for every subject."""

@@ -5,8 +5,8 @@ T(r) ← T₀(r) ⊕ ⊕_g w_g[r] ⊗ ⊕_z X_g1(r)[·, z] ⊗ X_g2(r)[z, ·]. C
 recursion f(f(x)): a generated predicate is replaced by known ones before it is reformulated again.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ctp_core.provers.batches import BatchStep, Instance, SteppedBatch, Ways, stack_stepped
 from ctp_core.provers.charts import Shape
+from ctp_core.provers.deadline import Expired, OutOfTime, look, never
 from ctp_core.provers.stepped import SteppedChart, stepped_chart
 from ctp_core.provers.theory import Theory
 from ctp_core.rules import Template
@@ -24,6 +25,8 @@ from ctp_core.shapes import Float, Int
 MAX_ROUNDS = 1000
 # Numbers gathered at once, so that they are combined in cache: a chain of 100 facts gathers 50 million of them.
 CACHED = 1 << 15
+# Splits whose scores are kept until they are scattered: together with their targets some megabytes.
+SCATTERED = 1 << 16
 
 Table = Float[Tensor, "pair predicate"]
 
@@ -89,16 +92,18 @@ class TabledProver:
     def chart(self, shape: Shape, depth: int | None) -> SteppedChart:
         key = (shape, depth)
         if key not in self._charts:
-            self._charts[key] = self.fresh_chart(shape, depth)
+            chart = self.fresh_chart(shape, depth)
+            self._charts[key] = replace(chart, steps=tuple(chart.steps))
         return self._charts[key]
 
-    def fresh_chart(self, shape: Shape, depth: int | None) -> SteppedChart:
-        """Not kept: for questions, whose graphs are not known beforehand and may be large."""
-        return stepped_chart(shape, self.templates, depth)
+    def fresh_chart(self, shape: Shape, depth: int | None, expired: Expired = never) -> SteppedChart:
+        """Not kept: for questions, whose graphs are not known beforehand and may be large; raises OutOfTime."""
+        return stepped_chart(shape, self.templates, depth, expired)
 
     def stack(self, instances: Sequence[Instance], depth: int | None, device: torch.device) -> SteppedBatch:
         charts = {instance.shape: self.chart(instance.shape, depth) for instance in instances}
-        return stack_stepped(instances, charts, device)
+        batch = stack_stepped(instances, charts, device)
+        return replace(batch, steps=tuple(batch.steps))
 
 
 def facts_table(batch: SteppedBatch, theory: TabledTheory, like: Tensor) -> Table:
@@ -108,30 +113,28 @@ def facts_table(batch: SteppedBatch, theory: TabledTheory, like: Tensor) -> Tabl
     return table
 
 
-def never() -> bool:
-    """The budget that does not end."""
-    return False
+@dataclass(frozen=True)
+class Levels:
+    """T after every level, or at the fixpoint only: at[k][row] is where the row of T after k levels lies in `values`.
+
+    A row is kept anew only where a score of it rose. `since` is the number of the step at which each score last rose:
+    what it was made from is older. So a proof that follows the best and oldest parts never meets a goal again, however
+    the graph turns in circles.
+    """
+
+    values: Float[Tensor, "version predicate"]
+    since: Int[Tensor, "version predicate"]
+    at: tuple[Int[Tensor, " pair"], ...]
 
 
 @dataclass(frozen=True)
 class Tables:
-    """T₀, and T after each level or (at the fixpoint) after all steps; `truncated` where the budget ended first.
+    """T₀, T after all steps or where the budget ended first (`truncated`), and what was kept on the way."""
 
-    `since` is the number of the step at which each score last rose: what it was made from is older. So a proof that
-    follows the best and oldest parts never meets a goal again, however the graph turns in circles.
-    """
-
-    levels: tuple[Table, ...]
-    since: Int[Tensor, "pair predicate"]
+    facts: Table
+    last: Table
+    levels: Levels
     truncated: bool
-
-    @property
-    def facts(self) -> Table:
-        return self.levels[0]
-
-    @property
-    def last(self) -> Table:
-        return self.levels[-1]
 
 
 class _Filling:
@@ -140,8 +143,8 @@ class _Filling:
     For answers, where all ⊕ are one and the same.
     """
 
-    def __init__(self, batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation) -> None:
-        self.theory, self.aggregation = theory, aggregation
+    def __init__(self, batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation, expired: Expired) -> None:
+        self.theory, self.aggregation, self.expired = theory, aggregation, expired
         self.facts = facts_table(batch, theory, theory.rules[0].places[0])
         self.table = self.facts.clone()
         self.since = torch.zeros_like(self.table, dtype=torch.long)
@@ -159,8 +162,8 @@ class _Filling:
                     values = self.aggregation.rules.times(values, rules.guard.reshape(1, -1))
                 place[rows] = values
 
-    def advance(self, step: BatchStep, number: int) -> bool:
-        """Computes the rows of the step anew; says whether any score rose."""
+    def advance(self, step: BatchStep, number: int) -> Int[Tensor, " row"]:
+        """Computes the rows of the step anew; returns those of which a score rose, and raises OutOfTime."""
         scores = [
             self._choose(ways, places, len(step.rows))
             for ways in step.ways
@@ -170,23 +173,28 @@ class _Filling:
         proved = reduce(self.aggregation.rules.plus, scores)
         before, after = self.table[step.rows], self.aggregation.rules.plus(self.facts[step.rows], proved)
         rose = after > before
-        changed = rose.any(dim=1)
-        if not changed.any():
-            return False
-        self.table[step.rows] = after
-        self.since[step.rows] = torch.where(rose, number, self.since[step.rows])
-        self.transform(step.rows[changed])
-        return True
+        changed = step.rows[rose.any(dim=1)]
+        if len(changed):
+            self.table[step.rows] = after
+            self.since[step.rows] = torch.where(rose, number, self.since[step.rows])
+            self.transform(changed)
+        return changed
 
     def _choose(self, ways: Ways, places: list[Tensor], rows: int) -> Float[Tensor, "row predicate"]:
         """⊕ over rules, then over splits: in this order there is far less to scatter."""
-        step = max(1, CACHED // places[0].shape[1])
-        chunks = [
-            self._bodies([place[part[start : start + step]] for place, part in zip(places, ways.rows, strict=True)])
-            for start in range(0, len(ways.targets), step)
-        ]
-        best = torch.cat(chunks)
-        return best if ways.one_each else self.aggregation.middles.scatter(best, ways.targets, rows)
+        blocks = range(0, len(ways.targets), max(SCATTERED, rows))
+        scattered = [self._scattered(ways, places, rows, slice(start, start + blocks.step)) for start in blocks]
+        return reduce(self.aggregation.middles.plus, scattered)
+
+    def _scattered(self, ways: Ways, places: list[Tensor], rows: int, block: slice) -> Float[Tensor, "row predicate"]:
+        step, targets = max(1, CACHED // places[0].shape[1]), ways.targets[block]
+        parts, bodies = [part[block] for part in ways.rows], []
+        for start in range(0, len(targets), step):
+            look(self.expired)
+            here = slice(start, start + step)
+            bodies.append(self._bodies([place[part[here]] for place, part in zip(places, parts, strict=True)]))
+        best = torch.cat(bodies)
+        return best if ways.one_each else self.aggregation.middles.scatter(best, targets, rows)
 
     def _bodies(self, places: list[Tensor]) -> Float[Tensor, "split predicate"]:
         bodies = self.aggregation.rules.product(places)
@@ -198,28 +206,68 @@ def tables(
     batch: SteppedBatch,
     theory: TabledTheory,
     aggregation: Aggregation,
-    expired: Callable[[], bool] = never,
+    expired: Expired = never,
     keep_levels: bool = False,
 ) -> Tables:
     """Does all steps of the batch, and those of cyclic graphs again until nothing changes."""
-    filling = _Filling(batch, theory, aggregation)
-    levels, number = [filling.facts], 0
+    filling = _Filling(batch, theory, aggregation, expired)
+    kept = _KeptLevels(filling) if keep_levels else _KeptLast(filling)
+    try:
+        _fill(filling, batch, kept)
+        truncated = False
+    except OutOfTime:
+        truncated = True
+    return Tables(filling.facts, filling.table, kept.levels(), truncated)
 
-    def found(truncated: bool) -> Tables:
-        return Tables((*levels, filling.table), filling.since, truncated)
 
+def _fill(filling: _Filling, batch: SteppedBatch, kept: "_KeptLast") -> None:
+    number = 0
     for turn in range(MAX_ROUNDS if batch.repeats else 1):
         rose = False
         for step in batch.repeats if turn else batch.steps:
-            if expired():
-                return found(truncated=True)
+            look(filling.expired)
             number += 1
-            rose |= filling.advance(step, number)
-            if keep_levels:
-                levels.append(filling.table.clone())
+            changed = filling.advance(step, number)
+            rose |= bool(len(changed))
+            kept.keep(changed)
+            if batch.levels and not len(changed):
+                return
         if not rose:
-            break
-    return Tables(tuple(levels), filling.since, truncated=False) if keep_levels else found(truncated=False)
+            return
+
+
+class _KeptLast:
+    """Nothing on the way: the table as it is in the end."""
+
+    def __init__(self, filling: _Filling) -> None:
+        self.filling = filling
+        self.at = [torch.arange(len(filling.facts), device=filling.facts.device)]
+
+    def keep(self, changed: Int[Tensor, " row"]) -> None:
+        """The rows of which a score rose at this step."""
+
+    def levels(self) -> Levels:
+        return Levels(self.filling.table, self.filling.since, tuple(self.at))
+
+
+class _KeptLevels(_KeptLast):
+    """Every level."""
+
+    def __init__(self, filling: _Filling) -> None:
+        super().__init__(filling)
+        self.values, self.since = [filling.facts], [torch.zeros_like(filling.since)]
+        self.count = len(filling.facts)
+
+    def keep(self, changed: Int[Tensor, " row"]) -> None:
+        self.values.append(self.filling.table[changed])
+        self.since.append(self.filling.since[changed])
+        at = self.at[-1].clone()
+        at[changed] = torch.arange(self.count, self.count + len(changed), device=at.device)
+        self.at.append(at)
+        self.count += len(changed)
+
+    def levels(self) -> Levels:
+        return Levels(torch.cat(self.values), torch.cat(self.since), tuple(self.at))
 
 
 def prove(batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation) -> Float[Tensor, "query predicate"]:

@@ -1,18 +1,22 @@
 """Proofs of the tabled prover, read back from its tables like a chart parse."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ctp_core.provers.search import Fold, MinFold, Move, Space
+from ctp_core.provers.search import PRECISION, Fold, MinFold, Move, Space, rounded
 from ctp_core.provers.stepped import SteppedChart
-from ctp_core.provers.tabled import TabledTheory
+from ctp_core.provers.tabled import TabledTheory, Tables
 from ctp_core.rules import Template
 
 Scores = NDArray[np.float64]
+
+ENDLESS = 1_000_000  # the size of a proof that repeats its goal: larger than any other
+WIDER = 4  # times as many moves of a goal are listed when those listed were not enough
 
 
 class TabledGoal(NamedTuple):
@@ -31,41 +35,78 @@ class ByFact(NamedTuple):
 
 
 class ByRule(NamedTuple):
+    """By a rule whose generated body met these predicates; `generated` are those nearest to it, and how near."""
+
     template: Template
     body: tuple[int, ...]
     guarded: bool
+    generated: tuple[tuple[int, float], ...]
+
+
+@dataclass
+class _Listing:
+    """The moves of a goal as far as they were asked for, best first."""
+
+    width: int
+    moves: list[Move] = field(default_factory=list)
+    listed: set[tuple[Any, ...]] = field(default_factory=set)
+    complete: bool = False
+
+    def extend(self, found: Iterable[Move]) -> None:
+        """By those that are not listed yet: among equal ones a wider look may find others than the look before."""
+        for move in sorted(found, key=lambda move: (-rounded(move.value), move.rank))[: self.width]:
+            key = (move.scores, move.subgoals, move.note)
+            if key not in self.listed:
+                self.listed.add(key)
+                self.moves.append(move)
 
 
 class TabledSpace(Space):
-    """`tables[0]` holds the facts. With `since`, tables[-1] is the fixpoint; without, tables[k] is T after k levels."""
+    """The proofs of one graph. `levels` are those of the tables: of the fixpoint alone, or of every depth."""
 
-    def __init__(
-        self,
-        chart: SteppedChart,
-        theory: TabledTheory,
-        tables: Sequence[Scores],
-        fold: Fold,
-        width: int,
-        since: NDArray[np.int64] | None,
-    ) -> None:
-        self.chart, self.theory, self.tables, self.fold = chart, theory, tables, fold
-        self.width = width  # proofs wanted: no place needs more alternatives than that
-        self.cyclic = chart.cyclic or since is None  # at another depth the same goal is another sub-goal
-        self.since = since
-        self._moves: dict[TabledGoal, list[Move]] = {}
+    def __init__(self, chart: SteppedChart, theory: TabledTheory, tables: Tables, fold: Fold, width: int) -> None:
+        self.chart, self.theory, self.fold = chart, theory, fold
+        self.width = width  # moves of a goal listed at first: few are ever asked for
+        self.cyclic = chart.cyclic or chart.levels  # at another depth the same goal is another sub-goal
+        self.facts = tables.facts.cpu().numpy()
+        self.values, self.since = tables.levels.values.cpu().numpy(), tables.levels.since.cpu().numpy()
+        self.at = [rows.cpu().numpy() for rows in tables.levels.at]
+        self._listings: dict[TabledGoal, _Listing] = {}
+        self._sizes: dict[TabledGoal, int] = {}
 
     def identity(self, goal: TabledGoal) -> tuple[int, int]:
         return goal.row, goal.predicate
 
     def best(self, goal: TabledGoal) -> float:
-        proved = float(self.tables[goal.level][goal.row, goal.predicate])
+        proved = float(self.values[self._rows(goal.level)[goal.row], goal.predicate])
         return max(proved, self._by_any_fact(goal)) if goal.root else proved
 
-    def moves(self, goal: TabledGoal) -> Sequence[Move]:
-        if goal not in self._moves:
-            found = [*self._facts(goal), *self._rules(goal)]
-            self._moves[goal] = sorted(found, key=lambda move: (-move.value, move.rank))
-        return self._moves[goal]
+    def move(self, goal: TabledGoal, index: int) -> Move | None:
+        listing = self._listings.setdefault(goal, _Listing(self.width))
+        while index >= len(listing.moves) and not listing.complete:
+            self._widen(goal, listing)
+        return listing.moves[index] if index < len(listing.moves) else None
+
+    def _rows(self, level: int) -> NDArray[np.int64]:
+        """Where the table of a level lies; above the last one there are more proofs, but no better ones."""
+        return self.at[min(level, len(self.at) - 1)]
+
+    def size(self, goal: TabledGoal) -> int:
+        if not self.cyclic:
+            return 0
+        if goal not in self._sizes:
+            self._sizes[goal] = ENDLESS  # as long as it is not known, for those below that come back to it
+            best = self.move(goal, 0)
+            self._sizes[goal] = 1 + sum(map(self.size, best.subgoals)) if best is not None else ENDLESS
+        return self._sizes[goal]
+
+    def _widen(self, goal: TabledGoal, listing: _Listing) -> None:
+        """No group of rules, and no place in a body, needs more alternatives than moves are wanted in all."""
+        if listing.moves:
+            listing.width *= WIDER
+        found = [*self._facts(goal), *self._rules(goal, listing.width)]
+        listing.complete = len(found) < listing.width
+        listing.extend(found)
 
     @cached_property
     def _goal_meets(self) -> Scores | None:
@@ -99,13 +140,13 @@ class TabledSpace(Space):
         return max((move.value for move in self._facts(goal)), default=0.0)
 
     def _facts(self, goal: TabledGoal) -> list[Move]:
-        stated = np.flatnonzero(self.tables[0][goal.row])
+        stated = np.flatnonzero(self.facts[goal.row])
         if not goal.root or self._goal_meets is None:
             return [Move(1.0, (1.0,), (), ByFact(goal.predicate))] if goal.predicate in stated else []
         meets = [(int(p), float(self._goal_meets[p, goal.predicate])) for p in stated]
         return [Move(score, (score,), (), ByFact(predicate)) for predicate, score in meets if score > 0]
 
-    def _rules(self, goal: TabledGoal) -> list[Move]:
+    def _rules(self, goal: TabledGoal, width: int) -> list[Move]:
         if goal.level == 0:
             return []
         found: list[Move] = []
@@ -117,29 +158,36 @@ class TabledSpace(Space):
             if len(chosen):
                 own = [place[goal.predicate] for place in places]
                 weights = None if guard is None else guard[:, goal.predicate]
-                found += self._candidates(goal, rules.template, chosen, own, weights)
+                found += self._candidates(goal, width, rules.template, chosen, own, weights)
         return found
 
     def _candidates(
-        self, goal: TabledGoal, template: Template, parts: NDArray[np.int64], places: list[Scores], guard: Scores | None
+        self,
+        goal: TabledGoal,
+        width: int,
+        template: Template,
+        parts: NDArray[np.int64],
+        places: list[Scores],
+        guard: Scores | None,
     ) -> list[Move]:
-        """The best bodies over all splits and reformulators; `width` alternatives at each place are enough."""
+        """The `width` best bodies over all splits and reformulators."""
         below = goal.level - 1 if goal.level > 0 else goal.level
-        table, keep = self.tables[below], min(self.width, self.theory.num_predicates)
+        keep, ceiling = min(width, self.theory.num_predicates), self.best(goal)
         shape = (len(parts), places[0].shape[0], 1)
         totals = np.ones(shape) if guard is None else np.broadcast_to(guard[None, :, None], shape)
         ages, chosen = np.zeros(shape, dtype=np.int64), []
         for place, unify in enumerate(places):
-            values = self._times(unify[None], table[parts[:, place], None, :])  # [split, reformulator, predicate]
-            since = None if self.since is None else np.broadcast_to(self.since[parts[:, place], None, :], values.shape)
-            best = self._top(values, since, keep, self.best(goal))
+            rows = self._rows(below)[parts[:, place]]
+            values = self._times(unify[None], self.values[rows, None, :])  # [split, reformulator, predicate]
+            if self.cyclic:
+                values[parts[:, place] == goal.row, :, goal.predicate] = 0  # no goal helps to prove itself
+            since = np.broadcast_to(self.since[rows, None, :], values.shape)
+            best = self._top(values, since, keep, ceiling)
             chosen.append(best)
-            kept = np.take_along_axis(values, best, axis=2)
-            old = np.zeros_like(best) if since is None else np.take_along_axis(since, best, axis=2)
+            kept, old = np.take_along_axis(values, best, axis=2), np.take_along_axis(since, best, axis=2)
             totals = self._times(totals[..., :, None], kept[:, :, None, :]).reshape(*shape[:2], -1)
             ages = np.maximum(ages[..., :, None], old[:, :, None, :]).reshape(*shape[:2], -1)
-        limit = min(totals.size, self.width * shape[1])
-        order = self._top(totals.reshape(1, 1, -1), ages.reshape(1, 1, -1), limit, self.best(goal))[0, 0]
+        order = self._top(totals.reshape(-1), ages.reshape(-1), min(totals.size, width), ceiling)
         moves = []
         for index in order[totals.reshape(-1)[order] > 0]:
             split, reformulator, combination = np.unravel_index(index, totals.shape)
@@ -149,7 +197,9 @@ class TabledSpace(Space):
             gate = () if guard is None else (float(guard[reformulator]),)
             subgoals = tuple(TabledGoal(int(row), p, below) for row, p in zip(parts[split], body, strict=True))
             value = self.fold.of([*gate, *scores, *(self.best(sub) for sub in subgoals)])
-            note = ByRule(template, body, guard is not None)
+            own = [unify[reformulator] for unify in places]
+            generated = tuple((int(unified.argmax()), float(unified.max())) for unified in own)
+            note = ByRule(template, body, guard is not None, generated)
             moves.append(Move(value, gate + scores, subgoals, note, 1 + int(ages[split, reformulator, combination])))
         return moves
 
@@ -157,9 +207,17 @@ class TabledSpace(Space):
     def _times(self) -> Callable[[Scores, Scores], Scores]:
         return np.minimum if isinstance(self.fold, MinFold) else np.multiply
 
-    def _top(self, values: Scores, since: NDArray[np.int64] | None, count: int, ceiling: float) -> NDArray[np.int64]:
-        """The places of the `count` best values on the last axis."""
-        if since is None or not isinstance(self.fold, MinFold):
+    def _top(self, values: Scores, since: NDArray[np.int64], count: int, ceiling: float) -> NDArray[np.int64]:
+        """The places of the `count` best values on the last axis; of equal ones, in a circle, the oldest."""
+        if not self.cyclic:
             return np.argpartition(-values, count - 1, axis=-1)[..., :count]
-        # With min, whatever is above the goal's own score is as good as any other, and the oldest leads to an end.
-        return np.lexsort((since, -np.minimum(values, ceiling)), axis=-1)[..., :count]
+        if isinstance(self.fold, MinFold):
+            # Whatever is above the goal's own score is as good as any other, and the oldest leads to an end.
+            values = np.minimum(values, ceiling)
+        return np.lexsort((since, -_rounded(values)), axis=-1)[..., :count]
+
+
+def _rounded(values: Scores) -> Scores:
+    """`rounded`, of many."""
+    mantissas, exponents = np.frexp(values)
+    return np.asarray(np.ldexp(np.rint(mantissas * PRECISION) / PRECISION, exponents))

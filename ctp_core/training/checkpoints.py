@@ -4,8 +4,20 @@ import torch
 from torch import Tensor, nn
 
 from ctp_core.artifact import Artifact
+from ctp_core.config import BaseConfig, parse_config
+from ctp_core.errors import ArtifactError
 
 State = dict[str, Tensor]
+
+
+def check_config(checkpoint: Artifact, config: BaseConfig) -> None:
+    """Raises ArtifactError on a checkpoint of other settings; those it does not name had their defaults."""
+    try:
+        same = parse_config(checkpoint.manifest["config"]) == config
+    except (KeyError, ValueError):
+        same = False
+    if not same:
+        raise ArtifactError("the checkpoint was written by a run with another config")
 
 
 def state_tensors(

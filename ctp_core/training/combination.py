@@ -24,7 +24,7 @@ class ValidationLogits:
 
     @classmethod
     def of(cls, proofs: FactsModel, embedding: FactsModel, kb: FactsKB, facts: FactIds) -> "ValidationLogits":
-        objects, subjects = known_filters(kb)
+        objects, subjects = known_filters(kb, "valid")
         known = [objects.mask(facts[:, 0], facts[:, 1]), subjects.mask(facts[:, 2], facts[:, 1])]
         true = np.concatenate([facts[:, 2], facts[:, 0]])
         return cls(_both_ways(proofs, facts), _both_ways(embedding, facts), true, np.concatenate(known))
@@ -39,7 +39,10 @@ class ValidationLogits:
         target = logits[rows, self.true]
         margins = np.where(self.known, -np.inf, logits - target[:, None])
         margins[rows, self.true] = 0
-        return min(float(np.logaddexp.reduce(margins * cold, axis=1).mean()) for cold in (0.7, 0.85, 1.0, 1.2, 1.5))
+        best = margins.max(1, keepdims=True)  # 0 or more: no sum overflows
+        margins -= best
+        sums = (cold * best[:, 0] + np.log(np.exp(cold * margins).sum(1)) for cold in (0.7, 0.85, 1.0, 1.2, 1.5))
+        return min(float(one.mean()) for one in sums)
 
 
 def choose_weight(proofs: FactsModel, embedding: FactsModel, kb: FactsKB, facts: FactIds) -> float:

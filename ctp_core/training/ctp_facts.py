@@ -1,6 +1,7 @@
 """Trains the paper's prover on one KB: each fact against false ones, its own fact hidden from its proofs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,13 +17,16 @@ from ctp_core.errors import ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.ctp_facts import CtpFactsModel
 from ctp_core.models.soft_theory import Goals, SoftTheory
-from ctp_core.provers.dense import check_dense
+from ctp_core.provers.dense import check_dense, check_edges
 from ctp_core.provers.soft_entities import NO_FACT, SoftFacts
+from ctp_core.training.entity_start import start_from_facts
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.schedule import one_cycle
+from ctp_core.training.soft_nearest import NearestRanking
 from ctp_core.training.soft_ranking import ranking_loss
 
 KEPT = 3  # tables of each place of a chain: see ChainPairs
+VALIDATED = 300  # facts of a KB without tables that are ranked on the way
 MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
 
 
@@ -37,25 +41,44 @@ class CtpFactsTrainer(GradientTrainer):
             raise ConfigError("the soft prover learns from a KB of kind 'facts' and a config of method 'ctp'")
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
-        check_dense(float(sizes[1]) * sizes[0] ** 2, config.method)
         self.module = SoftTheory(config, *sizes, self.generator, device)
-        check_dense(self._cells_of_a_step(), config.method, "lower `depth` or `batch_size`, or list fewer `templates`")
-        self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate)
+        if self.module.tabled:
+            check_dense(float(sizes[1]) * sizes[0] ** 2, config.method, "use search 'nearest'")
+            remedy = "lower `depth` or `batch_size`, or list fewer `templates`"
+            check_dense(self._cells_of_a_step(), config.method, remedy)
+        else:
+            check_edges(len(self.split.train), config.nearest)
+        if config.entity_start == "facts":
+            start_from_facts(self.module, self.split.train, self.generator)
+        self.optimiser = torch.optim.Adagrad(self._groups_of_weights(), lr=config.learning_rate, fused=True)
         # Facts of a predicate side by side: the search need not put them there for every goal.
-        self._train = self.split.train[np.argsort(self.split.train[:, 1], kind="stable")]
+        self._train = self.split.train[np.lexsort(self.split.train.T[[2, 0, 1]])]
+        self._groups = np.cumsum(np.diff(self._train[:, :2], axis=0, prepend=self._train[:1, :2]).any(1))
         self._facts = SoftFacts(self._train, len(kb.predicates))
         self._keys = np.sort(self._key(self._train))
+        self._nearest = NearestRanking(self.module, self._facts)
+
+    def _groups_of_weights(self) -> list[dict[str, Any]]:
+        """Vectors, and what makes rules, which learns at its own share of the rate."""
+        groups: list[dict[str, Any]] = [{"params": [self.module.predicates, self.module.entities]}]
+        made = list(self.module.select.parameters())
+        return [*groups, {"params": made, "share": self.config.rule_rate}] if made else groups
 
     def _cells_of_a_step(self) -> float:
         """Of the tables of all pairs that chains keep: for a ranking, or for the middles of the paths of a batch."""
         groups, pairs = self.module.select.groups, float(len(self.kb.entities)) ** 2
         if self.config.loss == "all":
-            return KEPT * pairs * sum(plan.width(groups) * len(plan.flips) for plan in self.module.plans)
+            return KEPT * pairs * sum(plan.width(groups) * len(plan.flips) for plan in self.module.training_plans)
         goals = self.config.batch_size * (1 + 3 * self.config.negatives)  # see `_corrupted`
-        return goals * pairs * max((plan.width(groups) for plan in self.module.plans if len(plan.flips) > 2), default=0)
+        return (
+            goals
+            * pairs
+            * max((plan.width(groups) for plan in self.module.training_plans if len(plan.flips) > 2), default=0)
+        )
 
     def batches(self) -> Sequence[Tensor]:
-        if self.config.loss == "all":
+        self._nearest.restart()
+        if self.config.loss == "all" and self.module.tabled:
             stated = torch.from_numpy(np.unique(self._train[:, 1]))
             order = stated[torch.randperm(len(stated), generator=self.generator)]
         else:
@@ -67,6 +90,8 @@ class CtpFactsTrainer(GradientTrainer):
         return one_cycle(step, steps, peak) if self.config.schedule == "one-cycle" else peak
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
+        if not self.module.tabled:
+            return self._nearest.loss(batch.numpy())
         if self.config.loss == "all":
             return ranking_loss(self.module, *self._seen_and_hidden(), batch)
         rows = batch.numpy()
@@ -75,17 +100,24 @@ class CtpFactsTrainer(GradientTrainer):
         goals = np.concatenate([self._train[rows], false])
         own = np.full(len(goals), NO_FACT, dtype=np.int64)
         own[: len(rows)] = rows
-        scores = self.module.scores(Goals(goals[:, 1], goals[:, 0], goals[:, 2], own), self._facts)
+        scores = self.module.scores(
+            Goals(goals[:, 1], goals[:, 0], goals[:, 2], own), self._facts, self.module.training_plans
+        )
         true = torch.zeros_like(scores)
         true[: len(rows)] = 1
         return functional.binary_cross_entropy(scores.clamp(max=MAX_SCORE), true)
 
     def _seen_and_hidden(self) -> tuple[SoftFacts, SoftFacts]:
         """The facts that proofs of one step may use, and the others: never none, never the same."""
-        hidden = torch.rand(len(self._train), generator=self.generator).numpy() < self.config.hidden_facts
+        hidden = self._drawn(len(self._train), self.config.hidden_facts)
+        if self.config.hidden_subjects:
+            hidden |= self._drawn(self._groups[-1] + 1, self.config.hidden_subjects)[self._groups]
         hidden[torch.randint(len(hidden), (1,), generator=self.generator)] = False
         seen, rest = self._train[~hidden], self._train[hidden]
         return SoftFacts(seen, len(self.kb.predicates)), SoftFacts(rest, len(self.kb.predicates))
+
+    def _drawn(self, count: int, share: float) -> NDArray[np.bool_]:
+        return np.asarray(torch.rand(count, generator=self.generator).numpy() < share)
 
     def _corrupted(self, facts: FactIds) -> list[FactIds]:
         """Subject, object, and both replaced by random entities, `negatives` times."""
@@ -111,8 +143,12 @@ class CtpFactsTrainer(GradientTrainer):
         return drawn
 
     def ranks(self) -> Float[np.ndarray, " question"]:
+        valid = self.split.valid
+        if not self.module.tabled:
+            self._nearest.look_around()
+            valid = self.split.valid_sample(VALIDATED)
         model = CtpFactsModel(self.config, self.kb, self.module, self.split.train)
-        return rank_facts(self.split.valid, model.object_logits, model.subject_logits, known_filters(self.kb))
+        return rank_facts(valid, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
 
     def model(self) -> CtpFactsModel:
         theory = self.best_module()

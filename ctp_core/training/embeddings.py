@@ -38,11 +38,15 @@ class EmbeddingTrainer(GradientTrainer):
         self.module = FACTORISATIONS[config.method](sizes, config.rank, self.generator, device)
         self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate)
         self._questions = QuestionList(torch.from_numpy(self.split.train), sizes[1], grouped=config.grouped)
-        self._everybody = torch.arange(sizes[0], device=device)
 
     def batches(self) -> Sequence[Tensor]:
         order = torch.randperm(len(self._questions), generator=self.generator)
         return torch.split(order, self.config.batch_size)
+
+    def _step(self, batch: Tensor, learning_rate: float) -> float:
+        """The sparse gradients of sampled rivals are torch's own, and need no check."""
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+            return super()._step(batch, learning_rate)
 
     def learning_rate(self, step: int, steps: int) -> float:
         del step, steps
@@ -50,11 +54,12 @@ class EmbeddingTrainer(GradientTrainer):
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
         entity, atom, question, answer = (ids.to(self.device) for ids in self._questions.of(batch))
-        queries, predicates = self.module.queries(entity, atom, tied=not self.config.reciprocal)
-        rivals, target = self._rivals(answer)
-        logits = queries @ self.module.entities[rivals].T
-        fit = (torch.logsumexp(logits, 1)[question] - logits[question, target]).mean()
-        given, answers = self.module.entities[entity[question]], self.module.entities[answer]
+        rivals, entity, answer = self._rivals(entity, answer)
+        queries, predicates = self.module.queries(rivals[entity], atom, tied=not self.config.reciprocal)
+        given, answers = rivals[entity[question]], rivals[answer]
+        # The product again, not a cell of the table: its gradient would be a table of zeros.
+        true = (queries[question] * answers).sum(-1)
+        fit = (torch.logsumexp(queries @ rivals.T, 1)[question] - true).mean()
         if self.config.predicate_weight:
             fit = fit + self.config.predicate_weight * self._predicates_loss(given, atom[question], answers)
         norms = [(self.module.moduli(v) ** 3).sum() for v in (given, predicates[question], answers)]
@@ -69,18 +74,26 @@ class EmbeddingTrainer(GradientTrainer):
         logits = self.module.pairs(subjects, objects) @ self.module.predicates.T
         return functional.cross_entropy(logits, atoms % self.module.num_predicates)
 
-    def _rivals(self, answers: Int[Tensor, " fact"]) -> tuple[Int[Tensor, " rival"], Int[Tensor, " fact"]]:
-        """(entities to rank among, where each answer stands in them): all, or the batch's and random ones."""
+    def _rivals(
+        self, entities: Int[Tensor, " question"], answers: Int[Tensor, " fact"]
+    ) -> tuple[Float[Tensor, "rival width"], Int[Tensor, " question"], Int[Tensor, " fact"]]:
+        """(vectors to rank among, where the entities stand in them, where the answers do).
+
+        All entities, or the batch's and random ones; then only their vectors have a gradient, and a step costs what
+        it touches, however many entities there are.
+        """
         if self.config.negatives is None:
-            return self._everybody, answers
+            return self.module.entities, entities, answers
         drawn = torch.randint(len(self.kb.entities), (self.config.negatives,), generator=self.generator)
-        chosen, where = torch.unique(torch.cat([answers, drawn.to(self.device)]), return_inverse=True)
-        return chosen, where[: len(answers)]
+        together = torch.cat([entities, answers, drawn.to(self.device)])
+        chosen, where = torch.unique(together, return_inverse=True)
+        vectors = functional.embedding(chosen, self.module.entities, sparse=True)
+        return vectors, *where[: len(entities) + len(answers)].split([len(entities), len(answers)])
 
     def ranks(self) -> Float[np.ndarray, " question"]:
         model = MODELS[self.config.method](self.config, self.kb, self.module, UNCALIBRATED)
         facts = self.split.valid_sample(VALIDATION)
-        return rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb))
+        return rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
 
     def model(self) -> EmbeddingModel:
         factorisation = self.best_module()

@@ -84,12 +84,11 @@ def cells_of(question: Ids, entity: Ids, counts: Ids, template: str, rule: int) 
     return question, entity, np.full(len(question), rule), evidence_of(counts, template)
 
 
-def collect(cells: list[Cells], base: Floats, true: Floats, known: NDArray[np.bool_]) -> Questions:
+def collect(cells: list[Cells], base: sparse.csr_array, true: Floats, known: NDArray[np.bool_]) -> Questions:
     """Puts the cells of all rules together."""
-    num_entities = len(base)
+    num_entities = base.shape[0]
     question, entity, rule, value = (np.concatenate(column) for column in zip(*(cells or [NO_CELLS]), strict=True))
     keys, cell = np.unique(question.astype(np.int64) * num_entities + entity, return_inverse=True)
     features = sparse.csr_array((value, (cell, rule)), shape=(len(keys), true.shape[1]))
-    return Questions(
-        features, keys // num_entities, keys % num_entities, true, sparse.csr_array(base), sparse.csr_array(known * 1.0)
-    )
+    excluded = sparse.csr_array(known).astype(np.float64)
+    return Questions(features, keys // num_entities, keys % num_entities, true, base, excluded)

@@ -14,9 +14,9 @@ from ctp_core.config.base import BaseConfig
 from ctp_core.datasets.kb import FactsKB
 from ctp_core.errors import ArtifactError
 from ctp_core.evaluation.ranking import ranking_metrics
-from ctp_core.training.checkpoints import State, restore_tensors, state_tensors
+from ctp_core.training.checkpoints import State, check_config, restore_tensors, state_tensors
 from ctp_core.training.facts_split import FactsSplit
-from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
+from ctp_core.training.trainer import OnStep, Progress, Trainer, finite, ignore
 
 
 class GradientTrainer(Trainer):
@@ -73,12 +73,12 @@ class GradientTrainer(Trainer):
 
     def _step(self, batch: Tensor, learning_rate: float) -> float:
         for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group.get("share", 1.0)
         loss = self.loss(batch)
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
-        return loss.item()
+        return finite(loss.item())
 
     def _validate(self) -> dict[str, float]:
         if not len(self.split.valid):
@@ -102,8 +102,7 @@ class GradientTrainer(Trainer):
         return Artifact(manifest, state_tensors(self.module, self.best, self.optimiser, self.generator))
 
     def restore(self, checkpoint: Artifact) -> None:
-        if checkpoint.manifest.get("config") != self.config.model_dump(mode="json"):
-            raise ArtifactError("the checkpoint was written by a run with another config")
+        check_config(checkpoint, self.config)
         try:
             self.best = restore_tensors(checkpoint, self.module, self.optimiser, self.generator)
             self.epoch, self.best_mrr = checkpoint.manifest["epoch"], checkpoint.manifest["best_mrr"]

@@ -1,12 +1,13 @@
 """Graphs as examples: what is learnt from, what says how well, and how much each graph counts."""
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ctp_core.datasets.isomorphism import WeightedGraph, canonical, distinct, number
+from ctp_core.datasets.isomorphism import CanonicalGraph, WeightedGraph, canonical, distinct, number
 from ctp_core.datasets.kb import Graph
 from ctp_core.models.graph_scorer import GraphScorer
 from ctp_core.shapes import Float, Tensor
@@ -16,7 +17,10 @@ MIN_HELD_OUT = 20  # with fewer graphs than this, none can be spared for validat
 
 @dataclass(frozen=True)
 class Examples:
-    """Graphs as their scorer sees them, the distribution of their labels, and how much each counts."""
+    """Graphs as their scorer sees them, the distribution of their labels, and how much each counts.
+
+    A label that is no target of the scorer, because no training graph has it, has no column: nobody can get it right.
+    """
 
     instances: list[Any]
     labels: Float[Tensor, "graph target"]
@@ -25,11 +29,13 @@ class Examples:
     @classmethod
     def of(cls, graphs: Sequence[WeightedGraph], scorer: GraphScorer, power: float) -> "Examples":
         ids = {name: i for i, name in enumerate(scorer.targets)}
-        counts = torch.zeros(len(graphs), len(ids), device=scorer.device)
+        counts, total = torch.zeros(len(graphs), len(ids), device="cpu"), torch.zeros(len(graphs), device="cpu")
         for row, graph in enumerate(graphs):
             for label, count in graph.labels:
-                counts[row, ids[label]] = count
-        total = counts.sum(dim=1)
+                total[row] += count
+                if label in ids:
+                    counts[row, ids[label]] = count
+        counts, total = counts.to(scorer.device), total.to(scorer.device)
         weights = total**power
         instances = [scorer.instance(graph.graph) for graph in graphs]
         return cls(instances, counts / total[:, None], weights / weights.mean() if len(graphs) else weights)
@@ -43,18 +49,35 @@ def read_graphs(graphs: Sequence[Graph], merge: bool) -> list[WeightedGraph]:
 
 
 def hold_out(graphs: list[WeightedGraph], share: float, seed: int) -> tuple[list[WeightedGraph], list[WeightedGraph]]:
-    """(train, valid): some of the longest graphs, because it is on long ones that a model will be tried."""
-    longest = max(len(graph.graph.edges) for graph in graphs)
-    candidates = [i for i, graph in enumerate(graphs) if len(graph.graph.edges) == longest]
+    """(train, valid): some of the longest graphs, because it is on long ones that a model will be tried.
+
+    At most half of the graphs of a length, then those that are shorter; a graph and its copies stay together.
+    """
     count = int(share * len(graphs))
-    if count == 0 or len(graphs) < MIN_HELD_OUT or len(candidates) < 2 * count:
+    if count == 0 or len(graphs) < MIN_HELD_OUT:
         return graphs, []
-    order = torch.randperm(len(candidates), generator=torch.Generator(device="cpu").manual_seed(seed), device="cpu")
-    chosen = {candidates[i] for i in order[:count].tolist()}
-    return [g for i, g in enumerate(graphs) if i not in chosen], [graphs[i] for i in sorted(chosen)]
+    copies, chosen = Counter(weighted.graph for weighted in graphs), set[CanonicalGraph]()
+    for graph in _longest_first(copies, torch.Generator(device="cpu").manual_seed(seed)):
+        chosen.add(graph)
+        count -= copies[graph]
+        if count <= 0:
+            break
+    return [g for g in graphs if g.graph not in chosen], [g for g in graphs if g.graph in chosen]
+
+
+def _longest_first(graphs: Iterable[CanonicalGraph], generator: torch.Generator) -> Iterator[CanonicalGraph]:
+    """Half of the graphs of each length, in random order."""
+    by_length: dict[int, list[CanonicalGraph]] = defaultdict(list)
+    for graph in graphs:
+        by_length[len(graph.edges)].append(graph)
+    for length in sorted(by_length, reverse=True):
+        some = by_length[length]
+        order = torch.randperm(len(some), generator=generator, device="cpu").tolist()
+        yield from (some[i] for i in order[: len(some) // 2])
 
 
 def accuracy(scores: Float[Tensor, "graph target"], examples: Examples) -> float:
-    """The share of rows whose label gets the best score; equal scores go to the first target."""
-    right = examples.labels.gather(1, scores.argmax(dim=1, keepdim=True))[:, 0]
+    """The share of rows whose label gets the best score: of k equal ones the k-th part, and nothing where all are 0."""
+    best = (scores == scores.amax(dim=1, keepdim=True)) & (scores > 0)
+    right = (examples.labels * best).sum(dim=1) / best.sum(dim=1).clamp(min=1)
     return float((right * examples.weights).sum() / examples.weights.sum())

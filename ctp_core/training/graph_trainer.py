@@ -16,10 +16,10 @@ from ctp_core.datasets.kb import GraphsKB
 from ctp_core.errors import ArtifactError, DataError
 from ctp_core.models.graph_scorer import GraphScorer
 from ctp_core.shapes import Float, Int, Tensor
-from ctp_core.training.checkpoints import State, restore_tensors, state_tensors
+from ctp_core.training.checkpoints import State, check_config, restore_tensors, state_tensors
 from ctp_core.training.graph_examples import Examples, accuracy, hold_out, read_graphs
 from ctp_core.training.schedule import one_cycle
-from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
+from ctp_core.training.trainer import OnStep, Progress, Trainer, finite, ignore
 
 MIN_EPOCHS = 15  # whatever the number of steps: a graph seen less often than this has taught nothing yet
 
@@ -102,7 +102,7 @@ class GraphTrainer(Trainer):
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
-        return loss.item()
+        return finite(loss.item())
 
     def _validate(self) -> dict[str, float]:
         if self.valid_batch is None:
@@ -132,8 +132,7 @@ class GraphTrainer(Trainer):
         return Artifact(manifest, state_tensors(self.scorer.module, self.best, self.optimiser, self.generator))
 
     def restore(self, checkpoint: Artifact) -> None:
-        if checkpoint.manifest.get("config") != self.config.model_dump(mode="json"):
-            raise ArtifactError("the checkpoint was written by a run with another config")
+        check_config(checkpoint, self.config)
         try:
             self.best = restore_tensors(checkpoint, self.scorer.module, self.optimiser, self.generator)
             best_loss = checkpoint.manifest["best_loss"]

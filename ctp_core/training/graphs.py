@@ -12,10 +12,8 @@ from ctp_core.models.graph_rules import decode
 from ctp_core.provers.theory import Theory
 from ctp_core.rule_counts import with_counts
 from ctp_core.shapes import Float, Int, Tensor
+from ctp_core.training.graph_losses import of_each_target
 from ctp_core.training.graph_trainer import GraphTrainer
-
-# The logarithm of a score of 0 or 1 is kept finite; noisy-or and kernels do reach both.
-SCORE_FLOOR = 1e-6
 
 
 class GraphsTrainer(GraphTrainer):
@@ -29,21 +27,17 @@ class GraphsTrainer(GraphTrainer):
             raise ConfigError("method ctp on graphs needs a config of method ctp and a KB of kind graphs")
         super().__init__(config, kb, device, config.depth)
 
-    @property
-    def reasoner(self) -> GraphReasoner:
-        return self.scorer
-
     def _scorer(self) -> GraphReasoner:
         theory = build_theory(self.config, self.kb.predicates, self.generator).to(self.device)
         return GraphReasoner(self.config, self.kb.predicates, self.kb.targets, theory)
 
     def loss(self, rows: Int[Tensor, " graph"]) -> Float[Tensor, ""]:
-        batch = self.reasoner.stack([self.train.instances[i] for i in rows.tolist()], self.config.train_depth)
-        scores = self.reasoner.training_scores(batch)
-        return cross_entropy(scores, self.train.labels[rows], self.train.weights[rows])
+        batch = self.scorer.stack([self.train.instances[i] for i in rows.tolist()], self.config.train_depth)
+        scores = self.scorer.training_scores(batch)
+        return of_each_target(scores, self.train.labels[rows], self.train.weights[rows])
 
     def validation_loss(self, scores: Float[Tensor, "graph target"]) -> Float[Tensor, ""]:
-        return cross_entropy(scores, self.valid.labels, self.valid.weights)
+        return of_each_target(scores, self.valid.labels, self.valid.weights)
 
     def model(self) -> CtpGraphsModel:
         theory = self.best_module()
@@ -51,12 +45,3 @@ class GraphsTrainer(GraphTrainer):
         reasoner = GraphReasoner(self.config, self.kb.predicates, self.kb.targets, theory)
         rules = decode(theory, self.kb.predicates, self.config.semiring, attention=self.config.select == "attentive")
         return CtpGraphsModel(reasoner, with_counts(rules, self.kb))
-
-
-def cross_entropy(
-    scores: Float[Tensor, "graph target"], labels: Float[Tensor, "graph target"], weights: Float[Tensor, " graph"]
-) -> Float[Tensor, ""]:
-    """Binary, summed over targets, weighted mean over graphs."""
-    sure = scores.clamp(SCORE_FLOOR, 1 - SCORE_FLOOR)
-    losses = -(labels * sure.log() + (1 - labels) * (1 - sure).log())
-    return (losses.sum(dim=1) * weights).mean()

@@ -1,4 +1,4 @@
-"""Trains the parts of a hybrid one after the other, then learns the weight of the embedding on validation."""
+"""Trains the parts of a hybrid one after the other, then learns the weight of the embedding, unless it is given."""
 
 import torch
 
@@ -9,8 +9,10 @@ from ctp_core.config.proofs import ProofsConfig
 from ctp_core.datasets.kb import FactsKB, KnowledgeBase
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts, ranking_metrics
+from ctp_core.models.embeddings import EmbeddingModel
+from ctp_core.models.evidence_model import EvidenceModel
 from ctp_core.models.hybrid import PARTS, HybridModel
-from ctp_core.training.checkpoints import under
+from ctp_core.training.checkpoints import check_config, under
 from ctp_core.training.combination import MAX_CELLS, choose_weight
 from ctp_core.training.embeddings import VALIDATION, EmbeddingTrainer
 from ctp_core.training.proofs import ProofsTrainer
@@ -21,7 +23,7 @@ DEFAULT_WEIGHT = 0.2  # without validation facts: proofs lead, the embedding bre
 
 
 class HybridTrainer(Trainer):
-    """Epochs are those of the proofs, then those of the embedding."""
+    """Epochs are those of the proofs, then those of the embedding; the metrics of a part bear its name."""
 
     def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
         if not isinstance(config, HybridConfig) or not isinstance(kb, FactsKB):
@@ -35,6 +37,7 @@ class HybridTrainer(Trainer):
         )
         self.embedding = EmbeddingTrainer(embedded, kb, device)
         self.epochs = self.proofs.epochs + self.embedding.epochs
+        self._chosen: float | None = None  # the weight, once both parts are finished
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
@@ -42,15 +45,16 @@ class HybridTrainer(Trainer):
 
     @property
     def finished(self) -> bool:
-        return self.embedding.finished
+        return self.proofs.finished and self.embedding.finished
 
     def train_epoch(self, on_step: OnStep = ignore) -> Progress:
+        name = PARTS[self.proofs.finished]
         part = self.embedding if self.proofs.finished else self.proofs
         before = self.proofs.epochs if part is self.embedding else 0
 
         def shifted(progress: Progress) -> Progress:
-            epoch = before + progress.epoch
-            return Progress(epoch, self.epochs, progress.step, progress.steps, progress.loss, progress.metrics)
+            metrics = {f"{name}_{metric}": value for metric, value in progress.metrics.items()}
+            return Progress(before + progress.epoch, self.epochs, progress.step, progress.steps, progress.loss, metrics)
 
         progress = shifted(part.train_epoch(lambda step: on_step(shifted(step))))
         if not self.finished:
@@ -59,7 +63,7 @@ class HybridTrainer(Trainer):
         return Progress(progress.epoch, self.epochs, progress.step, progress.steps, progress.loss, metrics)
 
     def _metrics(self, model: HybridModel) -> dict[str, float]:
-        facts, filters = self.proofs.split.valid_sample(VALIDATION), known_filters(self.kb)
+        facts, filters = self.proofs.split.valid_sample(VALIDATION), known_filters(self.kb, "valid")
         return ranking_metrics(rank_facts(facts, model.object_logits, model.subject_logits, filters))
 
     def model(self) -> HybridModel:
@@ -68,9 +72,17 @@ class HybridTrainer(Trainer):
     def _validated(self) -> HybridModel:
         """Without the facts that are held out; on them the weight of the embedding is chosen."""
         proofs, embedding = self.proofs.model_on(self.proofs.split.visible(self.kb)), self.embedding.model()
+        return HybridModel(self.config, proofs, embedding, self._weight(proofs, embedding))
+
+    def _weight(self, proofs: EvidenceModel, embedding: EmbeddingModel) -> float:
+        known = self.config.weight if self.config.weight is not None else self._chosen
+        if known is not None:
+            return known
         facts = self.proofs.split.valid_sample(max(1, int(MAX_CELLS / len(self.kb.entities))))
-        weight = choose_weight(proofs, embedding, self.kb, facts) if len(facts) else DEFAULT_WEIGHT
-        return HybridModel(self.config, proofs, embedding, weight)
+        chosen = choose_weight(proofs, embedding, self.kb, facts) if len(facts) else DEFAULT_WEIGHT
+        if self.finished:
+            self._chosen = chosen
+        return chosen
 
     def checkpoint(self) -> Artifact:
         parts = {"proofs": self.proofs.checkpoint(), "embedding": self.embedding.checkpoint()}
@@ -81,11 +93,11 @@ class HybridTrainer(Trainer):
         )
 
     def restore(self, checkpoint: Artifact) -> None:
-        if checkpoint.manifest.get("config") != self.config.model_dump(mode="json"):
-            raise ArtifactError("the checkpoint was written by a run with another config")
+        check_config(checkpoint, self.config)
         try:
             parts = [Artifact(checkpoint.manifest["parts"][part], under(f"{part}.", checkpoint)) for part in PARTS]
         except (KeyError, TypeError) as error:
             raise ArtifactError(f"the checkpoint of a hybrid has no {error}") from None
+        self._chosen = None
         self.proofs.restore(parts[0])
         self.embedding.restore(parts[1])

@@ -10,11 +10,10 @@ from ctp_core.models.network import NetworkModel, NetworkScorer
 from ctp_core.networks.base import GraphNetwork
 from ctp_core.networks.registry import build_network
 from ctp_core.shapes import Float, Int, Tensor
+from ctp_core.training.graph_losses import SCORE_FLOOR, among_targets
 from ctp_core.training.graph_trainer import GraphTrainer
 from ctp_core.training.randomness import following
 from ctp_core.training.trainer import OnStep, Progress, ignore
-
-SCORE_FLOOR = 1e-6  # the logarithm of a chance of 0 is kept finite
 
 
 class NetworkTrainer(GraphTrainer):
@@ -42,19 +41,12 @@ class NetworkTrainer(GraphTrainer):
         batch = self.rows[rows].with_names(self.config.names, self.config.few_names, self.generator)
         self.scorer.module.train()
         logarithms = self.scorer.module(batch).log_softmax(dim=1)
-        return cross_entropy(logarithms, self.train.labels[rows], self.train.weights[rows])
+        return among_targets(logarithms, self.train.labels[rows], self.train.weights[rows])
 
     def validation_loss(self, scores: Float[Tensor, "graph target"]) -> Float[Tensor, ""]:
-        return cross_entropy(scores.clamp(min=SCORE_FLOOR).log(), self.valid.labels, self.valid.weights)
+        return among_targets((scores + SCORE_FLOOR).log(), self.valid.labels, self.valid.weights)
 
     def model(self) -> NetworkModel:
         network = self.best_module()
         assert isinstance(network, GraphNetwork)
         return NetworkModel(NetworkScorer(self.config, self.kb.predicates, self.kb.targets, network))
-
-
-def cross_entropy(
-    logarithms: Float[Tensor, "graph target"], labels: Float[Tensor, "graph target"], weights: Float[Tensor, " graph"]
-) -> Float[Tensor, ""]:
-    """Of the distribution of labels, weighted mean over graphs."""
-    return -((labels * logarithms).sum(dim=1) * weights).mean()

@@ -11,21 +11,20 @@ from ctp_core.config.base import BaseConfig
 from ctp_core.config.walkers import NeuralLpConfig
 from ctp_core.datasets.kb import FactsKB, KnowledgeBase
 from ctp_core.errors import ConfigError
-from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.neurallp import NeuralLpModel, OperatorController
-from ctp_core.models.reach import FLOOR, UNCALIBRATED
+from ctp_core.models.reach import FLOOR
 from ctp_core.provers.dense import check_dense
 from ctp_core.provers.evidence import atom_tables
-from ctp_core.training.calibration import fit_on_unseen
-from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.randomness import following
+from ctp_core.training.reach import ReachTrainer
 
 LOST = 0.01  # walks that end nowhere are no better than so much that ends at wrong entities
 
 
-class NeuralLpTrainer(GradientTrainer):
+class NeuralLpTrainer(ReachTrainer):
     """-log of the share of all walks that end at the hidden fact's object, and likewise of its subject."""
 
+    model_class = NeuralLpModel
     config: NeuralLpConfig
     module: OperatorController
 
@@ -65,17 +64,6 @@ class NeuralLpTrainer(GradientTrainer):
         """A random share of them; a predicate with one fact hides it now and then."""
         draws = torch.rand(facts.shape, generator=self.generator).to(self.device)
         return facts * (draws < self.config.hidden_facts)
-
-    def ranks(self) -> Float[np.ndarray, " question"]:
-        model = NeuralLpModel(self.config, self.split.visible(self.kb), self.module, UNCALIBRATED)
-        return rank_facts(self.split.valid, model.object_logits, model.subject_logits, known_filters(self.kb))
-
-    def model(self) -> NeuralLpModel:
-        module = self.best_module()
-        calibration = fit_on_unseen(
-            lambda kb: NeuralLpModel(self.config, kb, module, UNCALIBRATED).logarithms, self.kb, self.split
-        )
-        return NeuralLpModel(self.config, self.kb, module, calibration)
 
 
 def _unlikely(

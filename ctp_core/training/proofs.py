@@ -77,7 +77,7 @@ class ProofsTrainer(GradientTrainer):
             self.split.valid,
             lambda subjects, predicates: logits[row[predicates], subjects],
             lambda objects, predicates: logits[row[predicates], :, objects],
-            known_filters(self.kb),
+            known_filters(self.kb, "valid"),
         )
 
     def model(self) -> ProofsModel:

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ctp_core.artifact import Artifact
 from ctp_core.config.base import BaseConfig
@@ -11,28 +12,30 @@ from ctp_core.datasets.kb import FactIds, FactsKB, KnowledgeBase
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.evaluation.ranking import KnownFilter, known_filters, rank_facts, ranking_metrics
 from ctp_core.models.rules_model import COLUMNS, RulesModel
+from ctp_core.provers.chains import ChainRows, Hidden, turned
 from ctp_core.provers.counting import UNARY
 from ctp_core.provers.edge_list import EdgeList
-from ctp_core.provers.rule_arrays import PADDING, TEMPLATES, ChainRows, RuleTable, evidence_of, turned
-from ctp_core.training.combination import MAX_CELLS
+from ctp_core.provers.rule_arrays import PADDING, TEMPLATES, RuleTable, evidence_of
+from ctp_core.training.checkpoints import check_config
+from ctp_core.training.constant_weights import choose_weights
 from ctp_core.training.facts_split import FactsSplit
 from ctp_core.training.fit_rules import Questions, cells_of, collect, fit
-from ctp_core.training.mining import Mined, mine_chains, mine_unary
+from ctp_core.training.mining import Mined, longest, mine_chains, mine_unary
 from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
 
 MIN_WEIGHT = 1e-3  # a weaker rule is forgotten
 MAX_FIRED = 500  # entities that a rule may propose per question; a vaguer one says little and costs much
 MAX_PATHS = 5 * MAX_FIRED  # so many paths per question lead to more entities than that, or cost too much to tell
+MAX_GROUNDINGS = 12e6  # of all rules for all questions of a predicate: bounds the memory and the time of a fit
 VALIDATION = 1000  # facts ranked at the end
+CHOOSING = 1500  # validation facts that choose the weights of rules with constants
 NO_IDS, NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0)
-EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, 3), dtype=np.int64), NO_VALUES, NO_VALUES, NO_VALUES)
-CONSTANT_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0)
-DEFAULT_CONSTANT_WEIGHT = 4.0  # without validation facts
-CHOOSING = 500  # validation facts that choose it
+MAX_LENGTH = 5
+EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, MAX_LENGTH), dtype=np.int64), NO_VALUES, NO_VALUES, NO_VALUES)
 
 
 class RulesTrainer(Trainer):
-    """Predicates in the order of their number of facts; in a last epoch, the weight of rules with constants."""
+    """Predicates in the order of their number of facts; in a last epoch, the weights of rules with constants."""
 
     def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
         if not isinstance(config, RulesConfig) or not isinstance(kb, FactsKB):
@@ -45,7 +48,7 @@ class RulesTrainer(Trainer):
         predicates, counts = np.unique(self.split.train[:, 1], return_counts=True)
         self._goals = predicates[np.argsort(-counts, kind="stable")]
         self.epochs = min(config.epochs, len(self._goals)) + config.constants
-        self._constants = np.zeros(1)
+        self._constants = np.zeros(sizes[1])
         self._known = [KnownFilter([self.split.train], *sizes, subjects=subjects) for subjects in (False, True)]
         self._tables: list[RuleTable] = []
         self._bias = np.zeros(sizes[1])
@@ -69,19 +72,17 @@ class RulesTrainer(Trainer):
         return self._learn(predicate, facts)
 
     def _weigh_constants(self) -> float:
-        """Sets the weight with the best validation MRR; the loss is what is missing to an MRR of 1."""
-        self._constants[0] = DEFAULT_CONSTANT_WEIGHT
-        facts = self.split.valid_sample(max(1, min(CHOOSING, int(MAX_CELLS / len(self.kb.entities)))))
-        if not len(facts):
-            return 0.0
-        mrr = self.model_on(self.split.visible(self.kb)).mrr_by_constants(facts, CONSTANT_WEIGHTS)
-        self._constants[0] = max(CONSTANT_WEIGHTS, key=lambda weight: mrr[weight])
-        return 1 - mrr[float(self._constants[0])]
+        """The loss is what is missing to an MRR of 1 on validation facts."""
+        self._constants[:] = 1.0
+        visible = self.model_on(self.split.visible(self.kb))
+        self._constants, mrr = choose_weights(visible, self.split.valid_sample(CHOOSING))
+        return 1 - mrr
 
     def _learn(self, predicate: int, facts: FactIds) -> float:
         rules = [rule for template in UNARY for rule in mine_unary(self._edges, facts, template)]
-        for length in range(1, self.config.max_length + 1):
-            rules += mine_chains(self._edges, facts, str(length), self.config)
+        for length in range(1, longest(self._edges, self.config) + 1):
+            rules += mine_chains(self._edges, facts, length, self.config)
+        rules, facts = self._affordable(rules, facts)
         (objects, vague), (subjects, others) = (self._questions(facts, rules, forward=way) for way in (True, False))
         active = np.ones(len(rules))
         active[[*vague, *others]] = 0
@@ -90,37 +91,54 @@ class RulesTrainer(Trainer):
         self._tables.append(_table(predicate, rules, weights))
         return loss
 
+    def _affordable(self, rules: list[Mined], facts: FactIds) -> tuple[list[Mined], FactIds]:
+        """Without rules that lead to too many paths; so many of the facts that all others can be grounded for them."""
+        ways = [ChainRows(self._edges.counter, facts[:, place]) for place in (0, 2)]
+        kept, paths = [], 0.0
+        for rule in rules:
+            if rule.template not in UNARY:
+                bodies = (rule.body, turned(rule.body, self._edges.num_predicates))
+                widths = [way.widest(body) for way, body in zip(ways, bodies, strict=True)]
+                if max(widths) > MAX_PATHS:
+                    continue
+                paths += sum(widths)
+            kept.append(rule)
+        affordable = int(np.clip(MAX_GROUNDINGS / max(paths, 1), 1, len(facts)))
+        return kept, facts[np.linspace(0, len(facts) - 1, affordable).astype(np.int64)]
+
     def _questions(self, facts: FactIds, rules: list[Mined], *, forward: bool) -> tuple[Questions, list[int]]:
-        """The features of one direction, and the rules that are too vague to be kept."""
-        given, asked, unary = (0, 2, "1Y") if forward else (2, 0, "1X")
-        num_entities, starts = self._edges.num_entities, facts[:, given]
+        """The features of one direction, each fact hidden from its own question; the rules too vague to be kept."""
+        counter, num_predicates = self._edges.counter, self._edges.num_predicates
+        (starts, answers), predicate = (facts[:, [0, 2]] if forward else facts[:, [2, 0]]).T, int(facts[0, 1])
         known = self._known[0 if forward else 1].mask(starts, facts[:, 1])
-        known[np.arange(len(facts)), facts[:, asked]] = True
-        chains, cells, vague = ChainRows(self._edges.counter, starts), [], []
-        base = np.zeros((num_entities, len(rules)))
-        true = np.zeros((len(facts), len(rules)))
-        for index, rule in enumerate(rules):
-            if rule.template in UNARY and rule.template != unary:
-                continue  # the same for all answers
-            true[rule.facts, index] = evidence_of(rule.counts, rule.template)
-            if rule.template == unary:
-                base[:, index] = evidence_of(self._edges.counter.degrees(rule.body[0]), rule.template)
+        known[np.arange(len(facts)), answers] = True
+        away, back = (predicate, predicate + num_predicates)[:: 1 if forward else -1]
+        chains, cells, vague = ChainRows(counter, starts, Hidden(away, answers)), [], []
+        base, true = _Columns(counter.num_entities, len(rules)), np.zeros((len(facts), len(rules)))
+        ways = [rule.body if forward else turned(rule.body, num_predicates) for rule in rules]
+        for index in sorted(range(len(rules)), key=ways.__getitem__):
+            template = rules[index].template
+            if template in UNARY:
+                if template == ("1Y" if forward else "1X"):  # the other says the same of all answers
+                    atom = rules[index].body[0]
+                    degrees = counter.degrees(atom)
+                    base.set(index, evidence_of(degrees, template))
+                    true[:, index] = evidence_of(degrees[answers] - (atom == back), template)
                 continue
-            body = rule.body if forward else turned(rule.body, self._edges.num_predicates)
-            if chains.mean_paths(body) > MAX_PATHS:
+            found = chains.counts(ways[index]).tocoo()
+            right, rivals = found.col == answers[found.row], ~known[found.row, found.col]
+            if rivals.sum() > MAX_FIRED * len(facts):
                 vague.append(index)
                 continue
-            found = chains.counts(body).tocoo()
-            rivals = ~known[found.row, found.col]
-            if rivals.sum() <= MAX_FIRED * len(facts):
-                cells.append(cells_of(found.row[rivals], found.col[rivals], found.data[rivals], rule.template, index))
-            else:
-                vague.append(index)
-        return collect(cells, base, true, known), vague
+            true[found.row[right], index] = evidence_of(found.data[right], template)
+            cells.append(cells_of(found.row[rivals], found.col[rivals], found.data[rivals], template, index))
+        return collect(cells, base.table(), true, known), vague
 
     def _validate(self) -> dict[str, float]:
         facts, model = self.split.valid_sample(VALIDATION), self.model_on(self.split.visible(self.kb))
-        return ranking_metrics(rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb)))
+        return ranking_metrics(
+            rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
+        )
 
     def _merged(self) -> RuleTable:
         tables = self._tables or [EMPTY]
@@ -140,8 +158,7 @@ class RulesTrainer(Trainer):
         return Artifact({"config": self.config.model_dump(mode="json"), "epoch": self.epoch}, tensors)
 
     def restore(self, checkpoint: Artifact) -> None:
-        if checkpoint.manifest.get("config") != self.config.model_dump(mode="json"):
-            raise ArtifactError("the checkpoint was written by a run with another config")
+        check_config(checkpoint, self.config)
         try:
             table = RuleTable(**{name: checkpoint.tensors[name].numpy() for name in COLUMNS})
             self.epoch = checkpoint.manifest["epoch"]
@@ -152,9 +169,27 @@ class RulesTrainer(Trainer):
 
 def _table(predicate: int, rules: list[Mined], weights: NDArray[np.float64]) -> RuleTable:
     kept = [index for index in range(len(rules)) if weights[index] > MIN_WEIGHT]
-    body = np.full((len(kept), 3), PADDING, dtype=np.int64)
+    body = np.full((len(kept), MAX_LENGTH), PADDING, dtype=np.int64)
     for row, index in enumerate(kept):
         body[row, : len(rules[index].body)] = rules[index].body
     template = np.array([TEMPLATES.index(rules[index].template) for index in kept], dtype=np.int64)
     head = np.full(len(kept), predicate, dtype=np.int64)
     return RuleTable(head, template, body, weights[kept], NO_VALUES, NO_VALUES)
+
+
+class _Columns:
+    """A sparse table made of a few columns."""
+
+    def __init__(self, num_rows: int, num_columns: int) -> None:
+        self._shape = (num_rows, num_columns)
+        self._cells: list[tuple[NDArray[np.int64], int, NDArray[np.float64]]] = []
+
+    def set(self, column: int, values: NDArray[np.float64]) -> None:
+        rows = np.flatnonzero(values)
+        self._cells.append((rows, column, values[rows]))
+
+    def table(self) -> sparse.csr_array:
+        rows = np.concatenate([NO_IDS, *(rows for rows, _, _ in self._cells)])
+        columns = np.concatenate([NO_IDS, *(np.full(len(rows), column) for rows, column, _ in self._cells)])
+        values = np.concatenate([NO_VALUES, *(values for _, _, values in self._cells)])
+        return sparse.csr_array((values, (rows, columns)), shape=self._shape)

@@ -1,5 +1,6 @@
 """The training contract: epoch by epoch, so that the caller may report, save and stop in between."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ import torch
 from ctp_core.artifact import Artifact
 from ctp_core.config import BaseConfig
 from ctp_core.datasets.kb import KnowledgeBase
+from ctp_core.errors import ConfigError
 from ctp_core.models.base import Model
 
 
@@ -29,6 +31,13 @@ OnStep = Callable[[Progress], None]
 
 def ignore(progress: Progress) -> None:
     """The listener that does nothing."""
+
+
+def finite(loss: float) -> float:
+    """The loss itself; raises ConfigError where it is no number any more: no later step brings it back."""
+    if not math.isfinite(loss):
+        raise ConfigError(f"the training diverged, its loss is {loss}: use a lower learning_rate")
+    return loss
 
 
 class Trainer(ABC):

@@ -1,6 +1,7 @@
 """The engine makes every tensor on the device it is told: checked on torch's meta device, and by watching the CPU."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,16 +11,18 @@ from torch.overrides import TorchFunctionMode
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
+from ctp_core.models.base import Answers, Budget, Question
 from ctp_core.provers import exact, tabled
 from ctp_core.select.registry import SELECTS
 from ctp_core.semiring import SEMIRINGS
+from ctp_core.symbols import Goal
 from ctp_core.training.graphs import GraphsTrainer
 from tests.core.provers.worlds import edges, instance, theory
 
 META = torch.device("meta")
 FACTORIES = {
     *(torch.empty, torch.zeros, torch.ones, torch.full, torch.arange, torch.rand, torch.randn, torch.randperm),
-    *(torch.tensor, torch.as_tensor, torch.eye, torch.linspace),
+    *(torch.tensor, torch.as_tensor, torch.eye, torch.linspace, torch.randint),
 }
 
 
@@ -57,8 +60,14 @@ def test_training_and_answering_leave_no_device_to_the_default(select: str, prov
     )
     with ExplicitDevices():
         trainer = GraphsTrainer(config, kb, torch.device("cpu"))
-        trainer.fit()
+        model = trainer.fit()
         trainer.restore(trainer.checkpoint())
+        [graph] = family_graphs(1, (3,), seed=2)
+        question = Question(Goal(graph.subject, None, graph.object), graph.facts, proofs=2)
+        for depth in (None, 2):
+            [answers] = model.answer([replace(question, depth=depth)], Budget())
+            assert isinstance(answers, Answers)
+            assert answers.items[0].proofs
 
 
 @pytest.mark.parametrize("select", SELECTS)

@@ -1,14 +1,17 @@
 """Presets fit every KB of facts, large or small."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from ctp_core.config import Profile, parse_config, presets
+from ctp_core.config import Profile, check_kind, parse_config, presets, settings_for
+from ctp_core.config.ctp import UNREAD, CtpConfig
 from ctp_core.config.facts import facts_config
-from ctp_core.datasets.kb import FactsKB
+from ctp_core.datasets.kb import FactsKB, Kind
 from ctp_core.errors import ConfigError
-from ctp_core.models.registry import MODELS, create_trainer
+from ctp_core.models.registry import create_trainer
 from ctp_core.symbols import Vocabulary
 
 PROFILES = {
@@ -33,7 +36,7 @@ def test_every_preset_is_a_config_that_can_be_sent_again(name: str) -> None:
     assert set(found) == {"fast", "best", "paper", "paper-long"}
     for config in found.values():
         assert parse_config(config.model_dump(mode="json")) == config
-        assert ("facts", config.method) in MODELS
+        check_kind(config, "facts")
 
 
 @pytest.mark.parametrize("method", ["proofs", "hybrid", "complex", "distmult", "ctp"])
@@ -44,9 +47,45 @@ def test_a_preset_means_something_for_every_method_of_the_benchmark(name: str, m
     assert config.method == ("rules" if method == "proofs" and large else method)
 
 
-@pytest.mark.parametrize("method", ["proofs", "ctp"])
-def test_a_kb_too_large_for_dense_tables_says_so_before_any_memory_is_taken(method: str) -> None:
+@pytest.mark.parametrize(
+    ("config", "remedy"), [({"method": "proofs"}, "rules"), ({"method": "ctp", "search": "tables"}, "nearest")]
+)
+def test_a_kb_too_large_for_dense_tables_says_so_before_any_memory_is_taken(
+    config: dict[str, str], remedy: str
+) -> None:
     entities = Vocabulary("entity", map(str, range(40_000)))
     kb = FactsKB(entities, Vocabulary("predicate", ["p"]), {"train": np.array([[0, 0, 1]])})
-    with pytest.raises(ConfigError, match="rules"):
-        create_trainer(parse_config({"method": method}), kb, torch.device("cpu"))
+    with pytest.raises(ConfigError, match=remedy):
+        create_trainer(parse_config(config), kb, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "named"),
+    [
+        (
+            "facts",
+            {"rules": ["p(X,Y) :- q(X,Y)."], "prover": "tabled"},
+            r"prover='tabled', rules=\(.*\) on .*: leave them out",
+        ),
+        ("facts", {"patience": 3}, "patience=3 on .*: leave it out"),
+        ("graphs", {"hidden_facts": 0.2}, "hidden_facts=0.2 on .*: leave it out"),
+    ],
+)
+def test_a_setting_that_the_kind_does_not_read_is_refused(kind: Kind, settings: dict[str, Any], named: str) -> None:
+    config = parse_config({"method": "ctp", **settings})
+    with pytest.raises(ConfigError, match=f"does not read {named}"):
+        check_kind(config, kind)
+
+
+def test_every_setting_is_known_to_be_read_on_facts_or_on_graphs_or_on_both() -> None:
+    """A new one has to be put somewhere: into UNREAD, or here."""
+    both = {"method", "seed", "epochs", "select", "templates", "depth", "semiring", "dim", "slope", "memory", "top_k"}
+    both |= {"learning_rate", "batch_size", "eval_every", "train_depth", "schedule"}
+    assert both | set(UNREAD["facts"]) | set(UNREAD["graphs"]) == set(CtpConfig.model_fields)
+    assert sum(map(len, (both, *UNREAD.values()))) == len(CtpConfig.model_fields)
+
+
+@pytest.mark.parametrize("kind", ["facts", "graphs"])
+def test_a_preset_shows_no_setting_that_would_be_refused(kind: Kind) -> None:
+    shown = settings_for(parse_config({"method": "ctp"}), kind)
+    assert set(shown) == set(CtpConfig.model_fields) - set(UNREAD[kind])

@@ -7,7 +7,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from ctp_core.benchmarks.paper.cells import OURS, PRESETS, TOLD, Cell, told_systems
+from ctp_core.benchmarks.paper import dynamics
+from ctp_core.benchmarks.paper.cells import DYNAMIC, OURS, PRESETS, RANKED, TOLD, Cell, told_systems, training_graphs
 from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, LINK_NAMES, NAMES, REASONS
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, METRICS, Published
 from ctp_core.benchmarks.paper.significance import mark
@@ -31,6 +32,7 @@ class Results:
     """Figures of the finished cells by what they are of; one entry for each seed."""
 
     of: dict[Group, list[dict[str, Any]]]
+    ceiling: float = 1.0  # of the accuracy in the training dynamics
 
     @classmethod
     def read(cls, cells: Sequence[Cell], data: Path, store: Store) -> "Results":
@@ -40,7 +42,8 @@ class Results:
             with suppress(DataError):
                 if (figures := store.get(cell.key(data))) is not None:
                     found.setdefault((cell.table, cell.dataset, cell.tuning, cell.system), []).append(figures)
-        return cls(found)
+        dynamic = any(group[0] == "dynamics" for group in found)
+        return cls(found, dynamics.ceiling(training_graphs(data, dynamics.DATASET)) if dynamic else 1.0)
 
     def get(self, *group: str) -> list[dict[str, Any]]:
         return self.of.get((group[0], group[1], group[2], group[3]), [])
@@ -90,7 +93,7 @@ def _links(results: Results, reasons: set[str]) -> str:
     rows = []
     for dataset, published in LINKS.items():
         metrics = ("auc_pr",) if dataset.startswith("countries") else METRICS
-        found = {system: results.get("links", dataset, "", system) for system in (OURS, *published)}
+        found = {system: results.get("links", dataset, "", system) for system in (OURS, RANKED, *published)}
         for system, runs in found.items():
             if not runs:
                 continue
@@ -108,7 +111,7 @@ def _links(results: Results, reasons: set[str]) -> str:
             rows.append(
                 [
                     dataset,
-                    LINK_NAMES.get(system, NAMES[system]),
+                    (NAMES | LINK_NAMES)[system],
                     *cells,
                     *[""] * (4 - len(cells)),
                     str(len(runs)),
@@ -122,17 +125,30 @@ def _links(results: Results, reasons: set[str]) -> str:
 
 
 def _dynamics(results: Results, folder: Path) -> str:
-    found = {group[3]: runs[0]["curve"] for group, runs in results.of.items() if group[0] == "dynamics"}
+    runs = {system: results.get("dynamics", dynamics.DATASET, "", system) for system in DYNAMIC}
+    found = {system: _first(run[0]["curve"]) for system, run in runs.items() if run}
     if not found:
         return ""
-    lines = [Line(_plain(system), [(x, y) for x, y in curve]) for system, curve in found.items()]
-    last = max(x for curve in found.values() for x, _ in curve)
+    lines = [Line(_plain(system), curve) for system, curve in found.items()]
+    last = dynamics.ITERATIONS
     plot = "paper-dynamics.svg"
-    axes = Axes("Training accuracy, db9b8f04", "iterations (batches)", range(0, last + 1, max(1, last // 6)))
+    axes = Axes(f"Training accuracy, {dynamics.DATASET}", "iterations (batches)", range(0, last + 1, max(1, last // 6)))
     (folder / plot).write_text(chart(axes, lines))
-    rows = [[NAMES[system], *_reached(curve), f"{100 * curve[-1][1]:.1f}"] for system, curve in found.items()]
-    head = ["", "95 % after", "99 % after", f"after {last}"]
+    rows = [
+        [
+            NAMES[system],
+            *_reached(curve, results.ceiling),
+            f"{100 * max(y for _, y in curve):.1f}",
+            f"{100 * curve[-1][1]:.1f}",
+        ]
+        for system, curve in found.items()
+    ]
+    head = ["", "95 % after", "99 % of the ceiling after", "99 % after", "best", f"after {last}"]
     return f"## Training dynamics\n{DYNAMICS}\n\n{_table(head, rows)}\n\n![Training accuracy over iterations]({plot})"
+
+
+def _first(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+    return [(x, y) for x, y in curve if x <= dynamics.ITERATIONS]
 
 
 def _plain(system: str) -> str:
@@ -140,8 +156,8 @@ def _plain(system: str) -> str:
     return NAMES[system].replace("*", "").replace("`", "")
 
 
-def _reached(curve: Sequence[tuple[int, float]]) -> list[str]:
-    firsts = (next((x for x, y in curve if y >= share), None) for share in (0.95, 0.99))
+def _reached(curve: Sequence[tuple[int, float]], ceiling: float) -> list[str]:
+    firsts = (next((x for x, y in curve if y >= share), None) for share in (0.95, 0.99 * ceiling, 0.99))
     return ["not reached" if first is None else f"{first} iterations" for first in firsts]
 
 

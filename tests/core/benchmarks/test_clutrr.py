@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ctp_core.benchmarks.clutrr import ClutrrRun, configure, load
+from ctp_core.benchmarks import clutrr
+from ctp_core.benchmarks.clutrr import ClutrrRun, configure, load, run
+from ctp_core.datasets.clutrr import UNTYPED
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.kb import Graph
 from ctp_core.errors import ConfigError
@@ -88,3 +90,29 @@ def test_settings_of_the_command_line_win_over_the_preset(data: Path) -> None:
     for wrong in (ClutrrRun(data, "small", model="complex"), ClutrrRun(data, "small", preset="x")):
         with pytest.raises(ConfigError):
             configure(wrong, kb, seed=0)
+
+
+def test_robust_data_sets_keep_every_task_and_the_noise(tmp_path: Path) -> None:
+    """As 06b8f2a1 has them: several training files, and tests of one length that differ in their noise."""
+    (tmp_path / "clutrr").mkdir()
+    noisy = as_csv(family_graphs(5, (3,), seed=3)).replace("(2, 3)]", "(2, 3), (3, 1)]")
+    with zipfile.ZipFile(tmp_path / "clutrr" / "robust.zip", "w") as archive:
+        archive.writestr("1.2_train.csv", as_csv(family_graphs(200, (2,), seed=1)))
+        archive.writestr("1.3_train.csv", as_csv(family_graphs(300, (3,), seed=2)))
+        archive.writestr("1.3_test.csv", as_csv(family_graphs(5, (3,), seed=4)))
+        archive.writestr("2.3_test.csv", noisy)
+    data = load(ClutrrRun(tmp_path, "robust"))
+    assert len(data.kb.splits["train"]) == 500
+    assert list(data.tests) == ["1.3", "2.3"]
+    assert UNTYPED in data.kb.predicates
+    figures = run(ClutrrRun(tmp_path, "robust", settings={"epochs": 1, "depth": 3}, seeds=1))
+    assert set(figures["accuracy"]) == {"1.3", "2.3"}
+
+
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+def test_the_long_chain_is_timed_where_it_can_be_proved(prover: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("FAMILY_TRAIN", 300), ("FAMILY_TEST", 5), ("FAMILY_LENGTHS", (4,)), ("CHAIN_LENGTH", 40)):
+        monkeypatch.setattr(clutrr, name, value)
+    figures = run(ClutrrRun(Path(), "family", prover=prover, settings={"epochs": 2}, seeds=1))
+    assert (figures["chain_cpu_seconds"] is None) == (prover == "exact")
+    assert figures["accuracy"].keys() == {"4"}

@@ -1,15 +1,20 @@
 """The benchmark on small data sets of its own making, in the published layout."""
 
 import json
+import subprocess
+import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ctp_core.benchmarks.links import LinksRun, run
+from ctp_core import artifact
+from ctp_core.benchmarks.links import CPU_SECONDS, LinksRun, run
 from ctp_core.datasets.benchmarks import read_benchmark
+from ctp_core.datasets.resplits import read_resplit
 from ctp_core.errors import DataError
 from ctp_core.evaluation.auc_pr import auc_pr
 from service.cli import app
@@ -52,7 +57,9 @@ def countries(tmp_path: Path) -> Path:
 def test_a_run_has_one_figure_per_seed(data: Path, dataset: str) -> None:
     figures = run(LinksRun(data, dataset, "proofs", settings={"epochs": 2}, seeds=2))
     assert set(figures) >= KEYS | RANKING
-    assert all(len(figures[name]) == 2 for name in RANKING | {"train_cpu_seconds", "rank_triple_cpu_ms"})
+    assert all(
+        len(figures[name]) == 2 for name in RANKING | {"train_cpu_seconds", "train_batch_cpu_ms", "rank_triple_cpu_ms"}
+    )
     assert figures["seeds"] == [0, 1]
 
 
@@ -70,6 +77,46 @@ def test_a_killed_run_goes_on_from_its_checkpoint(data: Path, tmp_path: Path) ->
     resumed = run(links, lambda progress: epochs.append(progress.epoch))
     assert epochs == [1, 2, 2, 3]  # the epoch that was not saved is done again
     assert resumed["mrr"] == run(LinksRun(data, "nations", "proofs", settings={"epochs": 3}))["mrr"]
+
+
+def test_the_seconds_of_a_killed_run_count(data: Path, tmp_path: Path) -> None:
+    links = LinksRun(data, "nations", "proofs", settings={"epochs": 1}, resume=tmp_path)
+    run(links)
+    folder = tmp_path / links.checkpoint(0)
+    saved = artifact.load(folder)
+    artifact.save(replace(saved, manifest={**saved.manifest, CPU_SECONDS: 1000.0}), folder)
+    assert 1000 < run(links)["train_cpu_seconds"][0] < 1100
+
+
+def test_a_hybrid_goes_on_from_its_parts_trained_alone(data: Path, tmp_path: Path) -> None:
+    settings, fresh, again = {"epochs": 2}, tmp_path / "fresh", tmp_path / "again"
+    parts = [LinksRun(data, "nations", model, settings=settings, resume=again) for model in ("proofs", "complex")]
+    for part in parts:
+        run(part)
+    epochs: list[int] = []
+    hybrid = LinksRun(data, "nations", "hybrid", settings=settings, resume=again)
+    resumed = run(hybrid, lambda progress: epochs.append(progress.epoch))
+    assert epochs == []
+    assert resumed["mrr"] == run(replace(hybrid, resume=fresh))["mrr"]
+    other = run(replace(hybrid, settings={"epochs": 1}), lambda progress: epochs.append(progress.epoch))
+    assert epochs == [1, 2]  # other settings: nothing to go on from
+    assert other["mrr"]
+
+
+def test_a_hybrid_whose_embedding_was_trained_alone_still_learns_its_proofs(data: Path, tmp_path: Path) -> None:
+    hybrid = LinksRun(data, "nations", "hybrid", settings={"epochs": 2}, resume=tmp_path)
+    run(replace(hybrid, model="complex"))
+    epochs: list[int] = []
+    resumed = run(hybrid, lambda progress: epochs.append(progress.epoch))
+    assert epochs == [1, 2]
+    assert resumed["mrr"] == run(replace(hybrid, resume=None))["mrr"]
+
+
+def test_a_hybrid_is_ranked_together_with_its_parts(data: Path) -> None:
+    figures = run(LinksRun(data, "nations", "hybrid", settings={"epochs": 2}))
+    alone = run(LinksRun(data, "nations", "proofs", settings={"epochs": 2}))
+    assert figures["proofs_mrr"] == pytest.approx(alone["mrr"])
+    assert {f"{part}{name}" for part in ("", "proofs_", "embedding_") for name in RANKING} | {"weight"} <= set(figures)
 
 
 def test_the_command_writes_the_figures(data: Path, tmp_path: Path) -> None:
@@ -90,6 +137,65 @@ def test_countries_validates_on_withheld_countries_that_are_not_tested(countries
     assert 0 <= figures["auc_pr"][0] <= 1
 
 
+def test_a_resplit_deals_what_is_not_test_anew(data: Path) -> None:
+    published = read_benchmark(data, "nations")
+    dealt = [read_resplit(data, "nations", number) for number in (0, 0, 1)]
+    for kb in dealt:
+        assert {split: len(ids) for split, ids in kb.splits.items()} == {
+            "train": len(published.splits["train"]) - len(published.splits["test"]),
+            "valid": len(published.splits["valid"]),
+            "test": len(published.splits["test"]),
+        }
+        stated = sorted(str(fact) for split in kb.splits for fact in kb.facts(split))
+        assert stated == sorted(str(fact) for split in ("train", "valid") for fact in published.facts(split))
+    first, again, other = ([str(fact) for fact in kb.facts("test")] for kb in dealt)
+    assert first == again != other
+
+
+def test_every_seed_of_a_resplit_run_has_its_own_facts(data: Path, tmp_path: Path) -> None:
+    settings = {"epochs": 1, "learning_rate": 1e-6}
+    links = LinksRun(data, "nations", "complex", settings=settings, seeds=2, split="resplit", resume=tmp_path / "saved")
+    assert len(run(links)["mrr"]) == 2
+    assert sorted(folder.name for folder in (tmp_path / "saved").iterdir()) == [
+        f"nations-complex-fast-resplit-{seed}" for seed in (0, 1)
+    ]
+
+
+BORDERS = {"one": ["two", "three"], "two": ["one", "three"], "three": ["one", "two"], "four": ["one"], "five": ["four"]}
+
+
+@pytest.fixture
+def borders(tmp_path: Path) -> Path:
+    """Five countries beside each other and a test country; all regions and subregions are told in S1."""
+    folder = tmp_path / "countries"
+    folder.mkdir()
+    (folder / "regions.txt").write_text("europe\nasia\n")
+    (folder / "test.txt").write_text("france\n")
+    rows = ["western\tlocatedIn\teurope", "france\tlocatedIn\twestern", "france\tneighborOf\tone"]
+    for country, others in BORDERS.items():
+        rows += [f"{country}\tlocatedIn\twestern", f"{country}\tlocatedIn\teurope"]
+        rows += [f"{country}\tneighborOf\t{other}" for other in others]
+    (folder / "countries_S1.tsv").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("dataset", ["countries-s1", "countries-s2", "countries-s3"])
+def test_a_resplit_withholds_other_countries_in_the_way_of_the_data_set(borders: Path, dataset: str) -> None:
+    kb = read_resplit(borders, dataset, 0)
+    train = {str(fact) for fact in kb.facts("train")}
+    asked = [fact for split in ("valid", "test") for fact in kb.facts(split)]
+    chosen = {fact.subject for fact in asked}
+    assert len(kb.facts("valid")) == len(kb.facts("test")) == 1
+    assert len(chosen) == 2
+    assert "france" not in chosen
+    assert not {"locatedIn(france, western)", "locatedIn(france, europe)"} & train
+    near = {country for country, others in BORDERS.items() if chosen & set(others)}
+    without_region = {c for c in BORDERS if f"locatedIn({c}, europe)" not in train}
+    without_subregion = {c for c in BORDERS if f"locatedIn({c}, western)" not in train}
+    assert without_region == (chosen | near if dataset == "countries-s3" else chosen)
+    assert without_subregion == (set() if dataset == "countries-s1" else chosen)
+
+
 def test_a_missing_data_set_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="umls"):
         read_benchmark(tmp_path, "umls")
@@ -101,3 +207,19 @@ def test_auc_pr_by_hand() -> None:
     # Ranks: true, false, true: precision 1 at recall 1/2, 2/3 at recall 1.
     assert auc_pr(np.array([3.0, 2.0, 1.0]), np.array([True, False, True])) == pytest.approx(0.5 + 0.5 * 2 / 3)
     assert auc_pr(np.array([1.0, 1.0]), np.array([True, False])) == pytest.approx(0.5)  # equal scores: one threshold
+
+
+def test_a_seed_that_was_trained_before_leaves_out_what_only_training_tells(data: Path, tmp_path: Path) -> None:
+    links = LinksRun(data, "nations", "proofs", settings={"epochs": 2}, resume=tmp_path / "kept")
+    assert run(links)["train_batch_cpu_ms"][0] > 0
+    figures = run(replace(links, seeds=2))
+    assert "train_batch_cpu_ms" not in figures
+    assert len(figures["mrr"]) == 2
+
+
+def test_data_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "service.cli", "bench", "links", "--data", str(tmp_path), "--dataset", "umls"]
+    done = subprocess.run([*command, "--model", "proofs"], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.strip().startswith("ctp: data set 'umls' cannot be read from ")
+    assert "Traceback" not in done.stderr

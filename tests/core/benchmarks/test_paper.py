@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,6 +14,7 @@ import torch
 
 from ctp_core.benchmarks.paper import dynamics
 from ctp_core.benchmarks.paper.cells import Cell, cells
+from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
 from ctp_core.benchmarks.paper.pool import Pace, Report, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
 from ctp_core.benchmarks.paper.report import Results, write_report
@@ -52,6 +54,10 @@ def test_every_cell_of_the_papers_tables_is_there_once() -> None:
         runnable = [system for system in systems if system in (*METHODS["facts"], "gntp")]
         assert {f"links/{dataset}/{system}/0" for system in runnable} <= set(paths)
     assert [path for path in paths if path.startswith("dynamics")]
+
+
+def test_every_system_has_a_name_in_the_report() -> None:
+    assert {cell.system for cell in cells(1)} <= {*NAMES, *LINK_NAMES}
 
 
 def test_filters_choose_cells_and_first_seeds_come_first() -> None:
@@ -147,6 +153,25 @@ def test_a_curve_has_a_point_at_the_start_and_after_every_few_batches(monkeypatc
     assert [iteration for iteration, _ in points] == [0, 2, 4]
     assert all(0 <= share <= 1 for _, share in points)
     assert points[-1][1] > points[0][1]
+
+
+def test_nobody_reaches_more_than_the_commonest_label_of_every_graph() -> None:
+    _, kb = small("ctp")
+    once = dynamics.ceiling(kb)
+    graph = kb.splits["train"][0]
+    other = next(name for name in kb.targets if name != graph.label)
+    twice = graphs_kb({"train": [*kb.splits["train"], replace(graph, label=other)]})
+    assert dynamics.ceiling(twice) < once <= 1
+
+
+def test_the_deep_curves_differ_from_the_published_settings_in_training_alone() -> None:
+    published, deep = dynamics.settings("ctp-linear"), dynamics.settings("ctp-linear-deep")
+    assert {name for name in deep if deep[name] != published.get(name)} == {
+        "train_depth",
+        "optimiser",
+        "learning_rate",
+        "memory",
+    }
 
 
 @pytest.mark.slow

@@ -42,6 +42,7 @@ def test_a_run_measures_ours_and_quotes_the_others(data: Path) -> None:
     assert pykeen["name"] == "PyKEEN ComplEx"
     if importlib.util.find_spec("pykeen") is None:
         assert ".[peers]" in pykeen["source"]
+        assert "[peers]" in "".join(done.stdout.split())  # brackets are no markup, wherever a line is broken
     assert [row["name"] for row in published] == list(PUBLISHED["nations"])
     assert all(row["source"].startswith("published: ") for row in published)
 

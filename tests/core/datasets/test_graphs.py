@@ -60,12 +60,39 @@ def test_noise_edges_without_a_type_are_read_as_facts_of_their_own() -> None:
         ({"story_edges": "[(0, 1), (1, 7)]"}, "node 7 has no name"),
         ({"target": " "}, "target is empty"),
         ({"genders": "Don:male,Mike:male,Dot:female,Eve:female", "query_edge": "(0, 3)"}, "'Eve', which is in no fact"),
+        ({"edge_types": "['father', sister]"}, "edge_types is .* not a list of names"),
+        ({"edge_types": "['father', 3]"}, "not a list of names"),
+        ({"edge_types": "['father', '']"}, "a name is empty"),
+        ({"edge_types": "['father', None]"}, "not a list of names"),
+        ({"story_edges": "[(0, 1), (1, x)]"}, "story_edges is .* not a list of pairs"),
+        ({"story_edges": "[(0, 1), (1, 2, 0)]"}, "not a list of pairs"),
+        ({"story_edges": "[(0, 1), (1, -1)]"}, "not a list of pairs"),
+        ({"story_edges": "(0, 1), (1, 2)"}, "not a list of pairs"),
+        ({"story_edges": "[" * 5000}, "not a list of pairs"),
+        ({"query_edge": "[(0, 1), (1, 2)]"}, "not one pair"),
+        ({"genders": "Don:male,Mike,Dot:female"}, "a name is empty"),
+        ({"target": "a\x00b"}, "NUL|NUL character"),
     ],
 )
 def test_a_bad_row_names_file_line_and_reason(change: dict[str, str], reason: str) -> None:
     with pytest.raises(ParseError, match=reason) as error:
         parse(ROW, ROW | change)
     assert (error.value.file, error.value.line) == ("1.2_train.csv", 5)  # stories span two lines
+
+
+def test_reading_leaves_the_limits_of_the_csv_module_alone() -> None:
+    before = csv.field_size_limit()
+    parse(ROW)
+    assert csv.field_size_limit() == before
+    with pytest.raises(ParseError, match="field larger than field limit"):
+        parse(ROW | {"story_edges": " " * (before + 1)})
+
+
+def test_a_file_that_is_not_utf8_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "1.2_train.csv").write_bytes(clutrr_csv(ROW).encode() + b"\xff\n")
+    with pytest.raises(ParseError, match="not UTF-8") as error:
+        read_clutrr(tmp_path)
+    assert (error.value.file, error.value.line) == ("1.2_train.csv", 4)
 
 
 def test_a_file_of_another_format_is_refused_at_its_first_line() -> None:

@@ -34,3 +34,9 @@ def test_metrics_are_means_over_questions() -> None:
     assert metrics["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 4 + 1 / 20) / 4)
     assert [metrics[f"hits@{k}"] for k in (1, 3, 10)] == [0.25, 0.5, 0.75]
     assert ranking_metrics(np.zeros(0)) == {}
+
+
+def test_a_score_that_is_no_number_never_ranks_well() -> None:
+    known = np.zeros((2, 4), dtype=bool)
+    scores = np.array([[np.nan] * 4, [1.0, np.nan, 0.0, 0.0]])
+    assert realistic_ranks(scores, np.array([2, 0]), known).tolist() == [4.0, 2.0]

@@ -20,7 +20,7 @@ SMALL = {"epochs": 1, "dim": 4}
 
 @pytest.mark.parametrize(
     "config",
-    [NeuralLpConfig(**SMALL), MinervaConfig(**SMALL), CtpConfig(depth=1, templates=("0", "1"), **SMALL)],
+    [NeuralLpConfig(**SMALL), MinervaConfig(**SMALL, beam=4), CtpConfig(depth=1, templates=("0", "1"), **SMALL)],
     ids=lambda config: config.method,
 )
 def test_a_question_with_too_many_new_entities_is_refused(config: BaseConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +32,15 @@ def test_a_question_with_too_many_new_entities_is_refused(config: BaseConfig, mo
     assert isinstance(answers, Answers)
     assert isinstance(error, BadQuestion)
     assert "7 entities" in str(error)
+
+
+def test_the_walks_that_are_followed_at_once_count_as_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "MAX_CELLS", 16.0 * len(KB.entities) ** 2)
+    model = create_trainer(MinervaConfig(**SMALL, beam=16), KB, CPU).fit()
+    (error,) = model.answer([Question(Goal("a", "q", None), (Fact("a", "p", "new"),))], Budget())
+    assert isinstance(error, BadQuestion)
+    with pytest.raises(ConfigError, match="tables of all pairs"):
+        create_trainer(MinervaConfig(**SMALL, beam=17), KB, CPU)
 
 
 def test_the_tables_of_a_kb_are_made_once_for_all_its_predicates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ CONFIGS: dict[str, BaseConfig] = {
     "complex": ComplexConfig(rank=8, epochs=6, batch_size=16, negatives=5, grouped=True),
     "distmult": DistMultConfig(rank=8, epochs=6, batch_size=16, reciprocal=False),
     "neurallp": NeuralLpConfig(dim=8, epochs=6, batch_size=2, length=2),
-    "minerva": MinervaConfig(dim=8, epochs=4, rollouts=4, beam=10, max_actions=8, eval_every=1),
+    "minerva": MinervaConfig(dim=8, epochs=4, beam=10, eval_every=1),
     "hybrid": HybridConfig(
         proofs=ProofsConfig(templates={"2": 3}, epochs=5, members=2), embedding=ComplexConfig(rank=4, epochs=4)
     ),

@@ -1,16 +1,19 @@
 """The embedding as one more part of the score."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from ctp_core.config import ComplexConfig, DistMultConfig
+from ctp_core.config import ComplexConfig, DistMultConfig, HybridConfig, ProofsConfig
+from ctp_core.errors import ArtifactError
 from ctp_core.models.factorisation import FACTORISATIONS
 from ctp_core.models.hybrid import HybridModel
+from ctp_core.models.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
-from tests.core.models.test_facts_models import FAMILY, HIDDEN, ask, model_of
+from tests.core.models.test_facts_models import FAMILY, HIDDEN, KB, ask, model_of
 
 
 def test_the_parts_of_a_hybrid_add_up_to_its_logit() -> None:
@@ -45,8 +48,8 @@ def test_the_averaged_predicate_is_the_mean_of_both_directions(config: ComplexCo
     for parameter in module.parameters():
         parameter.data.normal_(generator=generator)
     subject, predicate, object_ = torch.tensor([0, 3]), torch.tensor([0, 1]), torch.tensor([4, 1])
-    forward, _ = module.queries(subject, predicate, tied=False)
-    backward, _ = module.queries(object_, predicate + 2, tied=False)
+    forward, _ = module.queries(module.entities[subject], predicate, tied=False)
+    backward, _ = module.queries(module.entities[object_], predicate + 2, tied=False)
     one = (forward * module.entities[object_]).sum(-1)
     other = (backward * module.entities[subject]).sum(-1)
     averaged = module.compose(module.entities[subject], module.averaged()[predicate])
@@ -63,6 +66,59 @@ def test_complex_is_the_product_of_complex_numbers() -> None:
         real, imaginary = vector.detach().numpy().reshape(2, 4)
         return np.asarray(real + 1j * imaginary)
 
-    query, _ = module.queries(torch.tensor([1]), torch.tensor([0]), tied=False)
+    query, _ = module.queries(module.entities[torch.tensor([1])], torch.tensor([0]), tied=False)
     product = number(module.entities[1]) * number(module.predicates[0]) * number(module.entities[2]).conj()
     assert (query[0] @ module.entities[2]).item() == pytest.approx(product.sum().real, rel=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.7])
+def test_a_weight_that_is_given_is_not_learnt(weight: float) -> None:
+    config = HybridConfig(
+        proofs=ProofsConfig(templates={"1": 2}, epochs=1), embedding=ComplexConfig(rank=2, epochs=1), weight=weight
+    )
+    hybrid = create_trainer(config, KB, torch.device("cpu")).fit()
+    assert isinstance(hybrid, HybridModel)
+    assert hybrid.weight == weight
+    facts = KB.splits["train"][:3]
+    parts = [part.object_logits(facts[:, 0], facts[:, 1]) for part in (hybrid.proofs, hybrid.embedding)]
+    assert np.allclose(hybrid.object_logits(facts[:, 0], facts[:, 1]), parts[0] + weight * parts[1])
+
+
+def test_a_checkpoint_that_does_not_name_a_setting_had_its_default() -> None:
+    config = HybridConfig(proofs=ProofsConfig(templates={"1": 2}, epochs=2), embedding=ComplexConfig(rank=2, epochs=1))
+    trainer = create_trainer(config, KB, torch.device("cpu"))
+    trainer.train_epoch()
+    checkpoint = trainer.checkpoint()
+    del checkpoint.manifest["config"]["weight"]
+    again = create_trainer(config, KB, torch.device("cpu"))
+    again.restore(checkpoint)
+    assert again.epoch == 1
+    other = create_trainer(config.model_copy(update={"weight": 0.5}), KB, torch.device("cpu"))
+    with pytest.raises(ArtifactError, match="another config"):
+        other.restore(checkpoint)
+
+
+def test_who_goes_back_to_a_checkpoint_chooses_the_weight_again() -> None:
+    config = HybridConfig(proofs=ProofsConfig(templates={"1": 2}, epochs=3), embedding=ComplexConfig(rank=2, epochs=1))
+    trainer = create_trainer(config, KB, torch.device("cpu"))
+    trainer.train_epoch()
+    early, before = trainer.checkpoint(), trainer.model()
+    while not trainer.finished:
+        trainer.train_epoch()
+    trainer.restore(early)
+    again = trainer.model()
+    assert isinstance(before, HybridModel)
+    assert isinstance(again, HybridModel)
+    assert again.weight == before.weight
+
+
+def test_only_the_whole_has_metrics_without_the_name_of_a_part() -> None:
+    config = HybridConfig(
+        proofs=ProofsConfig(templates={"1": 2}, epochs=2, eval_every=1),
+        embedding=ComplexConfig(rank=2, epochs=2, eval_every=1),
+    )
+    kb = replace(KB, splits={"train": KB.splits["train"][5:], "valid": KB.splits["train"][:5]})
+    trainer = create_trainer(config, kb, torch.device("cpu"))
+    metrics = [set(trainer.train_epoch().metrics) for _ in range(trainer.epochs)]
+    assert [{name.split("_")[0] for name in names} for names in metrics[:3]] == [{"proofs"}, {"proofs"}, {"embedding"}]
+    assert metrics[3] == {"mrr", "hits@1", "hits@3", "hits@10"}

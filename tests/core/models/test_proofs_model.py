@@ -1,15 +1,18 @@
 """Proofs that add up to the logit."""
 
 import math
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 import torch
 
 from ctp_core.config import ProofsConfig
 from ctp_core.models.base import Answer
+from ctp_core.models.evidence_model import MIN_EVIDENCE
+from ctp_core.models.proofs import ProofsModel
 from ctp_core.models.registry import create_trainer
 from ctp_core.proofs import ProofNode
+from ctp_core.provers.evidence import length_of
 from ctp_core.symbols import Fact, Goal
 from tests.core.models.test_facts_models import FAMILY, HIDDEN, KB, ask, model_of
 
@@ -85,6 +88,30 @@ def test_the_confidence_of_a_rule_is_the_score_of_a_fact_with_that_proof_alone()
     assert proof.tree.rule.confidence == pytest.approx(answer.score, abs=1e-6)
     listed = {rule.text: rule.confidence for rule in model.rules()}
     assert listed[proof.tree.rule.text] == proof.tree.rule.confidence
+
+
+def test_a_proof_cites_a_listed_rule_unless_it_hardly_counts() -> None:
+    model = model_of(MODEL)
+    listed = {rule.text: rule.confidence for rule in model.rules()}
+    people = sorted({name for pair in FAMILY.parent for name in pair})[:6]
+    goals = [Goal(person, predicate, None) for person in people for predicate in KB.predicates]
+    proofs = [proof for goal in goals for answer in ask(model, goal, proofs=50)[0] for proof in answer.proofs]
+    counting = [proof for proof in proofs if (proof.share or 0.0) >= MIN_EVIDENCE]
+    assert {len(proof.facts) for proof in counting} >= {1, 2}
+    for proof in counting:
+        assert proof.tree.rule is not None
+        assert listed[proof.tree.rule.text] == proof.tree.rule.confidence
+
+
+def test_a_rule_is_listed_as_far_as_its_evidence_says() -> None:
+    model = model_of(MODEL)
+    assert isinstance(model, ProofsModel)
+    arrays, predicate = model.arrays, KB.predicates.id("grandparent")
+    atoms = range(2 * len(KB.predicates))
+    rules = [(t, body) for t in arrays.attention for body in product(atoms, repeat=length_of(t))]
+    strong = {rule for rule in rules if arrays.evidence(predicate, *rule) >= MIN_EVIDENCE}
+    assert arrays.bodies(predicate, MIN_EVIDENCE) == strong
+    assert {template for template, _ in strong} >= {"1", "2"}
 
 
 def test_an_unseen_entity_is_answered_from_the_facts_of_the_question() -> None:

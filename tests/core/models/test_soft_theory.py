@@ -13,6 +13,7 @@ from ctp_core.models.registry import create_trainer
 from ctp_core.models.soft_pairs import Chain, ChainPairs
 from ctp_core.models.soft_theory import Goals, SoftTheory
 from ctp_core.proofs import ProofNode
+from ctp_core.provers import soft_entities
 from ctp_core.provers.soft_entities import SoftFacts
 from ctp_core.provers.soft_tables import SoftTables
 from ctp_core.symbols import Goal
@@ -97,6 +98,20 @@ def test_the_search_finds_the_best_proof(
         assert scores[goal].item() == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.parametrize("semiring", ["max-min", "max-product"])
+@pytest.mark.parametrize("unification", ["concat", "per_symbol"])
+@torch.no_grad()
+def test_two_atoms_meet_alike_with_and_without_a_table_of_all_entities(
+    semiring: str, unification: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theory = new_theory(semiring=semiring, unification=unification, templates=("2", "2R"), depth=1)
+    goals = Goals(np.array([0, 1, 1]), np.array([1, 2, 0]), np.array([2, 3, 1]), np.array([OWN, -1, -1]))
+    facts = SoftFacts(FACTS, NUM_PREDICATES)
+    few = theory.scores(goals, facts)
+    monkeypatch.setattr(soft_entities, "MAX_JOINED", 0)
+    np.testing.assert_allclose(few.numpy(), theory.scores(goals, facts).numpy(), atol=1e-6)
+
+
 @EVERY_SELECT
 @pytest.mark.parametrize(("templates", "depth"), CASES)
 @pytest.mark.parametrize("unification", ["concat", "per_symbol"])
@@ -122,19 +137,26 @@ def test_tables_of_all_pairs_hold_the_same_scores(
         masked = np.min([one.own()[0] for one in pairs], axis=0)
         np.testing.assert_allclose(np.exp(-masked), theory.scores(goals, facts).numpy(), atol=1e-6)
         for one in pairs:
-            traced = theory.distances(one.chain.chains, one.trace(subjects, objects), facts, squared)
+            traced = theory.distances_by_tables(one.chain.chains, one.trace(subjects, objects), facts, squared)
             np.testing.assert_allclose(traced.numpy(), one.distances.ravel(), atol=1e-6)
             distances, stations = one.own()
-            traced = theory.distances(one.chain.chains, one.trace_own(np.arange(len(own)), stations), facts, squared)
+            traced = theory.distances_by_tables(
+                one.chain.chains, one.trace_own(np.arange(len(own)), stations), facts, squared
+            )
             np.testing.assert_allclose(traced.numpy(), distances, atol=1e-6)
 
 
 @pytest.mark.parametrize("templates", [("0", "2"), ("1", "1R", "3")])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"ranked": "hidden"}, {"rivals": "local"}, {"rivals": "exclusive"}, {"questions": "objects"}],
+    ids=str,
+)
 def test_the_ranking_loss_has_the_gradient_of_its_value(
-    monkeypatch: pytest.MonkeyPatch, templates: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, templates: tuple[str, ...], settings: dict[str, str]
 ) -> None:
     monkeypatch.setattr(soft_ranking, "NEGLIGIBLE", 0.0)
-    theory = new_theory(templates=templates)
+    theory = new_theory(templates=templates, **settings)
     seen, hidden = SoftFacts(FACTS[:-1], NUM_PREDICATES), SoftFacts(FACTS[-1:], NUM_PREDICATES)
     both = torch.arange(NUM_PREDICATES)
     value = ranking_loss(theory, seen, hidden, both)
@@ -148,6 +170,50 @@ def test_the_ranking_loss_has_the_gradient_of_its_value(
                 moved = ranking_loss(theory, seen, hidden, both)
                 parameter[index] -= step
             assert (moved - value).item() / step == pytest.approx(parameter.grad[index].item(), abs=1e-4)
+
+
+def worked(theory: SoftTheory, goal: tuple[int, int, int], others: list[tuple[int, int, int]], own: int) -> float:
+    """softplus of log Σ e^-d(rival) + d(goal), by the naive prover."""
+    distance = [-math.log(Naive(theory, own).goal(*atom)) for atom in (goal, *others)]
+    return math.log(1 + sum(math.exp(-d + distance[0]) for d in distance[1:]))
+
+
+@torch.no_grad()
+def test_the_ranking_loss_ranks_what_it_is_told_to_rank_against_whom_it_is_told() -> None:
+    """p(1, 0) is hidden; of predicate 1 the subjects stated are 1, 2, 3 and the objects 0, 3."""
+    seen, hidden = SoftFacts(FACTS[:-1], NUM_PREDICATES), SoftFacts(FACTS[-1:], NUM_PREDICATES)
+    one, goal, unseen = torch.tensor([1]), (1, 1, 0), len(FACTS) - 1
+    objects = [(1, 1, o) for o in (1, 2, 3)]
+    cases = (({"rivals": "all"}, objects), ({"rivals": "local"}, [(1, 1, 3)]), ({"rivals": "exclusive"}, objects))
+    for settings, rivals in cases:
+        theory = new_theory(templates=("0",), ranked="hidden", questions="objects", **settings)
+        expected = worked(theory, goal, rivals, unseen)
+        assert ranking_loss(theory, seen, hidden, one).item() == pytest.approx(expected, rel=1e-6)
+    theory = new_theory(templates=("0",), ranked="hidden")
+    both = worked(theory, goal, objects, unseen) + worked(theory, goal, [(1, s, 0) for s in (0, 2, 3)], unseen)
+    assert ranking_loss(theory, seen, hidden, one).item() == pytest.approx(both, rel=1e-6)
+    twice = SoftFacts(np.array([(1, 1, 0), (2, 1, 0)]), NUM_PREDICATES)  # 2 has the objects 3 and 0: no rivals
+    theory = new_theory(templates=("0",), ranked="hidden", questions="objects", rivals="exclusive")
+    goals = [worked(theory, (1, s, 0), [(1, s, o) for o in (1, 2)], unseen) for s in (1, 2)]
+    assert ranking_loss(theory, seen, twice, one).item() == pytest.approx(sum(goals) / 2, rel=1e-6)
+    nothing = SoftFacts(FACTS[:0], NUM_PREDICATES)
+    assert ranking_loss(theory, seen, nothing, one).item() == 0
+
+
+def test_a_step_hides_all_facts_of_a_subject_or_none() -> None:
+    config = CtpConfig(templates=("0",), dim=4, loss="all", hidden_subjects=0.5)
+    trainer = create_trainer(config, KB, torch.device("cpu"))
+    seen, hidden = trainer._seen_and_hidden()  # type: ignore[attr-defined]
+    pairs = [set(map(tuple, facts.facts[:, :2].tolist())) for facts in (seen, hidden)]
+    assert len(pairs[0] & pairs[1]) <= 1  # one fact is always seen
+    assert len(pairs[1]) > 3
+    assert len(seen.facts) + len(hidden.facts) == len(np.unique(trainer.split.train, axis=0))  # type: ignore[attr-defined]
+
+
+def test_rules_learnt_one_deep_answer_two_deep() -> None:
+    shallow = new_theory(templates=("2",), depth=2, train_depth=1)
+    assert len(shallow.training_plans) == 1
+    assert len(shallow.plans) == 4
 
 
 def test_a_depth_that_makes_too_many_chains_is_refused() -> None:

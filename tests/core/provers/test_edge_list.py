@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from ctp_core.provers import counting
 from ctp_core.provers.counting import RuleCounter
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.evidence import atom_tables
@@ -83,3 +84,22 @@ def test_edges_of_one_entity_are_its_groundings() -> None:
         assert (paths.stations[:, 0] == about[paths.pair]).all()
     weights = np.random.default_rng(0).random((2, 2 * NUM_PREDICATES))
     assert edges.degrees(weights) == pytest.approx(weights @ tables.sum(2))
+
+
+def test_the_counts_of_a_large_kb_are_estimates_from_some_of_the_entities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 400 entities each has one p and every second the q that the rule r(X,Y) :- p(X,Z), q(Z,Y) promises."""
+    p, q, r, size = 0, 1, 2, 400
+    begin = np.arange(size)
+    facts = [
+        np.column_stack([begin, np.full(size, p), begin + size]),
+        np.column_stack([begin + size, begin * 0 + q, begin]),
+    ]
+    facts += [np.column_stack([begin, begin * 0 + r, begin])[::2]]
+    counter = RuleCounter(EdgeList(np.concatenate(facts), 2 * size, 3))
+    assert counter.count(r, "2", (p, q)) == (200, 400)
+    monkeypatch.setattr(counting, "COUNTED_FROM", 100)
+    support, pairs = counter.count(r, "2", (p, q))
+    assert pairs == 400
+    assert support % 4 == 0  # each counted stands for four
+    assert 140 <= support <= 260
+    assert counter.count(r, "2", (p, q)) == (support, pairs)

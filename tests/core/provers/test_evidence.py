@@ -20,7 +20,7 @@ def random_facts(seed: int) -> np.ndarray:
 def new_head(seed: int = 0) -> EvidenceHead:
     generator = torch.Generator().manual_seed(seed)
     return EvidenceHead(
-        NUM_PREDICATES, {"1": 2, "1X": 2, "1Y": 2, "2": 3, "3": 2}, generator, torch.device("cpu"), scale=2.0
+        NUM_PREDICATES, {"1": 2, "1X": 2, "1Y": 2, "2": 3, "3": 2, "4": 1}, generator, torch.device("cpu"), scale=2.0
     ).double()
 
 

@@ -41,7 +41,7 @@ def test_a_training_batch_of_the_paper_takes_milliseconds(paper: GraphsTrainer) 
 
 @pytest.mark.slow
 def test_ten_edges_at_depth_four_take_milliseconds(paper: GraphsTrainer) -> None:
-    reasoner = paper.reasoner
+    reasoner = paper.scorer
     [instance] = Examples.of(read_graphs(family_graphs(1, (10,), seed=2), merge=True), reasoner, 1.0).instances
 
     def answer() -> None:

@@ -1,8 +1,13 @@
 """The three kinds of questions an embedding is trained on."""
 
+import pytest
 import torch
 
+from ctp_core.config import ComplexConfig
+from ctp_core.datasets.kb import FactsKB
 from ctp_core.models.factorisation import FACTORISATIONS
+from ctp_core.symbols import Fact
+from ctp_core.training.embeddings import EmbeddingTrainer
 from ctp_core.training.questions import QuestionList
 
 FACTS = torch.tensor([[0, 0, 1], [0, 0, 2], [1, 1, 2]])
@@ -41,3 +46,41 @@ def test_a_fact_has_one_score_whether_its_object_or_its_predicate_is_asked() -> 
         by_predicate = module.pairs(subjects, objects) @ module.predicates.T
         by_object = [(module.compose(subjects, module.predicates[[p, p]]) * objects).sum(-1) for p in range(3)]
         assert torch.allclose(by_predicate, torch.stack(by_object, 1)), name
+
+
+def ring(size: int) -> FactsKB:
+    facts = [Fact(f"e{index}", "next", f"e{(index + 1) % size}") for index in range(size)]
+    return FactsKB.from_facts({"train": facts})
+
+
+def trained(negatives: int | None) -> EmbeddingTrainer:
+    """After one step on the first two questions; the rivals are drawn from 30 entities."""
+    trainer = EmbeddingTrainer(
+        ComplexConfig(rank=4, grouped=True, reciprocal=False, negatives=negatives), ring(30), torch.device("cpu")
+    )
+    trainer._step(torch.arange(2), 0.1)
+    return trainer
+
+
+def test_a_step_with_sampled_rivals_touches_nobody_else() -> None:
+    before = trained(None).module  # moves everybody
+    initial = EmbeddingTrainer(ComplexConfig(rank=4), ring(30), torch.device("cpu")).module
+    sampled = trained(3).module
+    moved = (sampled.entities != initial.entities).any(1)
+    assert 3 <= int(moved.sum()) <= 9
+    assert bool((before.entities != initial.entities).any(1).all())
+
+
+def test_a_step_in_which_all_rivals_are_drawn_is_the_step_against_everybody() -> None:
+    sampled, everybody = trained(2000).module, trained(None).module
+    for ours, theirs in zip(sampled.parameters(), everybody.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def test_the_loss_is_that_of_the_table_of_all_logits() -> None:
+    config = ComplexConfig(rank=4, grouped=True, reciprocal=False, predicate_weight=0, n3=0)
+    trainer = EmbeddingTrainer(config, ring(6), torch.device("cpu"))
+    entity, atom, question, answer = trainer._questions.of(torch.arange(5))
+    queries, _ = trainer.module.queries(trainer.module.entities[entity], atom, tied=True)
+    expected = torch.nn.functional.cross_entropy((queries @ trainer.module.entities.T)[question], answer)
+    assert trainer.loss(torch.arange(5)).item() == pytest.approx(expected.item(), rel=1e-6)

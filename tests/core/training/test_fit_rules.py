@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from ctp_core.config import RulesConfig
 from ctp_core.training.fit_rules import Questions, cells_of, collect, fit
@@ -26,7 +27,7 @@ def example(seed: int) -> tuple[Questions, torch.Tensor, np.ndarray, np.ndarray]
     dense = torch.zeros(NUM_QUESTIONS, NUM_ENTITIES, 3, dtype=torch.float64)
     dense[..., :2] = torch.from_numpy(counts / (1 + counts))
     dense[..., 2] = torch.from_numpy(base[:, 2])
-    return collect(cells, base, true, known), dense, known, true
+    return collect(cells, sparse.csr_array(base), true, known), dense, known, true
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,17 +3,21 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from ctp_core.artifact import Artifact, load, save
-from ctp_core.config.ctp import CtpConfig
+from ctp_core.config import Profile
+from ctp_core.config.ctp import CtpConfig, SelectName
+from ctp_core.config.graphs import graphs_config
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
-from ctp_core.errors import ArtifactError
-from ctp_core.training.graph_examples import hold_out, read_graphs
+from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.select.registry import SELECTS
+from ctp_core.training.graph_examples import Examples, accuracy, hold_out, read_graphs
 from ctp_core.training.graph_trainer import enough_epochs
 from ctp_core.training.graphs import GraphsTrainer
 from ctp_core.training.trainer import Progress
@@ -60,6 +64,7 @@ def test_the_same_seed_trains_the_same_weights_and_another_does_not() -> None:
 
 RESUME = """
 import sys, torch
+from dataclasses import replace
 from pathlib import Path
 from ctp_core.artifact import load, save
 from tests.core.training.test_graphs_trainer import trainer
@@ -157,7 +162,62 @@ def test_a_graph_seen_twice_weighs_twice() -> None:
     assert twice.train.weights.max() > 1.5 * twice.train.weights.min()
 
 
+def test_a_label_that_no_training_graph_has_counts_as_wrong() -> None:
+    of = trainer()
+    [known] = read_graphs(family_graphs(1, (2,), seed=4), merge=True)
+    [(label, _)] = known.labels
+    mixed = replace(known, labels=((label, 3), ("never seen", 1)))
+    unseen = replace(known, labels=(("never seen", 2),))
+    examples = Examples.of([mixed, unseen], of.scorer, 1.0)
+    assert examples.labels.sum(dim=1).tolist() == [0.75, 0.0]
+    assert accuracy(examples.labels[:1].expand(2, -1), examples) == pytest.approx(3 / 6)
+
+
 @pytest.mark.parametrize(("graphs", "epochs"), [(10, 400), (383, 60), (2340, 15), (100_000, 15)])
 def test_enough_steps_mean_fewer_epochs_on_more_graphs(graphs: int, epochs: int) -> None:
     assert enough_epochs(CtpConfig(epochs=400, steps=720, batch_size=32), graphs) == epochs
     assert enough_epochs(CtpConfig(epochs=7, batch_size=32), graphs) == 7
+
+
+@pytest.mark.parametrize("preset", ["fast", "best", "paper", "paper-long"])
+@pytest.mark.parametrize("select", SELECTS)
+def test_every_parameter_of_every_preset_has_a_gradient_on_the_first_batch(select: SelectName, preset: str) -> None:
+    kb = graphs_kb({"train": family_graphs(300, (2, 3), seed=1)})
+    run = GraphsTrainer(graphs_config(Profile.of(kb), preset, select), kb, CPU)
+    run.loss(torch.arange(run.config.batch_size)).backward()
+    for name, parameter in run.scorer.module.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().max() > 1e-8, name
+
+
+def test_one_long_graph_does_not_take_the_validation_away() -> None:
+    graphs = read_graphs([*family_graphs(200, (2, 3), seed=1), *family_graphs(1, (9,), seed=2)], merge=True)
+    train, valid = hold_out(graphs, 0.1, seed=0)
+    assert len(valid) == int(0.1 * len(graphs))
+    assert {len(g.graph.edges) for g in valid} == {3}
+    assert max(len(g.graph.edges) for g in train) == 9
+
+
+def test_copies_of_a_held_out_graph_are_held_out_too() -> None:
+    graphs = read_graphs(family_graphs(400, (2, 3), seed=1) * 2, merge=False)
+    train, valid = hold_out(graphs, 0.1, seed=0)
+    assert len(train) + len(valid) == 800
+    assert 80 <= len(valid) < 160
+    assert not {g.graph for g in train} & {g.graph for g in valid}
+
+
+def test_accuracy_credits_nothing_unproved_and_shares_ties() -> None:
+    labels = torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0.5, 0.5]])
+    scores = torch.tensor([[0.0, 0, 0], [0.4, 0.4, 0.1], [0.1, 0.2, 0.1], [0.1, 0.3, 0.2]])
+    for row, right in enumerate((0, 0.5, 1, 0.5)):
+        assert accuracy(scores[[row]], Examples([], labels[[row]], torch.ones(1))) == right
+    assert accuracy(scores, Examples([], labels, torch.tensor([1.0, 1, 1, 5]))) == 4 / 8
+    assert accuracy(torch.full((1, 3), torch.nan), Examples([], labels[:1], torch.ones(1))) == 0
+
+
+def test_a_training_that_diverges_says_so() -> None:
+    run = trainer()
+    run.scorer.theory.vectors.data.fill_(torch.nan)
+    with pytest.raises(ConfigError, match="the training diverged"):
+        run.train_epoch()

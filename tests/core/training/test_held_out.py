@@ -15,7 +15,6 @@ from ctp_core.models.reach import ReachModel
 from ctp_core.models.registry import create_trainer
 from ctp_core.provers.rule_arrays import PADDING, RuleTable
 from ctp_core.symbols import Fact
-from ctp_core.training import rules as rules_module
 from ctp_core.training.facts_split import HOLD_OUT_FROM
 from ctp_core.training.hybrid import HybridTrainer
 from ctp_core.training.minerva import MinervaTrainer
@@ -72,23 +71,10 @@ def test_rules_are_validated_without_the_facts_held_out() -> None:
         progress = trainer.train_epoch()
     assert set(progress.metrics) == {"mrr", "hits@1", "hits@3", "hits@10"}
     one = np.array([0])
-    itself = RuleTable(one, one, np.array([[0, PADDING, PADDING]]), np.array([5.0]), np.zeros(1), np.zeros(1))
+    itself = RuleTable(one, one, np.array([[0, PADDING]]), np.array([5.0]), np.zeros(1), np.zeros(1))
     trainer._tables = [itself]  # p(X,Y) :- p(X,Y)
     assert trainer._validate()["mrr"] < 0.1
     assert trainer._weigh_constants() > 0.9
-
-
-def test_the_weight_of_constants_is_chosen_within_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules_module, "MAX_CELLS", 3000.0)  # three questions over 1,000 entities
-    trainer, asked = rows(), list[int]()
-    monkeypatch.setattr(
-        type(trainer.model()),
-        "mrr_by_constants",
-        lambda _, facts, weights: asked.append(len(facts)) or dict.fromkeys(weights, 0.5),
-    )
-    while not trainer.finished:
-        trainer.train_epoch()
-    assert asked == [3]
 
 
 def test_a_hybrid_is_validated_without_the_facts_held_out() -> None:
@@ -104,7 +90,6 @@ def test_the_loss_of_minerva_needs_nobody_to_have_asked_for_its_rate() -> None:
     batch, losses = trainer.batches()[0], []
     for made in (0.0, 1.0):
         trainer.generator.manual_seed(0)
-        trainer.module.mean_reward.zero_()
         trainer.made = made
         losses.append(trainer.loss(batch).item())
     assert losses[0] < losses[1]  # what is open is rewarded at first, and not at the end

@@ -1,0 +1,189 @@
+"""One question about one graph: every answer with its proofs, by the prover of the model, as far as time allows."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+
+from ctp_core.models.base import Budget
+from ctp_core.models.graph_proofs import ProofWriter, exact_names, tabled_names
+from ctp_core.models.graph_question import AskedGraph
+from ctp_core.models.graph_reasoner import DEEPEST_ASKED, MAX_EXACT_CELLS, GraphReasoner
+from ctp_core.proofs import Proof
+from ctp_core.provers import exact, tabled
+from ctp_core.provers.batches import Instance, stack_layered, stack_stepped
+from ctp_core.provers.deadline import Expired, OutOfTime, never
+from ctp_core.provers.exact_proofs import ExactGoal, ExactSpace
+from ctp_core.provers.search import Search, Space
+from ctp_core.provers.tabled_proofs import TabledGoal, TabledSpace
+from ctp_core.shapes import Float, Tensor
+from ctp_core.symbols import Fact
+
+TIES = 32  # proofs looked at beyond those wanted, to put equal ones in order
+REPEATED = 20  # derivations looked at for each proof wanted: several reformulators may make the same one
+
+
+@dataclass(frozen=True)
+class Explained:
+    fact: Fact
+    score: float
+    proofs: tuple[Proof, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    items: tuple[Explained, ...]
+    truncated: bool
+
+
+@dataclass(frozen=True)
+class _Proved:
+    """Scores [pair, predicate] of one graph, and the space in which their proofs lie."""
+
+    scores: Float[Tensor, "pair predicate"]
+    space: Space
+    goal: Callable[[int, int], Any]  # (pair, predicate) -> the root of its proofs
+    writer: ProofWriter
+    truncated: bool
+
+
+@torch.no_grad()
+def explain(reasoner: GraphReasoner, asked: AskedGraph, budget: Budget) -> Explanation:
+    """Every candidate with a score above 0, or the one that was asked for; proofs for the best `top_k`."""
+    explainer = _Explainer(reasoner, asked, budget)
+    proved = explainer.prove()
+    names = reasoner.targets if asked.predicate is None else (asked.predicate,)
+    found = [
+        (float(proved.scores[row, reasoner.predicates.id(name)]), row, name)
+        for row in range(len(asked.pairs))
+        for name in names
+    ]
+    kept = sorted((f for f in found if f[0] > 0 or asked.closed), key=lambda f: -f[0])
+    truncated, items = proved.truncated, []
+    for rank, (score, row, name) in enumerate(kept):
+        wanted = asked.question.proofs if rank < _shown(asked) and score > 0 else 0
+        proofs, cut = explainer.proofs(proved, row, name, wanted)
+        truncated |= cut
+        items.append(Explained(asked.fact(asked.pairs[row], name), min(1.0, score), proofs))
+    return Explanation(tuple(items), truncated)
+
+
+def _shown(asked: AskedGraph) -> int:
+    # Known facts may be left out later; those behind them then move up and need their proofs too.
+    extra = len(asked.stated) if asked.question.exclude_known else 0
+    return asked.question.top_k + extra
+
+
+class _Explainer:
+    def __init__(self, reasoner: GraphReasoner, asked: AskedGraph, budget: Budget) -> None:
+        self.reasoner, self.asked, self.budget = reasoner, asked, budget
+        self.instance = Instance.of(asked.graph, reasoner.predicates, asked.pairs)
+
+    def prove(self) -> _Proved:
+        depth = self.reasoner.config.depth if self.asked.question.depth is None else self.asked.question.depth
+        return self._in_time(depth) if self.reasoner.config.prover == "tabled" else self._deeper(depth)
+
+    def _expired(self) -> bool:
+        return self.budget.expired
+
+    # Tabled
+
+    def _in_time(self, depth: int | None) -> _Proved:
+        """By facts alone where the time is over before there is a chart."""
+        try:
+            return self._tabled(depth, self._expired)
+        except OutOfTime:
+            return replace(self._tabled(0, never), truncated=True)
+
+    def _tabled(self, depth: int | None, expired: Expired) -> _Proved:
+        reasoner, instance = self.reasoner, self.instance
+        chart = reasoner.tabled.fresh_chart(instance.shape, depth, expired)
+        batch = stack_stepped([instance], {instance.shape: chart}, reasoner.device)
+        theory, aggregation = reasoner.closed, tabled.Aggregation.answering(reasoner.semiring)
+        found = tabled.tables(batch, theory, aggregation, expired, keep_levels=chart.levels)
+        scores = tabled.with_goal_facts(found.last[batch.query_rows], found.facts[batch.query_rows], theory)
+        reached = len(found.levels.at) - 1 if found.truncated else depth
+        level = -1 if reached is None or not chart.levels else reached
+        space = TabledSpace(chart, theory, found, reasoner.fold, max(1, self.asked.question.proofs))
+        place, name = tabled_names(chart.pairs, reasoner.predicates)
+        rows = batch.query_rows.tolist()
+
+        def goal(pair: int, predicate: int) -> TabledGoal:
+            return TabledGoal(rows[pair], predicate, level, root=True)
+
+        writer = ProofWriter(reasoner.predicates, self.asked.entities, reasoner.fold, place, name, reasoner.attention)
+        return _Proved(scores, space, goal, writer, found.truncated)
+
+    # Exact
+
+    def _deeper(self, depth: int | None) -> _Proved:
+        """Deeper and deeper, so that there is an answer whenever time or memory end; the last depth is most of it."""
+        wanted = self.reasoner.exact_depth(len(self.instance.shape.edges)) if depth is None else depth
+        proved = self._exact(0, never)
+        assert proved is not None  # facts alone take no time
+        for deeper in range(1, min(wanted, DEEPEST_ASKED) + 1):
+            found = None if self._expired() else self._exact(deeper, self._expired)
+            if found is None:
+                return replace(proved, truncated=True)
+            proved = found
+        return replace(proved, truncated=wanted > DEEPEST_ASKED)
+
+    def _exact(self, depth: int, expired: Expired) -> _Proved | None:
+        """Nothing where the budget ends first, or where tables would grow out of memory."""
+        reasoner, theory = self.reasoner, self.reasoner.settled
+        try:
+            chart = reasoner.exact.fresh_chart(self.instance.shape, depth, expired)
+        except OutOfTime:
+            return None
+        batch = stack_layered([self.instance], {self.instance.shape: chart}, reasoner.device)
+        if exact.largest_table(batch, theory, len(reasoner.predicates)) > MAX_EXACT_CELLS:
+            return None
+        levels = exact.grow(theory, theory.vectors, depth, reasoner.semiring)
+        found = exact.tables_in_time(batch, levels, reasoner.semiring, expired)
+        if found is None:
+            return None
+        place, name = exact_names([layer.pairs for layer in chart.layers], levels, reasoner.predicates)
+        writer = ProofWriter(reasoner.predicates, self.asked.entities, reasoner.fold, place, name)
+        rows = batch.query_rows.tolist()
+
+        def goal(pair: int, predicate: int) -> ExactGoal:
+            return ExactGoal(0, rows[pair], predicate)
+
+        scores = found[0][batch.query_rows].clamp(min=0.0)
+        return _Proved(scores, ExactSpace(batch, levels, found, reasoner.fold), goal, writer, truncated=False)
+
+    # Either
+
+    def proofs(self, proved: _Proved, pair: int, name: str, wanted: int) -> tuple[tuple[Proof, ...], bool]:
+        """The best distinct proofs; equal ones by fewer facts, then by text; and whether some may be missing."""
+        if not wanted:
+            return (), False
+        search = Search(proved.space, self.reasoner.fold, self._expired)
+        derivations = search.proofs(proved.goal(pair, self.reasoner.predicates.id(name)))
+        found: dict[Any, Proof] = {}
+        enough = False
+        for derivation in islice(derivations, REPEATED * wanted + TIES):
+            proof = Proof(proved.writer.write(derivation))
+            found.setdefault(_identity(proof), proof)
+            enough = len(found) >= wanted + TIES or (len(found) > wanted and proof.score < _nth(found, wanted))
+            if enough:
+                break
+        ranked = sorted(found.values(), key=lambda p: (-p.score, len(p.facts), p.text))
+        missing = not enough and len(ranked) < wanted and next(derivations, None) is not None
+        return tuple(ranked[:wanted]), search.truncated or missing
+
+
+def _nth(found: dict[Any, Proof], n: int) -> float:
+    return sorted((proof.score for proof in found.values()), reverse=True)[n - 1]
+
+
+def _identity(proof: Proof) -> tuple[Any, ...]:
+    """The tree: its rules and facts, each before what stands below it. A rule says how many parts follow."""
+    found, stack = [], [proof.tree]
+    while stack:
+        node = stack.pop()
+        found.append(node.rule.text if node.rule is not None else node.fact)
+        stack.extend(reversed(node.children))
+    return tuple(found)

@@ -1,0 +1,20 @@
+"""The end of the time that a question may take, as provers look at it."""
+
+from collections.abc import Callable
+
+Expired = Callable[[], bool]
+
+
+class OutOfTime(Exception):
+    """The time is over before there is anything to return; whoever asked still has what was found before."""
+
+
+def never() -> bool:
+    """The time that does not end."""
+    return False
+
+
+def look(expired: Expired) -> None:
+    """Raises OutOfTime."""
+    if expired():
+        raise OutOfTime

@@ -1,0 +1,136 @@
+"""The proofs of a graph: all there are, the best first, whatever circles the graph has."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from ctp_core.config.ctp import CtpConfig
+from ctp_core.models.base import Answer, Answers, Budget, Question
+from ctp_core.models.ctp_graphs import CtpGraphsModel
+from ctp_core.models.graph_reasoner import GraphReasoner, build_theory
+from ctp_core.models.graph_rules import decode
+from ctp_core.symbols import Fact, Goal, Vocabulary
+
+NAMES = ("p", "q", "r")
+
+
+def model(*rules: str, seed: int = 0, **settings: Any) -> CtpGraphsModel:
+    given = {"select": "attentive", "prover": "tabled", "templates": ("0",), "depth": None, "dim": 6, **settings}
+    config = CtpConfig(**given, rules=rules)
+    predicates = Vocabulary("predicate", NAMES)
+    theory = build_theory(config, predicates, torch.Generator().manual_seed(seed)).requires_grad_(False)
+    return CtpGraphsModel(GraphReasoner(config, predicates, NAMES, theory), [])
+
+
+def proofs(asked: CtpGraphsModel, fact: Fact, facts: tuple[Fact, ...], wanted: int, **more: Any) -> Answer:
+    [answers] = asked.answer([Question(Goal(*fact), facts, proofs=wanted, **more)], Budget())
+    assert isinstance(answers, Answers)
+    [answer] = answers.items
+    assert len(answer.proofs) == wanted or answers.truncated
+    return answer
+
+
+def ring(size: int) -> tuple[Fact, ...]:
+    return tuple(Fact(f"e{i}", "p", f"e{(i + way) % size}") for i in range(size) for way in (1, -1))
+
+
+@pytest.mark.parametrize("semiring", ["max-product", "max-min"])
+@pytest.mark.parametrize("depth", [None, 3, 400])
+@pytest.mark.parametrize("size", [3, 6, 9])
+def test_whatever_has_a_score_has_a_proof_though_all_ways_round_a_ring_are_equal(
+    semiring: str, depth: int | None, size: int
+) -> None:
+    asked = model("p(X,Y) :- p(X,Z), p(Z,Y).", semiring=semiring)
+    for target in range(size):
+        distance = min(target, size - target) or 2  # nobody is next to oneself
+        answer = proofs(asked, Fact("e0", "p", f"e{target}"), ring(size), 1, depth=depth)
+        assert answer.score == 1.0
+        assert answer.proofs[0].score == 1.0
+        assert len(answer.proofs[0].facts) == distance
+
+
+def all_scores(asked: CtpGraphsModel, facts: tuple[Fact, ...], goal: Fact, least: float) -> list[float]:
+    """Scores of all proofs that reach `least` and repeat no goal below itself, by plain recursion, best first."""
+    [rules], count = asked.reasoner.closed.rules, len(NAMES)
+    assert rules.guard is None
+    unify = [place.view(count, -1, count).tolist() for place in rules.places]  # [body predicate, reformulator, head]
+    entities = sorted({name for fact in facts for name in (fact.subject, fact.object)})
+
+    def weight(head: str, left: str, right: str) -> float:
+        first, second = (place[NAMES.index(name)] for place, name in zip(unify, (left, right), strict=True))
+        column = NAMES.index(head)
+        return max(a[column] * b[column] for a, b in zip(first, second, strict=True))
+
+    def derive(fact: Fact, above: frozenset[Fact], least: float) -> Iterator[float]:
+        if fact in facts:
+            yield 1.0
+        below = above | {fact}
+        for middle, left, right in itertools.product(entities, NAMES, NAMES):
+            body = (Fact(fact.subject, left, middle), Fact(middle, right, fact.object))
+            own = weight(fact.predicate, left, right)
+            if own < least or below & set(body):
+                continue
+            for first in derive(body[0], below, least / own):
+                for second in derive(body[1], below, least / own / first):
+                    yield own * first * second
+
+    return sorted((score for score in derive(goal, frozenset(), least) if score >= least), reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("depth", [None, 20])
+def test_the_n_best_proofs_of_a_circle_are_the_n_best_of_all(seed: int, depth: int | None) -> None:
+    asked = model(seed=seed, templates=("2", "2"), semiring="max-product")
+    facts = (Fact("a", "p", "b"), Fact("b", "q", "a"))
+    goal = Fact("a", "r", "b")
+    for wanted in (1, 3, 12):
+        found = [proof.score for proof in proofs(asked, goal, facts, wanted, depth=depth).proofs]
+        assert len(found) == wanted
+        assert found == pytest.approx(all_scores(asked, facts, goal, found[-1] * (1 - 1e-9)), rel=1e-9)
+
+
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+def test_the_two_ways_to_bracket_three_facts_are_two_proofs(prover: str) -> None:
+    asked = model("q(X,Y) :- q(X,Z), q(Z,Y).", prover=prover, semiring="max-product")
+    chain = tuple(Fact(a, "q", b) for a, b in itertools.pairwise("abcd"))
+    answer = proofs(asked, Fact("a", "q", "d"), chain, 2, depth=2)
+    assert {len(proof.tree.children[0].children) for proof in answer.proofs} == {0, 2}
+
+
+def test_fewer_proofs_than_there_are_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ctp_core.models.graph_explainer.REPEATED", 0)
+    monkeypatch.setattr("ctp_core.models.graph_explainer.TIES", 1)
+    [answers] = model("q(X,Y) :- q(X,Z), q(Z,Y).", semiring="max-product").answer(
+        [Question(Goal("a", "q", "d"), tuple(Fact(a, "q", b) for a, b in itertools.pairwise("abcd")), proofs=2)],
+        Budget(),
+    )
+    assert isinstance(answers, Answers)
+    assert answers.truncated
+
+
+@pytest.mark.parametrize("select", ["linear", "attentive"])
+def test_a_unification_names_what_was_generated_and_rules_agree_with_the_listed_ones(select: str) -> None:
+    asked = model("0.9::r(X,Y) :- p(X,Z), q(Z,Y).", select=select, templates=("2",), semiring="max-product", seed=3)
+    rules = decode(asked.reasoner.theory, asked.reasoner.predicates, "max-product", attention=select == "attentive")
+    listed = {rule.text: rule for rule in rules}
+    facts = (Fact("a", "p", "b"), Fact("b", "q", "c"))
+    learnt, given = model(select=select, templates=("2",), semiring="max-product", seed=3), asked
+    [group], count = learnt.reasoner.closed.rules, len(NAMES)
+    for head in NAMES:
+        tree = proofs(learnt, Fact("a", head, "c"), facts, 1).proofs[0].tree
+        assert tree.rule is not None
+        assert tree.rule.approximate == (select == "linear")
+        for place, unification, right in zip(group.places, tree.unifications, "pq", strict=True):
+            column = place.view(count, -1, count)[:, 0, NAMES.index(head)]
+            assert unification.left == NAMES[int(column.argmax())]
+            assert unification.right == right
+            assert unification.score == pytest.approx(float(column[NAMES.index(right)]))
+            assert unification.approximate == (select == "linear")
+    sure = proofs(given, Fact("a", "r", "c"), facts, 1).proofs[0].tree
+    assert sure.rule is not None
+    assert not sure.rule.approximate
+    assert [(u.left, u.right, u.score) for u in sure.unifications[1:]] == [("p", "p", 1.0), ("q", "q", 1.0)]
+    assert not listed[sure.rule.text].approximate

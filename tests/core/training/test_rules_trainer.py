@@ -1,0 +1,70 @@
+"""What rules are fitted to: a bounded number of groundings, and each fact without itself."""
+
+import numpy as np
+import pytest
+import torch
+
+from ctp_core.config import RulesConfig
+from ctp_core.datasets.kb import FactsKB
+from ctp_core.provers.edge_list import EdgeList
+from ctp_core.provers.evidence_arrays import provable_paths
+from ctp_core.provers.rule_arrays import evidence_of
+from ctp_core.symbols import Fact
+from ctp_core.training import rules as rules_module
+from ctp_core.training.mining import Mined, mine_chains
+from ctp_core.training.rules import RulesTrainer
+
+CPU = torch.device("cpu")
+
+
+def random_kb(seed: int) -> FactsKB:
+    choose = np.random.default_rng(seed)
+    triples = {(int(s), int(p), int(o)) for s, p, o in choose.integers(0, (12, 2, 12), (50, 3))}
+    return FactsKB.from_facts({"train": [Fact(f"e{s}", f"p{p}", f"e{o}") for s, p, o in sorted(triples)]})
+
+
+def trained_on(kb: FactsKB) -> tuple[RulesTrainer, EdgeList, np.ndarray]:
+    trainer = RulesTrainer(RulesConfig(min_support=1), kb, CPU)
+    return trainer, trainer._edges, trainer.split.train[trainer.split.train[:, 1] == 0]
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_questions_hold_what_each_rule_proves_without_the_fact_asked_for(forward: bool) -> None:
+    trainer, edges, facts = trained_on(random_kb(0))
+    rules = [rule for length in (1, 2, 3, 4) for rule in mine_chains(edges, facts, length, trainer.config)][::9]
+    questions, vague = trainer._questions(facts, rules, forward=forward)
+    assert not vague
+    kb = {tuple(fact) for fact in trainer.split.train.tolist()}
+    for row, (subject, predicate, object_) in enumerate(facts.tolist()):
+        left = EdgeList(np.array(sorted(kb - {(subject, predicate, object_)})), 12, 2)
+        features = np.zeros((12, len(rules)))
+        cells = questions.question == row
+        features[questions.entity[cells]] = questions.features.toarray()[cells]
+        for entity in range(12):
+            fact = (subject, predicate, entity) if forward else (entity, predicate, object_)
+            found = [_evidence(left, fact, rule) for rule in rules]
+            if fact == (subject, predicate, object_):
+                assert questions.true[row].tolist() == pytest.approx(found)
+            elif fact not in kb:
+                assert features[entity].tolist() == pytest.approx(found)
+
+
+def _evidence(edges: EdgeList, fact: tuple[int, int, int], rule: Mined) -> float:
+    paths = provable_paths(edges, np.array([fact]), rule.template)
+    count = (paths.atoms == rule.body).all(1).sum()
+    return float(evidence_of(np.array([count]), rule.template)[0])
+
+
+def test_no_more_facts_are_asked_than_can_be_grounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, edges, facts = trained_on(random_kb(1))
+    rules = mine_chains(edges, facts, 3, trainer.config)
+    kept, asked = trainer._affordable(rules, facts)
+    assert kept == rules
+    assert np.array_equal(asked, facts)
+    monkeypatch.setattr(rules_module, "MAX_GROUNDINGS", 1.0)
+    _, asked = trainer._affordable(rules, facts)
+    assert len(asked) == 1
+    monkeypatch.setattr(rules_module, "MAX_PATHS", 0.0)
+    kept, asked = trainer._affordable([*rules, Mined("1X", (0,))], facts)
+    assert kept == [Mined("1X", (0,))]
+    assert np.array_equal(asked, facts[:1])

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from ctp_core import __version__
 from service.db.engine import Database
 from service.health.router import router as health
+from service.health.service import parts
 from service.kbs.router import router as kbs
 from service.keys.gate import Gate
 from service.keys.service import Keyring
@@ -15,16 +16,21 @@ from service.limits import BodyLimit, RateLimit
 from service.logs import configure_logs
 from service.models.router import router as models
 from service.observed import Observed
+from service.parameters import KNOWN_PARAMETERS
 from service.problems import add_problem_handlers
 from service.queries.batcher import Batcher
 from service.queries.router import router as queries
 from service.queries.service import Targets
 from service.queue import make_redis
+from service.remembered import Remembered
 from service.settings import Settings, get_settings
 from service.storage import make_storage
 from service.training.router import router as training
+from service.training.waiting import Waiting
 from service.web.router import add_page
 
+# Anybody may ask for the parts, and as often as they like.
+PARTS_SECONDS = 0.25
 DESCRIPTION = "Train Conditional Theorem Provers on your facts, and get answers with the proofs that support them."
 
 
@@ -40,6 +46,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             yield
         finally:
             await app.state.batcher.stop()
+            app.state.waiting.stop()
             app.state.redis.close()
             app.state.database.dispose()
 
@@ -50,7 +57,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.database = Database(settings.database)
     app.state.storage = make_storage(settings)
     app.state.targets = Targets(app.state.database)
+    app.state.waiting = Waiting(settings.max_waiting_calls)
     app.state.redis = make_redis(settings)
+    app.state.parts = Remembered(lambda _: parts(app.state.database, app.state.redis, app.state.storage), PARTS_SECONDS)
     add_problem_handlers(app)
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimit, settings=settings)
@@ -58,7 +67,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Gate, keyring=Keyring(app.state.database, settings))
     app.add_middleware(Observed)
     # Routes are tried in their order: the one that is in a hurry comes first.
-    for router in (queries, health, kbs, training, models):
-        app.include_router(router)
+    app.include_router(queries)
+    app.include_router(health)
+    for router in (kbs, training, models):
+        app.include_router(router, dependencies=[KNOWN_PARAMETERS])
     add_page(app)
     return app

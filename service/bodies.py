@@ -13,6 +13,7 @@ from service.suggestions import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 MAX_SHOWN_ERRORS = 5
+NUL = b"\\u0000"
 Place = tuple[int | str, ...]
 
 
@@ -22,6 +23,24 @@ def parse_json(model: type[M], body: bytes) -> M:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise invalid(error, model) from None
+
+
+def holds_nul(body: bytes) -> bool:
+    """Whether a text or a key in this JSON holds NUL, which PostgreSQL refuses wherever it meets it."""
+    if NUL not in body:
+        return False
+    try:
+        return _any_nul(json.loads(body))
+    except (ValueError, RecursionError):
+        return False  # not JSON: whoever parses it says so
+
+
+def _any_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\0" in value
+    if isinstance(value, dict):
+        return any(_any_nul(part) for pair in value.items() for part in pair)
+    return isinstance(value, list) and any(map(_any_nul, value))
 
 
 def invalid(error: ValidationError, model: type[BaseModel], inside: str = "", tag: str | None = None) -> Invalid:
@@ -43,7 +62,9 @@ def _reason(model: type[BaseModel], kind: str, message: str, place: Place) -> st
     """pydantic's own words, where it has them for people who do not know pydantic."""
     if kind == "extra_forbidden":
         known = _model_at(model, place[:-1])
-        return f"there is no such key{did_you_mean(nearest(str(place[-1])[:80], known.model_fields) if known else [])}"
+        keys = list(known.model_fields) if known else []
+        hint = did_you_mean(nearest(str(place[-1])[:80], keys)) or (f": choose from {', '.join(keys)}" if keys else "")
+        return f"there is no such key{hint}"
     if kind == "model_type":
         wanted = _model_at(model, place)
         extra = wanted.model_config.get("json_schema_extra") if wanted else None
@@ -74,7 +95,10 @@ async def read_json(request: Request, model: type[M]) -> M:
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
         raise UnsupportedMedia("bad_media_type", f"send application/json, not {content_type[:80]!r}")
-    return parse_json(model, await request.body())
+    body = await request.body()
+    if holds_nul(body):
+        raise Invalid("invalid_request", "a text holds the character NUL, which no database stores")
+    return parse_json(model, body)
 
 
 def json_body(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:

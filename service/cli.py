@@ -1,9 +1,12 @@
 """`ctp`: the one program."""
 
 import sys
+from typing import Annotated
 
 import typer
 
+from ctp_core import __version__
+from ctp_core.errors import CtpError
 from service.commands import processes
 from service.commands.alive import alive
 from service.commands.bench import bench
@@ -23,6 +26,23 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ctp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """The options of `ctp` itself."""
+
+
 app.command()(train)
 app.command()(query)
 app.command()(rules)
@@ -45,7 +65,7 @@ app.add_typer(keys, name="keys")
 def main() -> None:
     try:
         app()
-    except (UserError, ServiceError) as error:
+    except (UserError, ServiceError, CtpError) as error:
         typer.echo(f"ctp: {error}", err=True)
         sys.exit(1)
 

@@ -8,6 +8,7 @@ from service.db.engine import Database
 from service.idempotency import Once
 from service.settings import Settings
 from service.storage import Storage
+from service.training.waiting import Waiting
 
 
 async def get_database(request: Request) -> Database:
@@ -31,10 +32,16 @@ async def get_tenant(request: Request) -> str:
     return tenant
 
 
+async def get_waiting(request: Request) -> Waiting:
+    waiting: Waiting = request.app.state.waiting
+    return waiting
+
+
 DatabaseDep = Annotated[Database, Depends(get_database)]
 SettingsDep = Annotated[Settings, Depends(get_app_settings)]
 StorageDep = Annotated[Storage, Depends(get_storage)]
 TenantDep = Annotated[str, Depends(get_tenant)]
+WaitingDep = Annotated[Waiting, Depends(get_waiting)]
 IdempotencyKey = Annotated[
     str | None,
     Header(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import delete
+from sqlalchemy import delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -52,6 +52,16 @@ class Once:
             except IntegrityError:
                 continue
         raise Conflict("busy", "too many calls create the same thing at once: try again")
+
+    def kept(self, database: Database, content: bytes) -> Reply | None:
+        """What a call with this key answered before, for those who would otherwise do much in vain."""
+        if self.key is None:
+            return None
+        mine = {"tenant": self.tenant, "route": self.route, "key": self.key}
+        fresh = IdempotencyKey.created_at >= now() - KEPT_SECONDS
+        with database.read() as session:
+            kept = session.scalar(select(IdempotencyKey).filter_by(**mine).where(fresh))
+        return None if kept is None else self._replay(kept, sha256(content).hexdigest())
 
     def _create(self, session: Session, digest: str, create: Callable[[Session], Reply]) -> Reply:
         if self.key is None:

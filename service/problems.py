@@ -6,7 +6,7 @@ import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from redis.exceptions import RedisError
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -64,6 +64,12 @@ def add_problem_handlers(app: FastAPI) -> None:
         code = HTTP_CODES.get(error.status_code, "http_error")
         headers = dict(error.headers) if error.headers else None
         return respond(problem(error.status_code, "Request failed", code, str(error.detail), {}), headers)
+
+    @app.exception_handler(DataError)
+    async def unstorable(_: Request, error: DataError) -> JSONResponse:
+        log.warning("unstorable_value", error=str(error.orig))
+        detail = "a value is none that the database can store or compare with, such as a text with the character NUL"
+        return respond(problem(422, "Invalid request", "unstorable_value", detail, {}))
 
     async def part_away(_: Request, error: Exception) -> JSONResponse:
         return part_is_away(error)

@@ -12,21 +12,21 @@ MOST = 10_000
 
 
 class Remembered(Generic[K, V]):
-    """Looks up in a thread and remembers for two seconds; who asks meanwhile waits for the look-up under way.
+    """Looks up in a thread and remembers for a while; who asks meanwhile waits for the look-up under way.
 
     Without that, hundreds of calls at once would all look up the same thing whenever it grows old. Errors are not
     remembered.
     """
 
-    def __init__(self, look_up: Callable[[K], V]) -> None:
-        self._look_up = look_up
+    def __init__(self, look_up: Callable[[K], V], seconds: float = SECONDS) -> None:
+        self._look_up, self._seconds = look_up, seconds
         self._known: dict[K, tuple[float, asyncio.Task[V]]] = {}
 
     async def get(self, key: K, *, fresh: bool = False) -> V:
         """Raises what the look-up raises."""
         asked = time.monotonic()
         found = self._known.get(key)
-        if found is None or fresh or asked - found[0] >= SECONDS:
+        if found is None or fresh or asked - found[0] >= self._seconds:
             if len(self._known) >= MOST:
                 self._known.clear()
             found = self._known[key] = (asked, asyncio.create_task(asyncio.to_thread(self._look_up, key)))

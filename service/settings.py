@@ -2,11 +2,14 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda level: str(level).upper())]
 MIB = 1024 * 1024
+NAME_LIMIT = 512  # of entities and predicates, in characters; the setting may be below it
 
 
 class UserError(Exception):
@@ -26,7 +29,7 @@ class Settings(BaseSettings):
     port: int = Field(8000, ge=0, le=65535, description="Port that the API listens on.")
     device: str = Field("auto", description="Torch device of the workers; `auto`: a GPU where there is one.")
     threads: int = Field(0, ge=0, description="Threads of one worker; 0: cores ÷ 2.")
-    log_level: str = Field("INFO", description="Least level that is logged.")
+    log_level: LogLevel = Field("INFO", description="Least level that is logged: DEBUG, INFO, WARNING or ERROR.")
 
     require_keys: bool = Field(False, description="Ask for keys on loopback too, before the first one is made.")
 
@@ -41,11 +44,14 @@ class Settings(BaseSettings):
     body_seconds: float = Field(10.0, gt=0, description="Time that the API waits for a body, besides its bytes' own.")
     min_body_bytes_per_second: int = Field(8192, gt=0, description="Slowest body that is accepted in the long run.")
     max_facts: int = Field(2_000_000, gt=0, description="Most facts in one KB.")
-    max_name_length: int = Field(512, gt=0, description="Longest entity or predicate name, in characters.")
+    max_name_length: int = Field(
+        NAME_LIMIT, gt=0, le=NAME_LIMIT, description="Longest entity or predicate name, in characters."
+    )
     max_query_facts: int = Field(10_000, gt=0, description="Most extra facts in one query.")
     max_goals: int = Field(256, gt=0, description="Most goals in one query.")
     max_query_results: int = Field(20_000, gt=0, description="Most goals x top_k x (1 + proofs) in one query.")
     max_waiting_queries: int = Field(2000, gt=0, description="Questions that may wait in one API process.")
+    max_waiting_calls: int = Field(200, gt=0, description="Calls of a tenant that wait for jobs, in one API process.")
     query_seconds: float = Field(5.0, gt=0, description="Time that the search of one query may take.")
     reply_seconds: float = Field(20.0, gt=0, description="Time that the API waits for a query worker.")
     compare_seconds: float = Field(40.0, gt=0, description="Time that the questions of one comparison may take.")
@@ -66,6 +72,12 @@ class Settings(BaseSettings):
     url: str = Field("http://127.0.0.1:8000", description="Service that the client commands talk to.")
     key: str = Field("", description="Key that the client commands send.")
 
+    @model_validator(mode="after")
+    def _beats_before_the_lease_ends(self) -> Self:
+        if self.heartbeat_seconds >= self.lease_seconds:
+            raise ValueError("CTP_HEARTBEAT_SECONDS must be less than CTP_LEASE_SECONDS")
+        return self
+
     @property
     def database(self) -> str:
         return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'ctp.db'}"
@@ -82,6 +94,8 @@ def get_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
+        if not fault["loc"]:
+            raise UserError(f"the settings do not go together ({fault['msg']})") from None
         name = f"CTP_{'_'.join(map(str, fault['loc'])).upper()}"
         raise UserError(f"{name}={fault['input']!r} cannot be used ({fault['msg']})") from None
 

@@ -166,10 +166,8 @@ class FolderStorage:
         # Others may remove the same at this moment: what counts is that it is gone in the end.
         shutil.rmtree(self.root / owner, ignore_errors=True)
         try:
-            if (self.root / owner).exists():
+            with suppress(FileNotFoundError):
                 shutil.rmtree(self.root / owner)
-        except FileNotFoundError:
-            pass
         except OSError as error:
             raise storage_error(error, f"the files of {owner!r} cannot be removed") from error
         # Folders that became empty; a writer that needs one at this moment makes it again.

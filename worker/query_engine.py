@@ -87,7 +87,8 @@ class QueryEngine:
 
     def replies(self, message: dict[str, Any]) -> list[Reply]:
         """One for each question: what goes wrong with one is its own affair, what with the model is everybody's."""
-        asked = message["questions"]
+        facts = [tuple(Fact(*fact) for fact in shared) for shared in message["facts"]]
+        asked = [{**values, "facts": facts[values["facts"]]} for values in message["questions"]]
         time_left = TimeLeft(message["seconds"], time.monotonic() + ANSWER_SHARE * message["reply_seconds"])
         try:
             loaded = self.models.get(message["artifact"], message["kb_id"])
@@ -153,9 +154,8 @@ def engine(settings: Settings) -> QueryEngine:
 
 
 def _question(values: dict[str, Any]) -> Question:
-    facts = tuple(Fact(*fact) for fact in values["facts"])
     options = {key: values[key] for key in ("top_k", "proofs", "depth", "exclude_known")}
-    return Question(Goal(*values["goal"]), facts, **options)
+    return Question(Goal(*values["goal"]), values["facts"], **options)
 
 
 def _reply(model: Model, answers: Answers | CtpError) -> Reply:

@@ -51,6 +51,12 @@ class TrainingJob:
     def run(self, job_id: str) -> None:
         """Trains the job if it is still to be had. Never raises for what went wrong with the job itself."""
         structlog.contextvars.bind_contextvars(job_id=job_id)
+        try:
+            self._run(job_id)
+        except Released:
+            log.warning("job_left", reason="told to stop while the database was away: the lease does the rest")
+
+    def _run(self, job_id: str) -> None:
         lease = self.settings.lease_seconds
         claim = self._write(lambda session: repository.claim(session, job_id, self.worker, lease))
         if claim is None:
@@ -87,7 +93,7 @@ class TrainingJob:
         limit_threads(self.settings.threads)
         kb = self._read(lambda session: kbs.load(session, kbs.pinned(session, job.kb_id)))
         trainer = create_trainer(parse_config(job.config), kb, choose_device(self.settings.device))
-        heart.pace, diary = Pace(self._restore(job, trainer, heart)), Diary(claim)
+        heart.pace, diary = Pace(self._restore(job, claim, trainer, heart)), Diary(claim)
         saved_at = time.monotonic()
         while not trainer.finished:
             heart.check()
@@ -102,11 +108,11 @@ class TrainingJob:
                 diary.written()
         self._register(job, claim, trainer.model(), heart)
 
-    def _restore(self, job: Job, trainer: Trainer, heart: Heart) -> int:
+    def _restore(self, job: Job, claim: Claim, trainer: Trainer, heart: Heart) -> int:
         """Goes on from the newest checkpoint that is whole; the epoch it stands at, 0 for a fresh start."""
         for checkpoint in self._read(lambda session: repository.checkpoints(session, job.id)):
             try:
-                trainer.restore(decode(self._stored(partial(self.storage.get, checkpoint.artifact), heart)))
+                trainer.restore(decode(self._stored(partial(self.storage.get, checkpoint.artifact), claim, heart)))
             except ArtifactError as error:
                 log.warning("checkpoint_damaged", epoch=checkpoint.epoch, error=str(error))
                 continue
@@ -147,7 +153,7 @@ class TrainingJob:
     def _register(self, job: Job, claim: Claim, model: Model, heart: Heart) -> None:
         """The model's files first; then model, rules and job end in one transaction."""
         files = encode(model.to_artifact())
-        key = self._stored(lambda: self.storage.put(self._model_owner(job, claim), files), heart)
+        key = self._stored(lambda: self.storage.put(self._model_owner(job, claim), files), claim, heart)
         trained = Trained(key, sum(map(len, files.values())), model.rules())
         self._write(lambda session: outcomes.succeed(session, claim, trained))
         log.info("job_succeeded", rules=len(trained.rules))
@@ -176,19 +182,29 @@ class TrainingJob:
 
     # The database and the storage may be away for a while: what was trained waits for them.
 
-    def _stored(self, once: Callable[[], T], heart: Heart) -> T:
+    def _stored(self, once: Callable[[], T], claim: Claim, heart: Heart) -> T:
         """Waits for as long as the job is ours, and no longer than the setting allows; then the job has failed."""
-        deadline, wait = time.monotonic() + self.settings.storage_wait_seconds, FIRST_WAIT_SECONDS
+        deadline, wait, waits = time.monotonic() + self.settings.storage_wait_seconds, FIRST_WAIT_SECONDS, False
         while True:
             heart.check()
             try:
-                return once()
+                found = once()
             except StorageAway as error:
                 if time.monotonic() >= deadline:
                     raise
                 log.warning("storage_away", error=str(error))
-            self.stop.wait(wait)
-            wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+                if not waits:
+                    self._show_waiting(claim, "storage")
+                waits = True
+                self.stop.wait(wait)
+                wait = min(2 * wait, LONGEST_WAIT_SECONDS)
+                continue
+            if waits:
+                self._show_waiting(claim, None)
+            return found
+
+    def _show_waiting(self, claim: Claim, part: str | None) -> None:
+        self._write(lambda session: repository.write_held(session, claim, waiting_for=part))
 
     def _write(self, write: Callable[[Session], T]) -> T:
         def once() -> T:
@@ -205,14 +221,19 @@ class TrainingJob:
         return self._patiently(once)
 
     def _patiently(self, once: Callable[[], T]) -> T:
-        """Every transaction here is fenced or only reads, so one whose commit was not heard of may be repeated."""
+        """Every transaction here is fenced or only reads, so one whose commit was not heard of may be repeated.
+
+        Raises Released where the process is told to end meanwhile: nothing is wrong with the job.
+        """
         wait = FIRST_WAIT_SECONDS
         while True:
             try:
                 return once()
             except DBAPIError as error:
-                if not (isinstance(error, OperationalError) or error.connection_invalidated) or self.stop.is_set():
+                if not (isinstance(error, OperationalError) or error.connection_invalidated):
                     raise
                 log.warning("database_away", error=str(error.orig))
+                if self.stop.is_set():
+                    raise Released from error
             self.stop.wait(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)

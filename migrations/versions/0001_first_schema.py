@@ -183,6 +183,7 @@ def upgrade() -> None:
         sa.Column("lease_expires_at", sa.Double(), nullable=True),
         sa.Column("published_at", sa.Double(), nullable=True),
         sa.Column("progress", sa.JSON(), nullable=False),
+        sa.Column("waiting_for", sa.String(length=16), nullable=True),
         sa.Column("result", sa.JSON(), nullable=True),
         sa.Column("error", sa.JSON(), nullable=True),
         sa.Column(

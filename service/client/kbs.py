@@ -1,5 +1,6 @@
 """`client.kbs`."""
 
+import builtins
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +12,7 @@ from service.client.transport import Transport
 from service.client.types import FactRow, Kb, Symbol
 
 UPLOAD_SECONDS = 600
-# What a file's suffix says about its format; any other is written as the service likes best.
+# What a file's suffix says about its format; a file without one is written as the service likes best.
 SUFFIXES = {
     ".tsv": "tsv",
     ".csv": "csv",
@@ -25,11 +26,20 @@ SUFFIXES = {
 }
 
 
-def format_of(file: Path) -> str | None:
-    """Raises ClientError where the name promises what is not written."""
-    if file.suffix.lower() == ".gz":
+def format_of(file: Path, given: str | None) -> str | None:
+    """The format `given`, or that of the suffix; raises ClientError where the name promises what is not written."""
+    suffix = file.suffix.lower()
+    if suffix == ".gz":
         raise ClientError(f"{file.name}: exports are not zipped: leave .gz out")
-    return SUFFIXES.get(file.suffix.lower())
+    if given is None and suffix and suffix not in SUFFIXES:
+        raise ClientError(f"{file.name}: no format ends in {suffix}: name the format, or use {', '.join(SUFFIXES)}")
+    return given or SUFFIXES.get(suffix)
+
+
+def suffix_of(kind: str, format: str | None) -> str:
+    """Of a file in this format, or in the one that the service likes best for the kind of the KB."""
+    name = format or ("jsonl" if kind == "graphs" else "tsv")
+    return next((suffix for suffix, known in SUFFIXES.items() if known == name), f".{name}")
 
 
 class Kbs:
@@ -88,10 +98,18 @@ class Kbs:
         answer: dict[str, Any] = self._transport.send("GET", f"/kbs/{segment(kb)}/neighbourhood", params=params).json()
         return answer
 
-    def export(self, kb: str, to: Path, format: str | None = None) -> None:
-        """Writes the KB to a file, as it comes; in the format of the file's suffix where none is given."""
-        params = {"format": format or format_of(to)}
+    def export(self, kb: str, to: Path, format: str | None = None, split: str | None = None) -> None:
+        """Writes the KB, or one split of it, to a file; in the format of the file's suffix where none is given."""
+        params = {"format": format_of(to, format), "split": split}
         self._transport.download(f"/kbs/{segment(kb)}/export", to, params={k: v for k, v in params.items() if v})
+
+    def export_splits(self, kb: str, folder: Path, format: str | None = None) -> builtins.list[Path]:
+        """Writes each split to a file of its own, `train.tsv` and so on, as `upload` takes them back."""
+        found = self.get(kb)
+        files = {split: folder / f"{split}{suffix_of(found.kind, format)}" for split in found.splits}
+        for split, file in files.items():
+            self.export(kb, file, format, split)
+        return [*files.values()]
 
     def delete(self, kb: str) -> None:
         self._transport.send("DELETE", f"/kbs/{segment(kb)}")

@@ -34,11 +34,14 @@ class Models:
         path = f"/models/{segment(model)}/rules"
         return self._transport.items(Rule, path, limit, predicate=predicate, min_confidence=min_confidence)
 
-    def prolog(self, model: str, limit: int = 1000) -> str:
-        """The rules as a Prolog program."""
-        headers = {"Accept": "text/plain"}
+    def prolog(
+        self, model: str, predicate: str | None = None, min_confidence: float | None = None, limit: int = 1000
+    ) -> str:
+        """The rules, best first, as a Prolog program; at most 1000 of them."""
+        asked = {"predicate": predicate, "min_confidence": min_confidence, "limit": limit}
+        params = {key: value for key, value in asked.items() if value is not None}
         path = f"/models/{segment(model)}/rules"
-        return self._transport.send("GET", path, params={"limit": limit}, headers=headers).text
+        return self._transport.send("GET", path, params=params, headers={"Accept": "text/plain"}).text
 
     def groundings(self, model: str, rule: str, limit: int | None = None) -> dict[str, Any]:
         """The facts behind a rule."""

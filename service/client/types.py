@@ -80,6 +80,7 @@ class Job(Wire):
     kb_id: str
     attempt: int
     progress: dict[str, Any]
+    waiting_for: str | None = None
     error: dict[str, Any] | None
     created_at: datetime
     started_at: datetime | None

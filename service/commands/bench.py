@@ -38,7 +38,9 @@ def links(
     preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
     config: Annotated[str, typer.Option(help="JSON settings that override the preset.")] = "{}",
     seeds: Annotated[int, typer.Option(min=1)] = 1,
-    split: Annotated[str, typer.Option(help="test, or valid to choose settings.")] = "test",
+    split: Annotated[
+        str, typer.Option(help="test; to choose settings valid, or resplit: new splits without test facts.")
+    ] = "test",
     resume: Annotated[Path | None, typer.Option(help="Folder for checkpoints: a run killed here goes on.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there.")] = None,
 ) -> None:

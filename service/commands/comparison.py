@@ -6,6 +6,8 @@ from rich.text import Text
 
 from service.commands.console import name, out, table
 
+SHOWN = 20  # disagreements that the service lists at most
+
 
 def print_comparison(found: dict[str, Any]) -> None:
     titles = [f"{model['name']}@{model['version']}" for model in found["models"]]
@@ -47,10 +49,16 @@ def _stars(p: float | None) -> str:
 
 
 def _disagreements(rows: list[dict[str, Any]], titles: list[str]) -> None:
+    if rows:
+        out.print(
+            "",
+            name(f"questions where they differ ({len(rows)}{' at least' if len(rows) >= SHOWN else ''})", "bold dim"),
+        )
     for row in rows:
         out.print("", name(f"{row['expected']}  ({row['group']})", "bold"))
         for title, given in zip(titles, row["answers"], strict=True):
             answer = "no answer" if given["answer"] is None else f"{given['answer']} {given['score']:.3f}"
-            out.print(name(f"  {title}: {answer}", "green" if given["right"] else "red"))
+            word, colour = ("right", "green") if given["right"] else ("wrong", "red")
+            out.print(name(f"  {title}: {answer} ({word})", colour))
             if given["proof"]:
                 out.print(name(f"    {given['proof']}", "dim"))

@@ -36,6 +36,8 @@ def show(job: Reference, url: Url = None, key: Key = None, as_json: Json = False
         return
     words = (name(found.model, "bold"), status(found.status), f"attempt {found.attempt}", f"epoch {_epochs(found)}")
     out.print(*words, name(found.id, "dim"))
+    if found.waiting_for:
+        out.print(f"waits for {found.waiting_for}, which cannot be reached now", style="yellow")
     if found.error:
         report_failure(found)
 

@@ -111,17 +111,29 @@ def facts(
 @kb.command()
 def export(
     kb: Reference,
-    to: Annotated[Path, typer.Argument(help="File to write.")],
+    to: Annotated[Path, typer.Argument(help="File to write, or a folder for one file of each split.")],
     format: Annotated[
         str | None, typer.Option(help="tsv, csv, ntriples, turtle, jsonl or prolog; else as the file's suffix says.")
     ] = None,
+    split: Annotated[str | None, typer.Option(help="train, valid or test; else all of them in one file.")] = None,
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Write a KB to a file."""
+    """Write a KB to a file, or split by split to a folder."""
     with connected(url, key) as client:
-        client.kbs.export(kb, to, format)
-    err.print(name(f"wrote {to}"))
+        if to.is_dir() and split is None:
+            for file in client.kbs.export_splits(kb, to, format):
+                err.print(name(f"wrote {file}"))
+            return
+        client.kbs.export(kb, to, format, split)
+        splits = [split] if split else list(client.kbs.get(kb).splits)
+    err.print(name(f"wrote {to}{_joined(splits)}"))
+
+
+def _joined(splits: list[str]) -> str:
+    if len(splits) == 1:
+        return ""
+    return f": {', '.join(splits)} one after the other; name a folder to keep them apart, or one with --split"
 
 
 @kb.command()

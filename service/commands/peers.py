@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.commands.console import out, table
+from service.commands.console import name, out, table
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from ctp_core.benchmarks.peers import Row
 
 
@@ -20,7 +22,7 @@ def peers(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows there.")] = None,
 ) -> None:
-    """PyKEEN's ComplEx (pip install '.[peers]') and ours: MRR, CPU seconds, memory, latency of one query."""
+    """PyKEEN's ComplEx (pip install '.\\[peers]') and ours: MRR, CPU seconds, memory, latency of one query."""
     from ctp_core.benchmarks.peers import OURS, rows  # noqa: PLC0415
 
     found = rows(data, dataset, model or OURS, seed)
@@ -30,8 +32,9 @@ def peers(
         json_file.write_text(json.dumps([asdict(row) for row in found], indent=1) + "\n")
 
 
-def _shown(row: "Row") -> list[str]:
-    metrics = [row.metrics.get(name) for name in ("mrr", "hits@1", "hits@3", "hits@10")]
+def _shown(row: "Row") -> "list[str | Text]":
+    metrics = [row.metrics.get(key) for key in ("mrr", "hits@1", "hits@3", "hits@10")]
     figures = ["–" if value is None else f"{value:.3f}" for value in metrics]
     costs = [(row.train_cpu_seconds, ".1f"), (row.peak_mb, ".0f"), (row.query_ms, ".2f")]
-    return [row.name, *figures, *("–" if value is None else f"{value:{form}}" for value, form in costs), row.source]
+    written = ["–" if value is None else f"{value:{form}}" for value, form in costs]
+    return [row.name, *figures, *written, name(row.source)]

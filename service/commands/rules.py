@@ -21,7 +21,7 @@ def rules(
     """The rules of a model, best first."""
     with connected(url, key) as client:
         if prolog:
-            typer.echo(client.models.prolog(model, limit), nl=False)
+            typer.echo(client.models.prolog(model, predicate, min_confidence, limit), nl=False)
             return
         found = list(islice(client.models.rules(model, predicate, min_confidence, limit), limit))
     if as_json:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from service.client import Client, Job
+from service.client import Client, Job, Model
 from service.commands.console import Json, Key, Url, connected, err, name, out, print_json
 
 METRICS = ("mrr", "accuracy", "hits@10")
@@ -19,7 +19,9 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the preset.")
     ] = None,
-    seeds: Annotated[list[int] | None, typer.Option("--seed", help="Seed; several train several.")] = None,
+    seeds: Annotated[
+        list[int] | None, typer.Option("--seed", help="Seed; of several, the best on validation is kept.")
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     url: Url = None,
     key: Key = None,
@@ -38,11 +40,19 @@ def train(
     if as_json:
         print_json(trained)
     elif job.status == "succeeded":
-        scores = ", ".join(f"{key} {value:.3f}" for key, value in trained.metrics.items() if isinstance(value, float))
-        out.print(name(f"{reference} is ready{f'; on validation: {scores}' if scores else ''}"))
+        out.print(name(f"{reference} is ready{_won(trained, seeds or [])}{_scores(trained)}"))
     if job.status != "succeeded":
         report_failure(job)
         raise typer.Exit(1)
+
+
+def _won(model: Model, seeds: list[int]) -> str:
+    return f" with seed {model.lineage.seed}, the best of {', '.join(map(str, seeds))}" if len(seeds) > 1 else ""
+
+
+def _scores(model: Model) -> str:
+    scores = ", ".join(f"{key} {value:.3f}" for key, value in model.metrics.items() if isinstance(value, float))
+    return f"; on validation: {scores}" if scores else ""
 
 
 def watch(client: Client, job_id: str, title: str, quiet: bool = False) -> Job:
@@ -56,11 +66,15 @@ def watch(client: Client, job_id: str, title: str, quiet: bool = False) -> Job:
                     done, total = event.data["epoch"], event.data["epochs"]
                     bar.update(task, completed=done, total=total, now=_now(event.data))
                 elif event.event == "status":
-                    bar.update(task, now=str(event.data["status"]))
+                    bar.update(task, now=_state(event.data))
     except KeyboardInterrupt:
         err.print(name(f"still training: `ctp jobs watch {job_id}` shows it, `ctp jobs cancel {job_id}` stops it"))
         raise typer.Exit(130) from None
     return client.jobs.get(job_id)
+
+
+def _state(job: dict[str, Any]) -> str:
+    return f"waits for {job['waiting_for']}" if job.get("waiting_for") else str(job["status"])
 
 
 def report_failure(job: Job) -> None:

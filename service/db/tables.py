@@ -134,6 +134,7 @@ class Job(Table):
 
     A job of several seeds has one child for each, and ends when the last of them does; no worker ever claims it.
     `crashes` counts the attempts that ended in silence; `result` is what a child has trained, until the best is chosen.
+    `waiting_for` is the part without which a running job cannot go on now.
     """
 
     __tablename__ = "jobs"
@@ -158,6 +159,7 @@ class Job(Table):
     lease_expires_at: Mapped[float | None]
     published_at: Mapped[float | None]
     progress: Mapped[dict[str, Any]]
+    waiting_for: Mapped[str | None] = mapped_column(String(16))
     result: Mapped[dict[str, Any] | None]
     error: Mapped[dict[str, Any] | None]
     created_at: Mapped[float] = mapped_column(server_default=now())

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from service.dependencies import DatabaseDep
-from service.health import metrics, service
+from service.health import metrics
 
 router = APIRouter(tags=["health"])
 
@@ -16,9 +16,9 @@ async def healthz() -> dict[str, str]:
 
 
 @router.get("/readyz")
-def readyz(request: Request, database: DatabaseDep) -> JSONResponse:
+async def readyz(request: Request) -> JSONResponse:
     """Every part that a training and a query need is there; 503 names those that are missing."""
-    parts = service.parts(database, request.app.state.redis, request.app.state.storage)
+    parts = await request.app.state.parts.get(None)
     ready = all(state == "ok" for state in parts.values())
     return JSONResponse({"status": "ok" if ready else "not ready", "parts": parts}, 200 if ready else 503)
 

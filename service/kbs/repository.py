@@ -28,7 +28,7 @@ def visible(tenant: str) -> Select[Kb]:
 
 
 def find(session: Session, tenant: str, reference: str) -> Kb | None:
-    """By id or by name; a tenant's own name hides a sample of that name."""
+    """By id or by name; a tenant's own name hides a sample that a later release brought."""
     statement = visible(tenant).where(or_(Kb.id == reference, Kb.name == reference))
     return session.scalars(statement.order_by(Kb.id != reference, Kb.tenant == SAMPLE_TENANT)).first()
 
@@ -55,6 +55,11 @@ def pinned(session: Session, kb_id: str) -> Kb:
 def owned(session: Session, tenant: str, name: str) -> Kb | None:
     """Whoever has the name, also while it is loading."""
     return session.scalars(select(Kb).where(Kb.tenant == tenant, Kb.name == name)).one_or_none()
+
+
+def sample(session: Session, name: str) -> Kb | None:
+    statement = select(Kb).where(Kb.tenant == SAMPLE_TENANT, Kb.name == name, Kb.status == "ready")
+    return session.scalars(statement).one_or_none()
 
 
 def listing(session: Session, tenant: str, after: int, limit: int) -> Sequence[Kb]:

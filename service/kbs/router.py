@@ -26,11 +26,9 @@ from service.kbs.service import FoundFact
 from service.kbs.upload import Upload, read_upload
 from service.openapi import example, upload_body
 from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
+from service.settings import NAME_LIMIT
 
 router = APIRouter(prefix="/kbs", tags=["knowledge bases"])
-
-
-MAX_QUERY_NAME = 512
 
 
 def shown_symbol(symbol: Symbol) -> SymbolOut:
@@ -55,9 +53,11 @@ def create_kb(
     def reply(kb: Kb, created: bool) -> Reply:
         return Reply(201 if created else 200, shown(kb).model_dump(mode="json"), {"Location": f"/kbs/{kb.id}"})
 
-    with service.load(database, once.tenant, upload.name, built) as load:
-        content = f"{upload.name}\n{built.sha256}".encode()
-        answer = once.create(database, content, lambda session: reply(load.finish(session), load.created))
+    content = f"{upload.name}\n{built.sha256}".encode()
+    answer = once.kept(database, content)
+    if answer is None:
+        with service.load(database, once.tenant, upload.name, built) as load:
+            answer = once.create(database, content, lambda session: reply(load.finish(session), load.created))
     response.status_code = answer.status
     response.headers.update(answer.headers)
     return KbOut.model_validate(answer.body)
@@ -81,7 +81,7 @@ def get_kb(kb: str, database: DatabaseDep, tenant: TenantDep) -> KbOut:
         return shown(service.get(session, tenant, kb))
 
 
-Name = Annotated[str | None, Query(max_length=MAX_QUERY_NAME)]
+Name = Annotated[str | None, Query(max_length=NAME_LIMIT)]
 
 
 def shown_fact(found: FoundFact) -> FactOut:
@@ -112,7 +112,7 @@ def get_neighbourhood(
     kb: str,
     database: DatabaseDep,
     tenant: TenantDep,
-    entity: Annotated[str, Query(max_length=MAX_QUERY_NAME)],
+    entity: Annotated[str, Query(max_length=NAME_LIMIT)],
     limit: Limit = DEFAULT_LIMIT,
 ) -> NeighbourhoodOut:
     """The facts around an entity: those that begin at it, and those that end there."""
@@ -137,7 +137,7 @@ def list_entities(
     kb: str,
     database: DatabaseDep,
     tenant: TenantDep,
-    prefix: Annotated[str, Query(max_length=MAX_QUERY_NAME)] = "",
+    prefix: Annotated[str, Query(max_length=NAME_LIMIT)] = "",
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[SymbolOut]:

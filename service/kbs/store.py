@@ -123,6 +123,7 @@ def _begin_once(database: Database, tenant: str, name: str, content: StoredKB) -
         silent = existing is not None and existing.status == "loading"
         if existing is not None and silent and repository.take_abandoned(session, existing):
             existing = None
+        existing = existing or repository.sample(session, name)
         if existing is not None:
             return _existing(existing, content), False
         kb = Kb(
@@ -153,6 +154,8 @@ def _loading(name: str) -> Conflict:
 def _existing(kb: Kb, content: StoredKB) -> Kb:
     if kb.status == "loading":
         raise _loading(kb.name)
+    if kb.sha256 != content.sha256 and kb.tenant == repository.SAMPLE_TENANT:
+        raise Conflict("kb_is_sample", f"{kb.name!r} is a sample that belongs to everyone: choose another name")
     if kb.sha256 != content.sha256:
         detail = f"a KB named {kb.name!r} with other facts exists: choose another name or delete it first"
         raise Conflict("kb_exists", detail)

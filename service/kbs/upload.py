@@ -19,6 +19,7 @@ from service.kbs.formats import GRAPHS, KINDS, check_format, kind_of
 from service.kbs.schemas import KbCreate
 from service.names import check_name
 from service.settings import Settings
+from service.temporary import room_for
 
 FILE_FIELDS = ("file", *SPLITS)
 TEXT_FIELDS = ("name", "kind", "format")
@@ -94,11 +95,16 @@ async def read_upload(request: Request) -> AsyncIterator[Upload]:
     """The dependency of `POST /kbs`: JSON or multipart, by its content type. Files are on disk, not in memory."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type == "application/json":
+        # Not by `read_json`: a name that cannot be stored is told with its line.
         body = parse_json(KbCreate, await request.body())
         yield Upload(check_name(body.name), body.kind, facts=body.facts)
     elif content_type == "multipart/form-data":
-        async with request.form(max_files=len(FILE_FIELDS), max_fields=MAX_FORM_FIELDS) as form:
+        with room_for("the upload"):
+            form = await request.form(max_files=len(FILE_FIELDS), max_fields=MAX_FORM_FIELDS)
+        try:
             yield _from_form(form)
+        finally:
+            await form.close()
     else:
         detail = f"send application/json or multipart/form-data, not {content_type[:80]!r}"
         raise UnsupportedMedia("bad_media_type", detail)

@@ -13,7 +13,7 @@ class Role(IntEnum):
 
 LOOKS = {"GET", "HEAD", "OPTIONS"}
 # What a probe, and a browser that has no key yet, must reach: none of it tells anything about a tenant.
-PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json", "/favicon.ico"}
+PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"}
 PUBLIC_PREFIXES = ("/static/",)
 ADMIN = {"/metrics"}
 # Asking changes nothing, although it is a POST.

@@ -18,7 +18,9 @@ from ctp_core.config import parse_config
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
 from ctp_core.rules import MAX_BODY
+from service.bodies import holds_nul
 from service.errors import Invalid, PayloadTooLarge
+from service.settings import NAME_LIMIT
 from service.storage import Files
 
 CARD = "model.json"
@@ -27,15 +29,21 @@ MEMBERS = (CARD, MANIFEST, TENSORS)
 NO_DATE = (1980, 1, 1, 0, 0, 0)
 MAX_RULES = 100_000
 ENCRYPTED = 0x1
+MAX_ARGUMENT = 2 * NAME_LIMIT + 2  # a constant stands in quotes, and any of its characters may be escaped
+# The end of a zip: a record that says how long its directory is; one of the 64-bit kind would be announced before it.
+END, LOCATOR = b"PK\x05\x06", b"PK\x06\x07"
+END_BYTES, LOCATOR_BYTES = 22, 20
+DIRECTORY_SIZE = slice(12, 16)
+MAX_DIRECTORY_BYTES = 4096
 UNREADABLE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, ValueError, OSError)
 
 
 class CardAtom(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    predicate: str = Field(min_length=1, max_length=512)
-    subject: str = Field(min_length=1, max_length=16)
-    object: str = Field(min_length=1, max_length=16)
+    predicate: str = Field(min_length=1, max_length=NAME_LIMIT)
+    subject: str = Field(min_length=1, max_length=MAX_ARGUMENT)
+    object: str = Field(min_length=1, max_length=MAX_ARGUMENT)
 
 
 class CardRule(BaseModel):
@@ -80,6 +88,7 @@ def pack(card: Card, files: Files) -> bytes:
 def unpack(file: BinaryIO, max_bytes: int) -> tuple[Card, Files, dict[str, Any]]:
     """Card, files and config of an archive that is whole; raises Invalid or PayloadTooLarge."""
     try:
+        _check_directory(file)
         with zipfile.ZipFile(file) as archive:
             members = _members(archive, max_bytes)
             contents = {name: _read(archive, member) for name, member in members.items()}
@@ -87,6 +96,18 @@ def unpack(file: BinaryIO, max_bytes: int) -> tuple[Card, Files, dict[str, Any]]
         raise _bad(f"it is not a zip archive that can be read ({type(error).__name__})") from None
     card = _card(contents.pop(CARD))
     return card, contents, _config(card, contents)
+
+
+def _check_directory(file: BinaryIO) -> None:
+    """The library reads the whole directory of a zip into memory: three members need no long one."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - END_BYTES - LOCATOR_BYTES))
+    tail = file.read()
+    end = tail[-END_BYTES:]
+    if len(end) < END_BYTES or not end.startswith(END):
+        raise _bad("it does not end as a zip archive does")
+    if tail.startswith(LOCATOR) or int.from_bytes(end[DIRECTORY_SIZE], "little") > MAX_DIRECTORY_BYTES:
+        raise _bad(f"it must hold exactly {', '.join(MEMBERS)}")
 
 
 def _members(archive: zipfile.ZipFile, max_bytes: int) -> dict[str, zipfile.ZipInfo]:
@@ -111,6 +132,8 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 
 def _card(content: bytes) -> Card:
+    if holds_nul(content):
+        raise _bad(f"{CARD}: a text holds the character NUL")
     try:
         return Card.model_validate_json(content)
     except ValidationError as error:

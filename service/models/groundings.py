@@ -1,8 +1,8 @@
 """The facts behind a rule: its body joined over the facts of its predicates, of whatever shape it is."""
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 from sqlalchemy.orm import Session
@@ -15,7 +15,9 @@ from service.kbs.blocks import POSITION
 from service.kbs.blocks import PREDICATE as PREDICATE_COLUMN
 
 Binding = dict[str, int]
+Pairs = tuple[tuple[int, int], ...]
 NOBODY = -1
+SECONDS = 1.0  # The search runs in a process that has other callers: it shows what it found by then.
 
 
 class Edges:
@@ -44,21 +46,60 @@ class Edges:
             yield from (row for row in self.rows if row[0] == graph)
 
 
-def groundings(session: Session, kb: Kb, rule: RuleRow, known: bool, limit: int) -> list[tuple[Fact, ...]]:
-    """Ways in which training facts make the body true, where the head is a known fact, or where it is not."""
-    edges = [_edges(session, kb, atom["predicate"]) for atom in rule.body]
-    stated = _stated(session, kb, rule.head["predicate"])
-    head = rule.head["subject"], rule.head["object"]
-    anywhere = 0 if kb.kind == "facts" else None  # facts are all of graph 0
-    ways = (
-        pairs
-        for graph, binding, pairs in _ways(rule, edges, anywhere, _constants(session, kb, rule))
-        if any(stated.matches(graph, *map(binding.get, head))) == known  # a body about X alone leaves Y open
-    )
-    return _named(session, kb, rule, list(islice(ways, limit)))
+class OutOfTime(Exception):
+    """The search has taken as long as it may."""
 
 
-Pairs = tuple[tuple[int, int], ...]
+class Search:
+    """For the ways in which training facts make the body of a rule true."""
+
+    def __init__(self, session: Session, kb: Kb, rule: RuleRow, seconds: float = SECONDS) -> None:
+        edges = {name: _edges(session, kb, name) for name in {atom["predicate"] for atom in rule.body}}
+        self.body = [(atom["subject"], atom["object"], edges[atom["predicate"]]) for atom in rule.body]
+        self.head = rule.head["subject"], rule.head["object"]
+        self.stated = _stated(session, kb, rule.head["predicate"])
+        self.anywhere = 0 if kb.kind == "facts" else None  # facts are all of graph 0
+        self.constants = _constants(session, kb, rule)
+        self.ends = time.monotonic() + seconds
+        self.truncated = False
+
+    def found(self, known: bool, limit: int) -> list[Pairs]:
+        """Subjects and objects of the body, where the head is a known fact or where it is not, while there is time."""
+        found: dict[Pairs, None] = {}
+        try:
+            ways = self._known() if known else self._unknown()
+            while len(found) < limit and (pairs := next(ways, None)) is not None:
+                found[pairs] = None
+        except OutOfTime:
+            self.truncated = True
+        return list(found)
+
+    def _known(self) -> Iterator[Pairs]:
+        """From the facts that the head states, so that few of them do not cost a whole join."""
+        subject, object_ = self.head
+        for graph, s, o in self.stated.matches(self.anywhere, *map(self.constants.get, self.head)):
+            if subject != object_ or s == o:
+                yield from (pairs for _, _, pairs in self._ways(0, graph, {**self.constants, subject: s, object_: o}))
+
+    def _unknown(self) -> Iterator[Pairs]:
+        for graph, binding, pairs in self._ways(0, self.anywhere, self.constants):
+            if not any(self.stated.matches(graph, *map(binding.get, self.head))):  # a body about X leaves Y open
+                yield pairs
+
+    def _ways(self, atom: int, graph: int | None, binding: Binding) -> Iterator[tuple[int, Binding, Pairs]]:
+        """(graph, binding of all variables, subject and object of each body atom), from this atom on."""
+        if atom == len(self.body):
+            assert graph is not None
+            yield graph, binding, ()
+            return
+        subject, object_, edges = self.body[atom]
+        for where, s, o in edges.matches(graph, binding.get(subject), binding.get(object_)):
+            if time.monotonic() > self.ends:
+                raise OutOfTime
+            if subject == object_ and s != o:
+                continue
+            for end, bound, rest in self._ways(atom + 1, where, {**binding, subject: s, object_: o}):
+                yield end, bound, ((s, o), *rest)
 
 
 def _constants(session: Session, kb: Kb, rule: RuleRow) -> Binding:
@@ -68,23 +109,6 @@ def _constants(session: Session, kb: Kb, rule: RuleRow) -> Binding:
         name: repository.position_of(session, kb, repository.ENTITY, unquoted(name)) for name in names if name[0] == "'"
     }
     return {name: NOBODY if position is None else position for name, position in found.items()}
-
-
-def _ways(
-    rule: RuleRow, edges: list[Edges], graph: int | None, binding: Binding
-) -> Iterator[tuple[int, Binding, Pairs]]:
-    """(graph, binding of all variables, subject and object of each body atom), atom by atom."""
-    if not edges:
-        assert graph is not None
-        yield graph, binding, ()
-        return
-    atom = rule.body[-len(edges)]
-    subject, object_ = atom["subject"], atom["object"]
-    for where, s, o in edges[0].matches(graph, binding.get(subject), binding.get(object_)):
-        if subject == object_ and s != o:
-            continue
-        for end, bound, rest in _ways(rule, edges[1:], where, {**binding, subject: s, object_: o}):
-            yield end, bound, ((s, o), *rest)
 
 
 def _edges(session: Session, kb: Kb, predicate: str) -> Edges:
@@ -116,7 +140,8 @@ def _stated(session: Session, kb: Kb, predicate: str) -> Edges:
     return Edges(rows)
 
 
-def _named(session: Session, kb: Kb, rule: RuleRow, ways: list[Pairs]) -> list[tuple[Fact, ...]]:
+def named(session: Session, kb: Kb, rule: RuleRow, ways: list[Pairs]) -> list[tuple[Fact, ...]]:
+    """What was found, as facts."""
     wanted = {entity for pairs in ways for pair in pairs for entity in pair}
     names = repository.names_of(session, kb, repository.ENTITY, wanted)
     predicates = [atom["predicate"] for atom in rule.body]

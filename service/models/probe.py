@@ -1,6 +1,6 @@
 """Whether an imported model really loads: asked of a query worker, since the API has no torch."""
 
-from service.errors import Invalid
+from service.errors import Invalid, Unavailable
 from service.queries.batcher import Batcher, Target
 
 # Any answer will do, also that the name is unknown: the model was loaded to find out.
@@ -15,8 +15,10 @@ QUESTION = {
 
 
 async def check_loads(batcher: Batcher, model_id: str, artifact: str) -> None:
-    """Raises Invalid where the files are no model, Unavailable where no worker can tell."""
+    """Raises Invalid where the files are no model, Unavailable where nobody can tell now."""
     (reply,) = await batcher.ask(Target(model_id, artifact), [QUESTION], "")
     problem = reply if isinstance(reply, dict) else {}
+    if problem.get("status") == Unavailable.status:
+        raise Unavailable(problem["code"], problem["detail"])
     if problem.get("status", 0) >= 500 or problem.get("code") == "bad_artifact":
         raise Invalid("bad_archive", f"the archive cannot be imported: {problem.get('detail', 'it does not load')}")

@@ -6,9 +6,10 @@ import io
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy.orm import Session
 
+from ctp_core.rules import clause
 from service.bodies import json_body
 from service.db.tables import Checkpoint, Job, RuleRow
 from service.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
@@ -21,7 +22,7 @@ from service.models.schemas import (
     CheckpointOut,
     Comparison,
     EpochOut,
-    GroundingOut,
+    Groundings,
     ModelOut,
     RuleOut,
     TagsIn,
@@ -29,6 +30,7 @@ from service.models.schemas import (
 from service.models.upload import MEDIA_TYPES, OPENAPI, Archive, read_archive
 from service.openapi import example, json_request
 from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
+from service.settings import NAME_LIMIT
 from service.training.repository import metrics
 
 router = APIRouter(prefix="/models", tags=["models"])
@@ -92,14 +94,12 @@ async def import_model(
         shown = service.shown(session, [model])[0]
         return Reply(201, shown.model_dump(mode="json"), {"Location": f"/models/{model.id}"})
 
-    registered = False
     try:
         await probe.check_loads(request.app.state.batcher, found.model_id, found.artifact)
-        reply = await asyncio.to_thread(once.create, database, found.content, create)
-        registered = not reply.replayed
-    finally:
-        if not registered:
-            await asyncio.to_thread(found.drop, database)
+    except Exception:
+        await asyncio.to_thread(found.drop, database)
+        raise
+    reply = await asyncio.to_thread(found.create, database, once, create)
     response.headers.update(reply.headers)
     return ModelOut.model_validate(reply.body)
 
@@ -190,28 +190,40 @@ def export_model(model: str, database: DatabaseDep, storage: StorageDep, tenant:
     response_model=Page[RuleOut],
 )
 def list_rules(
+    request: Request,
     model: str,
     database: DatabaseDep,
     tenant: TenantDep,
-    predicate: Annotated[str | None, Query(max_length=512, description="Predicate of the head.")] = None,
+    predicate: Annotated[str | None, Query(max_length=NAME_LIMIT, description="Predicate of the head.")] = None,
     min_confidence: Annotated[float, Query(ge=0, le=1)] = 0.0,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
-    accept: Annotated[str, Header()] = "application/json",
 ) -> Page[RuleOut] | Response:
-    """What the model learnt, best first. `Accept: text/plain` gives Prolog, `text/csv` a table."""
+    """What the model learnt, best first. `Accept: text/plain` gives Prolog, `text/csv` a table; `Link` leads on."""
     after = decode_cursor(cursor, int) or [-1]
     with database.read() as session:
         rows = service.rules(session, tenant, model, predicate, min_confidence, after[0], limit + 1)
-    if "text/plain" in accept:
-        return Response("".join(f"{rule.text}.\n" for rule in rows[:limit]), media_type="text/plain")
-    if "text/csv" in accept:
-        return Response(_csv(rows[:limit]), media_type="text/csv")
-    return page(rows, limit, _shown_rule, lambda rule: [rule.position])
+    shown = page(rows, limit, _shown_rule, lambda rule: [rule.position])
+    for media_type, write in (("text/plain", _prolog), ("text/csv", _csv)):
+        if media_type in request.headers.get("accept", ""):
+            return Response(write(rows[:limit]), media_type=media_type, headers=_link(request, shown.next_cursor))
+    return shown
+
+
+def _link(request: Request, cursor: str | None) -> dict[str, str]:
+    """Where the rest is, for formats that have no place for it."""
+    if cursor is None:
+        return {}
+    following = request.url.include_query_params(cursor=cursor)
+    return {"Link": f'<{following.path}?{following.query}>; rel="next"'}
 
 
 def _shown_rule(rule: RuleRow) -> RuleOut:
     return RuleOut.model_validate({**vars(rule), "id": rule.rule_id})
+
+
+def _prolog(rules: Sequence[RuleRow]) -> str:
+    return "".join(f"{clause(rule.head, rule.body)}\n" for rule in rules)
 
 
 def _csv(rules: Sequence[RuleRow]) -> str:
@@ -225,7 +237,7 @@ def _csv(rules: Sequence[RuleRow]) -> str:
 @router.get("/{model}/rules/{rule_id}/groundings")
 def list_groundings(
     model: str, rule_id: str, database: DatabaseDep, tenant: TenantDep, limit: Limit = DEFAULT_LIMIT
-) -> Page[GroundingOut]:
+) -> Groundings:
     """The facts behind a rule; those whose head the KB states come first."""
     with database.read() as session:
-        return Page(items=service.grounded(session, tenant, model, rule_id, limit))
+        return service.grounded(session, tenant, model, rule_id, limit)

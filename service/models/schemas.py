@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from service.pages import Page
 from service.timestamps import Timestamp
 
 
@@ -110,6 +111,12 @@ class GroundingOut(BaseModel):
 
     known: bool
     facts: list[FactRef]
+
+
+class Groundings(Page[GroundingOut]):
+    """`truncated` says that the search ran out of time: there may be more."""
+
+    truncated: bool = False
 
 
 class Difference(BaseModel):

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from service.db.clock import now
+from service.db.locks import lock_name
 from service.db.tables import Alias, Job, ModelVersion, RuleRow
 from service.errors import Conflict, Invalid, NotFound
 from service.kbs import repository as kbs
 from service.models import groundings, repository
-from service.models.schemas import FactRef, GroundingOut, Lineage, ModelOut
+from service.models.schemas import FactRef, GroundingOut, Groundings, Lineage, ModelOut
 from service.names import check_name
 from service.removals import remove_later
 from service.suggestions import not_found, unknown_symbol
@@ -72,6 +73,7 @@ def set_alias(session: Session, tenant: str, name: str, alias: str, version: int
     check_name(alias)
     if alias.isdigit():
         raise Invalid("bad_alias", f"alias {alias!r} would read as a version number: use a name with a letter")
+    lock_name(session, f"aliases of {tenant}/{name}")
     model = repository.lock(session, ready(session, tenant, f"{name}@{version}"))
     if model.status != "ready":
         raise Conflict("model_not_ready", f"model {name}@{version} is {model.status}")
@@ -135,7 +137,7 @@ def rules(
     return found
 
 
-def grounded(session: Session, tenant: str, reference: str, rule_id: str, limit: int) -> list[GroundingOut]:
+def grounded(session: Session, tenant: str, reference: str, rule_id: str, limit: int) -> Groundings:
     """The facts behind a rule, those whose head is known first."""
     model = ready(session, tenant, reference)
     rule = repository.rule(session, model, rule_id)
@@ -144,11 +146,12 @@ def grounded(session: Session, tenant: str, reference: str, rule_id: str, limit:
     kb = repository.kb_of(session, model)
     if kb is None:
         raise Conflict("kb_not_here", f"the KB of model {reference!r} is not on this service: upload it first")
+    search = groundings.Search(session, kb, rule)
     found: list[GroundingOut] = []
     for known in (True, False):
-        rows = groundings.groundings(session, kb, rule, known, limit - len(found)) if len(found) < limit else []
+        ways = search.found(known, limit - len(found))
         found += [
             GroundingOut(known=known, facts=[FactRef.model_validate(fact._asdict()) for fact in facts])
-            for facts in rows
+            for facts in groundings.named(session, kb, rule, ways)
         ]
-    return found
+    return Groundings(items=found, truncated=search.truncated)

@@ -1,5 +1,6 @@
 """Models on their way out of one registry and into another."""
 
+from collections.abc import Callable
 from hashlib import sha256
 from typing import BinaryIO
 
@@ -9,6 +10,7 @@ from ctp_core.rules import Atom, Rule
 from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import ModelVersion
+from service.idempotency import Once, Reply
 from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service
 from service.models.archive import Card, CardRule, pack, unpack
@@ -66,6 +68,16 @@ class Import:
     def drop(self, database: Database) -> None:
         with database.write() as session:
             remove_later(session, self.owner)
+
+    def create(self, database: Database, once: Once, create: Callable[[Session], Reply]) -> Reply:
+        """The files of an import that was made before are not needed.
+
+        An error may come after the commit, and then they are: if not, they go when their time is up.
+        """
+        reply = once.create(database, self.content, create)
+        if reply.replayed:
+            self.drop(database)
+        return reply
 
     def register(self, session: Session, tenant: str) -> ModelVersion:
         card = self.card

@@ -2,8 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
@@ -11,7 +10,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
 from service.errors import Invalid, UnsupportedMedia
-from service.storage import FULL, storage_error
+from service.temporary import room_for
 
 MEDIA_TYPES = ("application/zip", "application/octet-stream")
 SPOOL_BYTES = 1024 * 1024
@@ -45,7 +44,7 @@ async def read_archive(request: Request) -> AsyncIterator[Archive]:
             file.seek(0)
             yield Archive(cast("BinaryIO", file))
     elif content_type == FORM:
-        with _room():
+        with room_for("the archive"):
             form = await request.form(max_files=1, max_fields=1)
         try:
             yield _from_form(form)
@@ -58,23 +57,13 @@ async def read_archive(request: Request) -> AsyncIterator[Archive]:
 async def write_pieces(pieces: AsyncIterator[bytes], file: BinaryIO) -> None:
     """A disk may be slow: nobody else waits for it. Raises StorageFull where it has no room."""
     waiting = bytearray()
-    with _room():
+    with room_for("the archive"):
         async for piece in pieces:
             waiting += piece
             if len(waiting) >= SPOOL_BYTES:
                 await asyncio.to_thread(file.write, waiting)
                 waiting = bytearray()
         await asyncio.to_thread(file.write, waiting)
-
-
-@contextmanager
-def _room() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        raise storage_error(error, f"the archive does not fit into {tempfile.gettempdir()}") from error
 
 
 def _from_form(form: FormData) -> Archive:

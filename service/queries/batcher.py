@@ -153,10 +153,12 @@ class Batcher:
 
     async def _send(self, target: Target, batch: list[Asked]) -> list[Reply]:
         """Once more where a worker is lost, for the batch may have been with it; not a third time."""
+        questions, facts = apart([asked.question for asked in batch])
         message = {
             "reply_to": self.reply_key,
             **asdict(target),
-            "questions": [asked.question for asked in batch],
+            "questions": questions,
+            "facts": facts,
             "request_ids": list(dict.fromkeys(asked.request_id for asked in batch)),
             "seconds": self.settings.query_seconds,
             "reply_seconds": self.settings.reply_seconds,
@@ -225,3 +227,17 @@ class Batcher:
             if batch.workers - self.workers and not batch.future.done():
                 batch.future.set_exception(WorkerLost())
         await asyncio.sleep(WATCH_SECONDS)
+
+
+def apart(questions: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
+    """Questions that name their facts by number, and the facts: many goals of one call share one list of them."""
+    numbers: dict[int, int] = {}
+    facts: list[list[Any]] = []
+    numbered = []
+    for question in questions:
+        shared = question["facts"]
+        if id(shared) not in numbers:
+            numbers[id(shared)] = len(facts)
+            facts.append(shared)
+        numbered.append({**question, "facts": numbers[id(shared)]})
+    return numbered, facts

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from service.bodies import read_json
 from service.dependencies import get_tenant
 from service.openapi import example, json_request
+from service.parameters import check_parameters
 from service.problems import respond, retry_headers
 from service.queries import service
 from service.queries.schemas import EXAMPLE_ANSWER, QueryRequest
@@ -22,6 +23,7 @@ async def query(request: Request) -> Response:
     # No dependencies: FastAPI takes longer to resolve them than everything else here does.
     started = time.perf_counter()
     state, tenant = request.app.state, await get_tenant(request)
+    await check_parameters(request)
     body = await read_json(request, QueryRequest)
     asked = service.questions(body, state.settings)
     request_id = request.scope.get("ctp.request_id", "")

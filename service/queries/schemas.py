@@ -1,12 +1,16 @@
 """What goes over the wire about queries."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from service.settings import NAME_LIMIT
 
 MAX_TOP_K = 1000
 MAX_PROOFS = 100
 MAX_DEPTH = 1000
+
+Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT)]
 
 
 class GoalIn(BaseModel):
@@ -17,9 +21,9 @@ class GoalIn(BaseModel):
         json_schema_extra={"example": {"subject": "rick", "predicate": "grandparent", "object": None}},
     )
 
-    subject: str | None = Field(None, min_length=1, max_length=512)
-    predicate: str | None = Field(None, min_length=1, max_length=512)
-    object: str | None = Field(None, min_length=1, max_length=512)
+    subject: Name | None = None
+    predicate: Name | None = None
+    object: Name | None = None
 
 
 class QueryRequest(BaseModel):
@@ -41,7 +45,7 @@ class QueryRequest(BaseModel):
     kb: str | None = Field(None, min_length=1, max_length=64, description="Another KB to apply the model to.")
     goal: GoalIn | None = None
     goals: list[GoalIn] | None = Field(None, min_length=1)
-    facts: list[tuple[str, str, str]] = Field(default_factory=list, description="Facts for this query only.")
+    facts: list[tuple[Name, Name, Name]] = Field(default_factory=list, description="Facts for this query only.")
     top_k: int = Field(10, ge=1, le=MAX_TOP_K, description="Most answers.")
     proofs: int = Field(3, ge=0, le=MAX_PROOFS, description="Most proofs of each answer.")
     depth: int | None = Field(None, ge=0, le=MAX_DEPTH, description="Depth of the search; null: as trained.")

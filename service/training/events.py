@@ -2,7 +2,7 @@
 
 `epoch`     epoch, loss, metrics, seed: one for each finished epoch, never twice
 `progress`  epoch, epochs, step, steps, loss, metrics, eta_seconds: as it is now, when it has changed
-`status`    the job, when its status or attempt has changed; after a terminal one the stream ends
+`status`    the job, when its status, its attempt or what it waits for has changed; after a terminal one the stream ends
 The id of an event is `status.attempt.epoch`, one epoch for each seed, joined by `-`: all that was sent so far.
 """
 
@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
@@ -21,6 +22,7 @@ from service.db.tables import Job, Metric
 from service.errors import Invalid
 from service.training import repository, service
 from service.training.schemas import JobOut
+from service.training.waiting import Waiting
 
 POLL_SECONDS = 0.5
 KEEPALIVE_SECONDS = 15.0
@@ -76,18 +78,24 @@ def look(database: Database, job: Job, seen: Position) -> Look:
     return Look(shown, rows)
 
 
-async def stream(database: Database, job: Job, seen: Position) -> AsyncIterator[bytes]:
+async def stream(waiting: Waiting, database: Database, job: Job, seen: Position) -> AsyncIterator[bytes]:
     """Until the job has ended, or the database is away: the listener comes back with what it saw last."""
-    progress: dict[str, Any] = {}
+    with waiting.place(job.tenant):
+        async for event in _stream(waiting, database, job, seen):
+            yield event
+
+
+async def _stream(waiting: Waiting, database: Database, job: Job, seen: Position) -> AsyncIterator[bytes]:
+    before: JobOut | None = None
     idle = 0.0
     yield format_sse_event(retry=RETRY_MILLISECONDS, comment="events of a training job")
     while not seen.ended:
         try:
-            found = await asyncio.to_thread(look, database, job, seen)
+            found = await waiting.look(partial(look, database, job, seen))
         except OperationalError:
             return
-        events = list(news(found, seen, progress))
-        progress = found.job.progress
+        events = news(found, seen, before)
+        before = found.job
         for event in events:
             yield event
         idle = 0.0 if events else idle + POLL_SECONDS
@@ -98,8 +106,11 @@ async def stream(database: Database, job: Job, seen: Position) -> AsyncIterator[
             await asyncio.sleep(POLL_SECONDS)
 
 
-def news(found: Look, seen: Position, progress: dict[str, Any]) -> list[bytes]:
-    """The events since `seen`, which is moved on. Epochs come before the status that may end the stream."""
+def news(found: Look, seen: Position, before: JobOut | None) -> list[bytes]:
+    """The events since `seen`, which is moved on, and since the job was as `before`.
+
+    Epochs come before the status that may end the stream.
+    """
     events = []
     seen.epochs = seen.epochs + [0] * (len(found.epochs) - len(seen.epochs))
     more = False
@@ -110,9 +121,10 @@ def news(found: Look, seen: Position, progress: dict[str, Any]) -> list[bytes]:
             data = {"epoch": row.epoch, "loss": row.loss, "metrics": row.values, "seed": seed}
             events.append(_event("epoch", data, seen))
     job = found.job
-    if job.progress and job.progress != progress:
+    if job.progress and (before is None or job.progress != before.progress):
         events.append(_event("progress", job.progress, seen))
-    if (job.status, job.attempt) != (seen.status, seen.attempt) and not more:
+    waits = job.waiting_for != (before.waiting_for if before else None)
+    if ((job.status, job.attempt) != (seen.status, seen.attempt) or waits) and not more:
         seen.status, seen.attempt = job.status, job.attempt
         events.append(_event("status", job.model_dump(mode="json"), seen))
     return events

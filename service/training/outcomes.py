@@ -125,7 +125,8 @@ def _end(session: Session, job: Job, status: str) -> bool:
 
 
 def _drop_files(session: Session, job: Job, seconds: float) -> None:
-    """Checkpoints and whatever model files this job may have written; of a single job, all of its version's."""
+    """Checkpoints and whatever model files this job may have written; its result stands on them."""
+    job.result = None
     session.execute(delete(Checkpoint).where(Checkpoint.job_id == job.id))
     remove_later(session, checkpoint_owner(job.id), seconds)
     remove_later(session, f"{model_owner(job.model_id)}/{job.id}", seconds)

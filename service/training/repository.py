@@ -9,6 +9,7 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
 from service.db.clock import now
+from service.db.locks import lock_name
 from service.db.tables import Checkpoint, Job, Metric, ModelVersion, Outbox
 
 TERMINAL = ("succeeded", "failed", "cancelled")
@@ -63,7 +64,8 @@ def model_references(session: Session, jobs: Sequence[Job]) -> dict[str, str]:
 
 
 def num_queued(session: Session, tenant: str) -> int:
-    """Jobs that wait for a worker."""
+    """Jobs that wait for a worker; until the transaction ends nobody else counts those of this tenant."""
+    lock_name(session, f"queued jobs of {tenant}")
     statement = select(func.count()).where(Job.tenant == tenant, Job.status == "queued", Job.has_children.is_(False))
     return session.scalar(statement) or 0
 
@@ -100,6 +102,7 @@ def claim(session: Session, job_id: str, worker: str, lease_seconds: float) -> C
         "status": "running",
         "attempt": Job.attempt + 1,
         "worker": worker,
+        "waiting_for": None,
         "lease_expires_at": now() + lease_seconds,
         "started_at": func.coalesce(Job.started_at, now()),
     }

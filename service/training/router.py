@@ -2,17 +2,18 @@
 
 import asyncio
 import time
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 
-from ctp_core.config import presets
+from ctp_core.config import presets, settings_for
 from service.bodies import json_body
 from service.db.engine import Database
 from service.db.tables import Job
-from service.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep
+from service.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep, WaitingDep
 from service.idempotency import Reply
 from service.kbs import service as kbs
 from service.openapi import example, json_request
@@ -27,6 +28,7 @@ from service.training.schemas import (
     TrainRequest,
     TrainResponse,
 )
+from service.training.waiting import Waiting
 
 router = APIRouter(tags=["training"])
 MAX_WAIT_SECONDS = 300
@@ -43,14 +45,15 @@ MODEL_STATUS = {
 }
 
 
-async def finished(database: Database, tenant: str, job_id: str, seconds: float) -> JobOut:
+async def finished(waiting: Waiting, database: Database, tenant: str, job_id: str, seconds: float) -> JobOut:
     """The job when it has ended, or as it is when the time is up."""
     deadline = time.monotonic() + seconds
-    while True:
-        job = await asyncio.to_thread(_look_up, database, tenant, job_id)
-        if job.status in repository.TERMINAL or time.monotonic() >= deadline:
-            return job
-        await asyncio.sleep(WAIT_STEP_SECONDS)
+    with waiting.place(tenant):
+        while True:
+            job = await waiting.look(partial(_look_up, database, tenant, job_id))
+            if job.status in repository.TERMINAL or time.monotonic() >= deadline:
+                return job
+            await asyncio.sleep(WAIT_STEP_SECONDS)
 
 
 def _look_up(database: Database, tenant: str, job_id: str) -> JobOut:
@@ -65,6 +68,7 @@ async def train(
     database: DatabaseDep,
     settings: SettingsDep,
     once: OnceDep,
+    waiting: WaitingDep,
     wait: Wait = 0,
 ) -> TrainResponse:
     """Train a model on a KB. The answer names the job to follow and the model version that it will fill."""
@@ -79,7 +83,7 @@ async def train(
     response.headers.update(reply.headers)
     answer = TrainResponse.model_validate(reply.body)
     if wait:
-        answer.job = await finished(database, once.tenant, answer.job.id, wait)
+        answer.job = await finished(waiting, database, once.tenant, answer.job.id, wait)
         answer.model.status = MODEL_STATUS[answer.job.status]
     return answer
 
@@ -101,9 +105,11 @@ def list_jobs(
 
 
 @router.get("/jobs/{job_id}", responses=example(200, EXAMPLE_JOB))
-async def get_job(job_id: str, database: DatabaseDep, tenant: TenantDep, wait: Wait = 0) -> JobOut:
+async def get_job(job_id: str, database: DatabaseDep, tenant: TenantDep, waiting: WaitingDep, wait: Wait = 0) -> JobOut:
     """How far a job is."""
-    return await finished(database, tenant, job_id, wait)
+    if wait:
+        return await finished(waiting, database, tenant, job_id, wait)
+    return await asyncio.to_thread(_look_up, database, tenant, job_id)
 
 
 @router.get(
@@ -116,7 +122,7 @@ async def get_job(job_id: str, database: DatabaseDep, tenant: TenantDep, wait: W
     },
 )
 async def follow_job(
-    job_id: str, database: DatabaseDep, tenant: TenantDep, last_event_id: LastEventId = None
+    job_id: str, database: DatabaseDep, tenant: TenantDep, waiting: WaitingDep, last_event_id: LastEventId = None
 ) -> Response:
     """Epochs, progress and status as Server-Sent Events; `Last-Event-ID` goes on where another connection ended."""
     seen = events.Position.parse(last_event_id)
@@ -125,7 +131,8 @@ async def follow_job(
         # What makes a browser stop asking again.
         return Response(status_code=204)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return EventSourceResponse(events.stream(database, job, seen), headers=headers)
+    waiting.check(tenant)  # an answer that has begun can refuse nothing
+    return EventSourceResponse(events.stream(waiting, database, job, seen), headers=headers)
 
 
 def _row(database: Database, tenant: str, job_id: str) -> Job:
@@ -144,4 +151,5 @@ def list_presets(database: DatabaseDep, tenant: TenantDep, kb: Annotated[str, Qu
     """What each preset means for a KB."""
     with database.read() as session:
         profile = service.profile_of(kbs.get(session, tenant, kb))
-    return [PresetOut(name=name, config=config.model_dump(mode="json")) for name, config in presets(profile).items()]
+    found = presets(profile).items()
+    return [PresetOut(name=name, config=settings_for(config, profile.kind)) for name, config in found]

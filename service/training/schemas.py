@@ -47,6 +47,11 @@ class TrainRequest(BaseModel):
     tags: dict[str, str] = Field(default_factory=dict, max_length=32)
 
 
+WAITING = Field(
+    None, description="What a running job cannot go on without: `storage` where model files cannot be read or written."
+)
+
+
 class ChildOut(BaseModel):
     """The training of one of several seeds."""
 
@@ -55,6 +60,7 @@ class ChildOut(BaseModel):
     status: str
     attempt: int
     progress: dict[str, Any]
+    waiting_for: str | None = WAITING
     error: dict[str, Any] | None
 
 
@@ -72,6 +78,7 @@ class JobOut(BaseModel):
     parent_id: str | None
     children: list[ChildOut] = Field(default_factory=list)
     progress: dict[str, Any]
+    waiting_for: str | None = WAITING
     error: dict[str, Any] | None
     created_at: Timestamp
     started_at: Timestamp | None
@@ -113,6 +120,7 @@ EXAMPLE_JOB: dict[str, Any] = {
     "parent_id": None,
     "children": [],
     "progress": {"epoch": 12, "epochs": 60, "step": 1, "steps": 1, "loss": 0.2, "metrics": {}, "eta_seconds": 1.5},
+    "waiting_for": None,
     "error": None,
     "created_at": "2026-01-01T12:00:00Z",
     "started_at": "2026-01-01T12:00:01Z",

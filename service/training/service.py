@@ -7,7 +7,17 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from ctp_core import __version__
-from ctp_core.config import DEFAULT_PRESET, METHODS, BaseConfig, Config, Profile, parse_config, preset_for, presets
+from ctp_core.config import (
+    DEFAULT_PRESET,
+    METHODS,
+    BaseConfig,
+    Config,
+    Profile,
+    check_kind,
+    parse_config,
+    preset_for,
+    presets,
+)
 from ctp_core.errors import nearest
 from service.bodies import invalid
 from service.db.engine import Database
@@ -52,16 +62,22 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
         raise Invalid("invalid_request", f"config.method: there is no such method{near}: choose from {known_methods}")
     values = base.model_dump(mode="json") if method == base.method else {}
     try:
-        config = parse_config({**values, **overrides, "method": method})
+        config = parse_config(_overridden(values, {**overrides, "method": method}))
     except ValidationError as error:
         raise invalid(error, CONFIGS[method], "config", method) from None
-    if config.method not in METHODS[profile.kind]:
-        known_methods = ", ".join(METHODS[profile.kind])
-        raise Invalid(
-            "bad_method",
-            f"method {config.method!r} does not work on a KB of kind {profile.kind!r}: choose from {known_methods}",
-        )
+    check_kind(config, profile.kind)
     return config
+
+
+def _overridden(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
+    """Settings within a setting override one by one, as those of a hybrid's part do, unless it is of another method."""
+    merged = {**values, **overrides}
+    for name, given in overrides.items():
+        before = values.get(name)
+        if isinstance(before, dict) and isinstance(given, dict) and "method" in before:
+            same = given.get("method", before["method"]) == before["method"]
+            merged[name] = {**before, **given} if same else given
+    return merged
 
 
 def submit(session: Session, tenant: str, request: TrainRequest, settings: Settings) -> tuple[Job, ModelVersion]:
@@ -166,13 +182,22 @@ def shown(session: Session, jobs: Sequence[Job]) -> list[JobOut]:
 
 
 def _shown(job: Job, model: str, children: Sequence[Job]) -> JobOut:
-    values = {**vars(job), "model": model, "seed": None if children else job.config.get("seed")}
-    if children:
-        values |= {
-            "progress": _summed([child.progress for child in children]),
-            "children": [ChildOut.model_validate({**vars(c), "seed": c.config.get("seed")}) for c in children],
-        }
-    return JobOut.model_validate(values)
+    if not children:
+        return JobOut.model_validate({**_values(job), "model": model})
+    seeds = [ChildOut.model_validate(_values(child)) for child in children]
+    together = {
+        "progress": _summed([child.progress for child in children]),
+        "waiting_for": next((child.waiting_for for child in seeds if child.waiting_for), None),
+        "children": seeds,
+        "seed": None,
+    }
+    return JobOut.model_validate({**vars(job), "model": model, **together})
+
+
+def _values(job: Job) -> dict[str, Any]:
+    """What a worker has left behind about its waiting counts for as long as it runs the job."""
+    waiting_for = job.waiting_for if job.status == "running" else None
+    return {**vars(job), "seed": job.config.get("seed"), "waiting_for": waiting_for}
 
 
 def _summed(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

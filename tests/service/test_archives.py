@@ -1,16 +1,33 @@
-"""Archives of models on their way to a temporary file."""
+"""Archives of models: on their way to a temporary file, unpacked, and registered."""
 
 import asyncio
+import io
 import os
+import tracemalloc
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+import numpy as np
 import pytest
+import safetensors.numpy
+from sqlalchemy import event, select
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
-from service.errors import storage_problem
+from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
+from ctp_core.rules import quoted
+from service.db.engine import Database
+from service.db.migrate import migrate
+from service.db.tables import ModelVersion, Removal
+from service.errors import Invalid, storage_problem
+from service.idempotency import Once, Reply
+from service.models.archive import Card, pack, unpack
+from service.models.transfer import Import
 from service.models.upload import SPOOL_BYTES, write_pieces
-from service.storage import StorageFull
+from service.settings import NAME_LIMIT, Settings
+from service.storage import FolderStorage, StorageFull
 
 PIECE = b"x" * 65_536
 
@@ -48,3 +65,63 @@ def test_a_full_disk_is_told_as_such() -> None:
     with Path("/dev/full").open("wb", buffering=0) as file, pytest.raises(StorageFull, match="make room") as caught:
         asyncio.run(write_pieces(pieces(100), file))
     assert storage_problem(caught.value)["status"] == 507
+
+
+def archive(**changes: Any) -> bytes:
+    """Of a model that has learnt nothing."""
+    tensors = safetensors.numpy.save({"weights": np.zeros(2)})
+    manifest = encode_manifest({"kind": "facts", "config": {"method": "proofs"}}, tensors)
+    values = {"id": "m", "name": "imported", "version": 1, "kind": "facts", "metrics": {}, "tags": {}, "rules": []}
+    card = Card.model_validate(values | {"kb_sha256": "0" * 64, "code_version": "1"} | changes)
+    return pack(card, {MANIFEST: manifest, TENSORS: tensors})
+
+
+def test_a_rule_with_the_longest_names_is_packed_and_unpacked() -> None:
+    constant = quoted("'" * NAME_LIMIT)
+    head = {"predicate": "p" * NAME_LIMIT, "subject": "X", "object": constant}
+    rule = {"head": head, "body": [head], "template": "c", "confidence": 1.0}
+    card, _, _ = unpack(io.BytesIO(archive(rules=[rule])), 10**6)
+    assert card.rules[0].head.object == constant
+
+
+def test_a_zip_of_many_members_is_refused_before_they_are_listed() -> None:
+    many = io.BytesIO()
+    with zipfile.ZipFile(many, "w") as zipped:
+        for number in range(20_000):
+            zipped.writestr(str(number), b"")
+    tracemalloc.start()
+    with pytest.raises(Invalid, match="must hold exactly"):
+        unpack(many, 10**6)
+    assert tracemalloc.get_traced_memory()[1] < 10**6
+    tracemalloc.stop()
+
+
+def test_no_text_of_an_archive_holds_what_the_database_cannot_store() -> None:
+    with pytest.raises(Invalid, match="NUL"):
+        unpack(io.BytesIO(archive(preset="a\0b")), 10**6)
+
+
+def test_an_import_whose_commit_was_not_heard_of_keeps_its_files(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    database, storage = Database(settings.database), FolderStorage(tmp_path / "artifacts")
+    migrate(database.engine)
+    found = Import(io.BytesIO(archive()), None, settings)
+    found.store(database, storage)
+
+    def unheard(_: Session) -> None:
+        raise OperationalError("COMMIT", None, Exception("the connection was lost"))
+
+    def create(session: Session) -> Reply:
+        return Reply(201, {"version": found.register(session, "default").version}, {})
+
+    event.listen(Session, "after_commit", unheard)
+    try:
+        with pytest.raises(OperationalError):
+            found.create(database, Once("default", "POST /models/import", None), create)
+    finally:
+        event.remove(Session, "after_commit", unheard)
+    with database.read() as session:
+        assert session.get_one(ModelVersion, found.model_id).status == "ready"
+        assert session.scalars(select(Removal)).all() == []
+    assert storage.get(found.artifact)
+    database.dispose()

@@ -12,7 +12,7 @@ from service.errors import Unavailable
 from service.models.contest import Contest, Trial, hold
 from service.models.probe import QUESTION
 from service.models.schemas import Evaluation
-from service.queries.batcher import Batcher, Target
+from service.queries.batcher import Batcher, Target, apart
 from service.queue import QUERY_QUEUE, alive_key
 from service.settings import Settings
 
@@ -43,7 +43,7 @@ def test_a_message_that_is_none_of_ours_stops_nobody(settings: Settings) -> None
 
 
 def test_a_strange_name_does_not_blind_the_watch_over_workers(settings: Settings) -> None:
-    async def look() -> None:
+    async def look() -> frozenset[str]:
         batcher = Batcher(settings)
         strange, late = alive_key(QUERY_QUEUE, "").encode() + b"\xff", alive_key(QUERY_QUEUE, "late")
         await batcher.redis.set(strange, b"1")
@@ -55,11 +55,12 @@ def test_a_strange_name_does_not_blind_the_watch_over_workers(settings: Settings
             async with asyncio.timeout(30):
                 while late not in batcher.workers:
                     await asyncio.sleep(0.05)
+            return batcher.workers
         finally:
             await batcher.redis.delete(late)
             await batcher.stop()
 
-    asyncio.run(look())
+    assert alive_key(QUERY_QUEUE, "late") in asyncio.run(look())
 
 
 def test_who_waits_when_the_process_stops_is_told(tmp_path: Path) -> None:
@@ -89,3 +90,12 @@ def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Sett
     outcome = asyncio.run(compare())
     assert isinstance(outcome, str)
     assert outcome.startswith("model_none did not answer: the files 'models/none/")
+
+
+def test_facts_that_many_goals_share_travel_once() -> None:
+    facts, others = [("a", "p", "b")], [("a", "p", "c")]
+    questions = [{"goal": [None, "p", name], "facts": facts} for name in "xyz"] + [{"goal": [], "facts": others}]
+    numbered, lists = apart(questions)
+    assert lists == [facts, others]
+    assert [question["facts"] for question in numbered] == [0, 0, 0, 1]
+    assert [question["goal"] for question in numbered] == [question["goal"] for question in questions]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from ctp_core import __version__
 from ctp_core.datasets.formats import FORMATS
 from service.client.kbs import SUFFIXES
 from service.commands.console import printable
@@ -136,6 +137,67 @@ def test_an_export_is_in_the_format_of_the_files_suffix(
     ctp(service, "kb", "export", "family", str(file))
     assert first in file.read_text().splitlines()[0]
     assert list(tmp_path.iterdir()) == [file]
+
+
+def exported(service: RunningService, *words: str, code: int = 0) -> str:
+    """What `ctp kb export words…` says on stderr."""
+    command = [sys.executable, "-m", "service.cli", "kb", "export", *words, "--url", service.url]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    return done.stderr
+
+
+@pytest.mark.slow
+def test_an_export_to_a_folder_keeps_the_splits_apart_and_can_be_uploaded_again(
+    service: RunningService, tmp_path: Path
+) -> None:
+    exported(service, "nations", str(tmp_path))
+    names = ["test", "train", "valid"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [f"{name}.tsv" for name in names]
+    files = [word for name in names for word in (f"--{name}", str(tmp_path / f"{name}.tsv"))]
+    again = json.loads(ctp(service, "kb", "upload", "command-nations", *files, "--json"))
+    original = json.loads(ctp(service, "kb", "show", "nations", "--json"))
+    assert (again["splits"], again["sha256"]) == (original["splits"], original["sha256"])
+
+
+@pytest.mark.slow
+def test_an_export_to_one_file_says_that_it_joins_the_splits(service: RunningService, tmp_path: Path) -> None:
+    file = tmp_path / "all.tsv"
+    assert "train, valid, test one after the other" in exported(service, "nations", str(file))
+    said = exported(service, "nations", str(tmp_path / "test.csv"), "--split", "test")
+    assert "one after the other" not in said
+    splits = json.loads(ctp(service, "kb", "show", "nations", "--json"))["splits"]
+    assert len(file.read_text().splitlines()) == sum(splits.values())
+    assert len((tmp_path / "test.csv").read_text().splitlines()) == splits["test"] + 1  # and the header
+
+
+@pytest.mark.slow
+def test_a_suffix_that_no_format_has_is_refused_unless_the_format_is_named(
+    service: RunningService, tmp_path: Path
+) -> None:
+    file = tmp_path / "kb.xlsx"
+    assert "kb.xlsx: no format ends in .xlsx: name the format, or use .tsv" in exported(
+        service, "family", str(file), code=1
+    )
+    assert not file.exists()
+    exported(service, "family", str(file), "--format", "csv")
+    assert file.read_text().startswith("subject,predicate,object")
+
+
+def test_the_version_is_told() -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "service.cli", "--version"], check=True, capture_output=True, text=True
+    )
+    assert told.stdout == f"ctp {__version__}\n"
+
+
+@pytest.mark.slow
+def test_a_training_of_several_seeds_says_which_was_kept(service: RunningService) -> None:
+    words = ("--name", "command-seeds", "--seed", "3", "--seed", "4", "--set", "epochs=2")
+    said = ctp(service, "train", "family", *words)
+    kept = json.loads(ctp(service, "models", "show", "command-seeds@1", "--json"))["lineage"]["seed"]
+    assert kept in (3, 4)
+    assert f"command-seeds@1 is ready with seed {kept}, the best of 3, 4" in said
 
 
 @pytest.mark.slow

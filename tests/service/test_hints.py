@@ -84,6 +84,10 @@ def test_a_predicate_without_rules_has_an_empty_list_of_them(client: httpx.Clien
     ("body", "said"),
     [
         ({"config": {"epohcs": 3}}, "config.epohcs: there is no such key (did you mean 'epochs'"),
+        (
+            {"config": {"method": "minerva", "xyzzy": 3}},
+            "config.xyzzy: there is no such key: choose from method, seed, epochs",
+        ),
         ({"config": {"epochs": "many"}}, "config.epochs: Input should be a valid integer"),
         ({"config": {"method": ["proofs"]}}, "config.method: there is no such method"),
         ({"config": {"method": "prooofs"}}, "config.method: there is no such method (did you mean 'proofs'"),
@@ -116,3 +120,33 @@ def test_a_bare_name_deletes_nothing(client: httpx.Client) -> None:
     assert "twofold@2, twofold@1" in refused.json()["detail"]
     assert client.delete("/models/twofold@1").status_code == 204
     assert client.get("/models/twofold").json()["version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "place", "said"),
+    [
+        ("GET", "/models?nmae=x", "nmae", "(did you mean 'name'?)"),
+        ("GET", "/kbs?limt=3", "limt", "(did you mean 'limit'?)"),
+        ("GET", "/kbs/family/facts?predicat=parent&limit=1", "predicat", "(did you mean 'predicate'?)"),
+        ("GET", "/models/compare?id=family", "id", "(did you mean 'ids'?)"),
+        ("GET", "/jobs?size=3", "size", ": this call takes status, limit, cursor"),
+        ("GET", "/kbs/family?verbose=1", "verbose", ": this call takes none"),
+        ("POST", "/train?wiat=3", "wiat", "(did you mean 'wait'?)"),
+        ("POST", "/query?top_k=3", "top_k", ": this call takes none"),
+        ("DELETE", "/kbs/family?force=1", "force", ": this call takes none"),
+    ],
+)
+def test_a_parameter_that_a_call_does_not_have_is_refused(
+    client: httpx.Client, method: str, path: str, place: str, said: str
+) -> None:
+    answer = client.request(method, path, json={"kb": "family"} if method == "POST" else None)
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    (fault,) = answer.json()["errors"]
+    assert fault["place"] == f"query.{place}"
+    assert fault["reason"].startswith("there is no such parameter")
+    assert fault["reason"].endswith(said)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/"])
+def test_probes_and_links_may_add_parameters(client: httpx.Client, path: str) -> None:
+    assert client.get(path, params={"from": "somewhere"}).status_code == 200

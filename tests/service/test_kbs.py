@@ -43,3 +43,14 @@ def test_lists_come_in_pages(client: httpx.Client) -> None:
     second = client.get("/kbs/nations/facts", params={"limit": 3, "cursor": first["next_cursor"]}).json()
     both = client.get("/kbs/nations/facts", params={"limit": 6}).json()
     assert first["items"] + second["items"] == both["items"]
+
+
+def test_the_name_of_a_sample_is_taken(client: httpx.Client) -> None:
+    sample = client.get("/kbs/family").json()
+    answer = client.post("/kbs", json={"name": "family", "facts": [["a", "p", "c"]]})
+    assert (answer.status_code, answer.json()["code"]) == (409, "kb_is_sample")
+    assert "choose another name" in answer.json()["detail"]
+    file = {"file": ("family.tsv", client.get("/kbs/family/export").content)}
+    again = client.post("/kbs", data={"name": "family"}, files=file)
+    assert (again.status_code, again.json()) == (200, sample)
+    assert client.get("/kbs/family").json() == sample

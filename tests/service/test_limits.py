@@ -67,6 +67,14 @@ def test_a_made_up_cursor_or_url_is_a_4xx(client: httpx.Client) -> None:
         for path in ("/kbs", "/kbs/family/facts", "/kbs/family/entities", "/jobs", "/models"):
             answer = client.get(path, params={"cursor": cursor})
             assert (answer.status_code, answer.json()["code"]) == (422, "bad_cursor"), (path, cursor)
+    for path, body in (
+        ("/train", b'{"kb":"a\\u0000b"}'),
+        ("/query", b'{"model":"a\\u0000b","goal":{"predicate":"p","object":"o"}}'),
+        ("/query", b'{"model":"m","goal":{"predicate":"p"},"facts":[["a","\\u0000","b"]]}'),
+        ("/train", b'{"kb":"k","tags":{"a\\u0000":"b"}}'),
+    ):
+        answer = client.post(path, content=body, headers=JSON)
+        assert (answer.status_code, "NUL" in answer.json()["detail"]) == (422, True), answer.text
     for path in ("/kbs/a%00b", "/kbs?cursor=%00", "/models/%00"):
         assert client.get(path).status_code == 422
     assert client.get("/kbs/%ff%fe").status_code == 404

@@ -90,6 +90,15 @@ def test_the_facts_behind_rules_about_one_entity_and_with_constants(client: http
     assert [grounding["known"] for grounding in found] == [True] * 5 + [False]
     assert all(grounding["facts"][0]["object"] == "Paris" for grounding in found)
     assert chosen["support"] == 5
+    accepted = {"Accept": "text/plain"}
+    program = client.get(f"/models/{model}/rules", params={"limit": 1}, headers=accepted)
+    assert program.text.endswith(".\n")
+    assert "'lives in'(" in client.get(f"/models/{model}/rules", headers=accepted).text, "names that Prolog can read"
+    following = client.get(program.links["next"]["url"], headers=accepted)
+    assert (following.status_code, following.text == program.text) == (200, False)
+    table = client.get(f"/models/{model}/rules", params={"limit": 1}, headers={"Accept": "text/csv"})
+    assert table.links["next"]["url"] == program.links["next"]["url"]
+    assert client.get(f"/models/{model}/export").status_code == 200
     for rule in rules.values():
         answer = client.get(f"/models/{model}/rules/{rule['id']}/groundings")
         assert answer.status_code == 200, (rule["text"], answer.text)

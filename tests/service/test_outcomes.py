@@ -12,9 +12,11 @@ from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import Checkpoint, IdempotencyKey, Job, Metric, ModelVersion, Outbox, Removal
 from service.errors import Invalid, TooMany
+from service.garbage import find_garbage
 from service.idempotency import KEPT_SECONDS, Once, Reply
 from service.kbs import service as kbs
 from service.settings import Settings
+from service.storage import FolderStorage
 from service.training import outcomes, repository, service
 from service.training.outcomes import Trained
 from service.training.repository import Claim, LeaseLost
@@ -162,6 +164,18 @@ def test_a_cancelled_job_cannot_succeed_any_more(database: Database) -> None:
     assert (job_of(database, job).status, model_of(database, job).status) == ("cancelled", "cancelled")
 
 
+def test_a_seed_that_had_succeeded_leaves_nothing_to_miss_when_its_job_is_cancelled(
+    database: Database, tmp_path: Path
+) -> None:
+    parent = submit(database, seeds=[0, 1])
+    with database.read() as session:
+        children = repository.children(session, [parent])[parent.id]
+    finish(database, claim(database, children[0]))
+    service.cancel(database, TENANT, parent.id, LEASE)
+    assert job_of(database, parent).status == "cancelled"
+    assert find_garbage(database, FolderStorage(tmp_path / "artifacts")).missing == []
+
+
 def test_the_best_the_last_and_the_one_before_are_kept_while_a_job_runs(database: Database) -> None:
     job = submit(database)
     with database.write() as session:
@@ -189,5 +203,11 @@ def test_an_idempotency_key_is_forgotten_after_a_day(database: Database) -> None
         once.create(database, b"other", create)
     with database.write() as session:
         session.execute(update(IdempotencyKey).values(created_at=now() - KEPT_SECONDS - 1))
+    assert once.kept(database, b"one") is None
     assert once.create(database, b"other", create).body == {"number": 1}
+    kept = once.kept(database, b"other")
+    assert kept is not None
+    assert (kept.body, kept.replayed) == ({"number": 1}, True)
+    with pytest.raises(Invalid):
+        once.kept(database, b"one")
     assert Once("another", "POST /x", "key").create(database, b"one", create).body == {"number": 2}

@@ -4,6 +4,7 @@ from typing import Any, get_args
 
 import pytest
 
+from ctp_core.config import DistMultConfig
 from ctp_core.config.ctp import CtpConfig, SelectName
 from ctp_core.config.graphs import graphs_config
 from service.db.tables import Kb
@@ -35,3 +36,19 @@ def test_memory_has_settings_of_its_own() -> None:
 def test_a_select_that_does_not_exist_is_refused(select: Any) -> None:
     with pytest.raises(Invalid, match="select"):
         resolve_config(graphs(), "fast", {"select": select})
+
+
+def facts() -> Kb:
+    return Kb(kind="facts", num_facts=1990, num_entities=14, num_predicates=55, max_length=0, splits={"train": 1592})
+
+
+def test_a_setting_of_a_part_overrides_that_setting_alone() -> None:
+    preset = resolve_config(facts(), "best", {}).model_dump()
+    changed = resolve_config(facts(), "best", {"embedding": {"rank": 20}}).model_dump()
+    named = resolve_config(facts(), "best", {"embedding": {"method": "complex", "rank": 20}}).model_dump()
+    assert changed == named == {**preset, "embedding": {**preset["embedding"], "rank": 20}}
+
+
+def test_a_part_of_another_method_has_none_of_the_settings_before() -> None:
+    config = resolve_config(facts(), "best", {"embedding": {"method": "distmult", "rank": 20}}).model_dump()
+    assert config["embedding"] == DistMultConfig(rank=20).model_dump()

@@ -12,9 +12,10 @@ from ctp_core.datasets.builder import BuiltKB, FactsBuilder, KbLimits
 from service.cluster import wait_for
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion
-from service.errors import Conflict, NotFound
+from service.errors import Conflict, NotFound, TooMany
 from service.kbs import repository as kb_rows
 from service.kbs import service as kbs
+from service.models import service as models
 from service.settings import Settings
 from service.training import outcomes, repository, service
 from service.training.schemas import TrainRequest
@@ -164,3 +165,40 @@ def test_many_uploads_of_one_name_at_once_make_one_kb(database: Database) -> Non
     assert len(answers - {"kb_loading"}) == 1
     with database.read() as session:
         assert session.scalar(select(func.count()).where(Kb.name == "many")) == 1
+
+
+def test_many_trainings_at_once_do_not_exceed_what_may_wait(database: Database) -> None:
+    def train(number: int) -> str:
+        try:
+            with database.write() as session:
+                request = TrainRequest(kb="small", name=f"m{number}", config={"method": "proofs"})
+                return service.submit(session, TENANT, request, Settings(max_queued_jobs=2))[0].status
+        except TooMany as error:
+            return error.code
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = sorted(pool.map(train, range(8)))
+    assert answers == ["queued"] * 2 + ["too_many_queued_jobs"] * 6
+
+
+def test_an_alias_that_many_set_at_once_is_set_by_each_of_them(database: Database) -> None:
+    with database.write() as session:
+        for version in range(1, 9):
+            values = {"tenant": TENANT, "name": "m", "version": version, "status": "ready", "artifact": "x"}
+            lineage = {
+                "kind": "facts",
+                "method": "proofs",
+                "config": {},
+                "kb_sha256": "",
+                "code_version": "",
+                "metrics": {},
+                "tags": {},
+            }
+            session.add(ModelVersion(id=f"model_{version}", **values, **lineage))
+
+    def point(version: int) -> int:
+        with database.write() as session:
+            return models.set_alias(session, TENANT, "m", "champion", version).version
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(point, range(1, 9))) == list(range(1, 9))

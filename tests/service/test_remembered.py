@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-from service import remembered
 from service.remembered import Remembered
 
 
@@ -39,19 +38,18 @@ def test_a_hundred_callers_at_once_ask_once() -> None:
     assert source.asked == ["a"]
 
 
-def test_what_is_old_or_asked_for_afresh_is_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("seconds", "fresh", "asked"), [(60.0, False, 1), (60.0, True, 2), (0.0, False, 2)])
+def test_what_is_old_or_asked_for_afresh_is_looked_up_again(seconds: float, fresh: bool, asked: int) -> None:
     source = Source()
     source.may_answer.set()
-    known = Remembered(source.look_up)
+    known = Remembered(source.look_up, seconds)
 
     async def run() -> None:
         await known.get("a")
-        await known.get("a", fresh=True)
-        monkeypatch.setattr(remembered, "SECONDS", 0.0)
-        await known.get("a")
+        await known.get("a", fresh=fresh)
 
     asyncio.run(run())
-    assert source.asked == ["a", "a", "a"]
+    assert source.asked == ["a"] * asked
 
 
 def test_an_error_reaches_all_who_wait_and_is_not_remembered() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.settings import Settings
+from service.settings import Settings, UserError, get_settings
 from service.supervisor import Supervisor
 from tests.running import RunningService, free_port, running_service
 
@@ -161,6 +161,23 @@ def test_a_setting_that_is_no_number_is_one_clear_line(tmp_path: Path) -> None:
     assert result.returncode == 1
     assert result.stderr.startswith("ctp: CTP_LEASE_SECONDS='soon' cannot be used (")
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("CTP_LOG_LEVEL", "trace", "Input should be 'DEBUG', 'INFO', 'WARNING' or 'ERROR'"),
+        ("CTP_HEARTBEAT_SECONDS", "30", "CTP_HEARTBEAT_SECONDS must be less than CTP_LEASE_SECONDS"),
+        ("CTP_MAX_NAME_LENGTH", "513", "less than or equal to 512"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, reason: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    get_settings.cache_clear()
+    with pytest.raises(UserError, match=re.escape(reason)):
+        get_settings()
 
 
 def test_a_long_folder_puts_the_socket_elsewhere_and_leaves_nothing_there(tmp_path: Path) -> None:

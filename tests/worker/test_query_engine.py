@@ -28,7 +28,7 @@ from worker.query_engine import Counts, QueryEngine
 pytestmark = pytest.mark.slow
 CONFIG = {"method": "proofs", "templates": {"1": 4, "2": 4}, "epochs": 2}
 GOAL = [None, "grandparent", "morty"]
-QUESTION = {"goal": GOAL, "facts": [], "top_k": 3, "proofs": 1, "depth": None, "exclude_known": False}
+QUESTION = {"goal": GOAL, "facts": 0, "top_k": 3, "proofs": 1, "depth": None, "exclude_known": False}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,8 @@ def engine(folder: Path, **more: Any) -> QueryEngine:
 
 
 def message(artifact: str, *questions: dict[str, Any]) -> dict[str, Any]:
-    return {"artifact": artifact, "kb_id": None, "seconds": 5.0, "reply_seconds": 20.0, "questions": list(questions)}
+    times = {"seconds": 5.0, "reply_seconds": 20.0}
+    return {"artifact": artifact, "kb_id": None, **times, "questions": list(questions), "facts": [[]]}
 
 
 def test_a_question_that_breaks_the_model_fails_alone(tmp_path: Path, files: Files) -> None:

@@ -10,7 +10,8 @@ import { graphQuestion } from "./ask_graph.js";
 import { entitiesOf, predicatesOf } from "./kb.js";
 
 const PLACES = [["s", "subject", "Subject"], ["p", "predicate", "Predicate"], ["o", "object", "Object"]];
-const TOP = 10, PROOFS = 5, WEAK = 0.1;
+const TOP = 10, PROOFS = 5, WEAK = 0.1, LOOKS = 8;
+const TOO_OPEN = "Fill at least two of the three places.";
 
 export async function ask(root, { params, signal }) {
   const ready = (await all("/models", {}, 1000, signal)).filter((model) => model.status === "ready");
@@ -19,7 +20,7 @@ export async function ask(root, { params, signal }) {
     return;
   }
   const wanted = params.get("model");
-  const model = wanted ? await get(path("models", wanted), {}, signal) : ready[0];
+  const model = wanted ? await get(path("models", wanted), {}, signal) : await telling(ready, signal);
   const reference = wanted ?? `${model.name}@${model.version}`;
   const question = { model: reference, goal: {}, facts: [], params };
   for (const [short, long] of PLACES) question.goal[long] = params.get(short);
@@ -36,6 +37,15 @@ export async function ask(root, { params, signal }) {
   const given = PLACES.filter(([, long]) => question.goal[long]).length;
   if (given >= 2) await answer(results, question, signal);
   else if (model.kind !== "graphs") show(results, await hints(model, reference, signal));
+}
+
+/** The newest of the models that can show why; the newest of all where none of a few can. */
+async function telling(ready, signal) {
+  for (const model of ready.slice(0, LOOKS)) {
+    const { items } = await get(path("models", model.id, "rules"), { limit: 1 }, signal);
+    if (items.length) return model;
+  }
+  return ready[0];
 }
 
 function options(ready, reference, model) {
@@ -55,22 +65,25 @@ function factsQuestion(model, question, signal) {
   const form = h("form", { class: "sentence" }, boxes.map((box) => box.element), h("button", { type: "submit", class: "primary" }, "Ask"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (boxes.filter((box) => !box.input.value).length > 1) { message.textContent = "Fill at least two of the three places."; return; }
+    if (boxes.filter((box) => !box.input.value).length > 1) { message.textContent = TOO_OPEN; return; }
     const address = to("ask", { model: question.model, ...Object.fromEntries(boxes.map((box) => [box.short, box.input.value])) });
     if (location.hash === address) dispatchEvent(new HashChangeEvent("hashchange"));
     else go(address);
   });
   mark();
+  // A link that leaves two places open asks nothing yet.
+  if (boxes.filter((box) => box.input.value).length === 1) message.textContent = TOO_OPEN;
   return h("div", { class: "stack" }, form, message);
 }
 
-/** A few questions to begin with: of the predicates that the model has rules for. */
+/** A few questions to begin with: of the predicates that the model has rules for, or else of any of its KB. */
 async function hints(model, reference, signal) {
   const kb = model.lineage.kb_id;
   if (kb == null) return "";
   const rules = await get(path("models", model.id, "rules"), { limit: 40 }, signal).catch(() => ({ items: [] }));
-  const telling = [...rules.items].sort((a, b) => b.body.length - a.body.length);
-  const heads = [...new Set(telling.map((rule) => rule.head.predicate))].slice(0, 3);
+  const longest = [...rules.items].sort((a, b) => b.body.length - a.body.length);
+  const any = rules.items.length ? [] : (await get(path("kbs", kb, "predicates"), { limit: 3 }, signal)).items;
+  const heads = [...new Set([...longest.map((rule) => rule.head.predicate), ...any.map((predicate) => predicate.name)])].slice(0, 3);
   const facts = await Promise.all(heads.map((predicate) => get(path("kbs", kb, "facts"), { predicate, limit: 1 }, signal).then((page) => page.items[0]).catch(() => null)));
   const asked = facts.filter(Boolean);
   return asked.length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "For example")), h("div", { class: "actions" }, asked.map((f) =>
@@ -140,7 +153,7 @@ function drawAnswer(panel, found, one, which, signal, turn) {
   const head = h("div", { class: "proof-tools" }, h("h2", {}, name(one.subject), " ", name(one.predicate, { class: "pred" }), " ", name(one.object)),
     one.proofs.length > 1 ? h("div", { class: "segmented", role: "group", "aria-label": "Proofs" }, one.proofs.map((each, at) => h("a", { href: location.hash, role: "button", "aria-current": each === proof ? "true" : null, onclick: (event) => { event.preventDefault(); turn(at); } }, `Proof ${at + 1}`))) : null);
   if (!proof) {
-    show(panel, head, h("div", { class: "empty" }, found.explainable ? "No proof was found for this answer within the limits." : "This model answers by embeddings alone: there is no proof to show."));
+    show(panel, head, h("div", { class: "empty" }, found.explainable ? "No proof was found for this answer within the limits." : "This model cannot explain its answers: there is no proof to show."));
     return;
   }
   const frame = h("div", { class: "proof" });

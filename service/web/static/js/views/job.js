@@ -49,6 +49,7 @@ export async function job(root, { segments, signal }) {
     show(state, status(data.status));
     progress(data.progress);
     if (data.status === "queued") text.textContent = "waiting for a worker";
+    if (data.waiting_for) text.textContent = `waiting for ${data.waiting_for}, which cannot be reached now`;
     cancel.hidden = ENDED.includes(data.status);
     if (data.status === "succeeded") {
       show(outcome, h("div", { class: "actions" }, h("a", { class: "button primary", href: to("ask", { model: reference }) }, "Ask it"), h("a", { class: "button", href: to(["models", reference]) }, "See its rules")));

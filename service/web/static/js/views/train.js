@@ -15,15 +15,21 @@ export async function train(root, { params, signal }) {
   const title = h("input", { value: params.get("name") ?? chosen?.name ?? "", required: true, maxlength: 64, spellcheck: "false", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}" });
   const seeds = h("input", { value: "0", inputmode: "numeric", pattern: "\\s*\\d+(\\s*,\\s*\\d+)*\\s*" });
   const presetPlace = h("div", { class: "stack" }), result = h("div");
-  const start = h("button", { type: "submit", class: "primary" }, "Start training");
-  let settings = null;
+  const start = h("button", { type: "submit", class: "primary", disabled: true }, "Start training");
+  let settings = null, sending = false;
+  const ready = () => { start.disabled = sending || !settings; };
   const load = async (preset) => {
+    const kb = select.value;
+    settings = null;
+    ready();
     try {
-      const presets = await get("/presets", { kb: select.value }, signal);
+      const presets = await get("/presets", { kb }, signal);
+      if (kb !== select.value) return;
       const current = presets.find((one) => one.name === preset) ?? presets.find((one) => one.name === DEFAULT) ?? presets[0];
       settings = presetForm(presetPlace, presets, current, load);
       note(to("train", { kb: select.value, preset: current.name === DEFAULT ? null : current.name }));
-    } catch (error) { if (!signal.aborted) show(presetPlace, problem(error)); }
+      ready();
+    } catch (error) { if (!signal.aborted && kb === select.value) show(presetPlace, problem(error)); }
   };
   select.addEventListener("change", () => { title.value = select.value; load(settings?.preset); });
   const form = h("form", { class: "card stack" },
@@ -33,15 +39,15 @@ export async function train(root, { params, signal }) {
     result, h("div", { class: "actions" }, start));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    start.disabled = true;
+    sending = true;
+    ready();
     try {
       const body = { kb: select.value, name: title.value.trim(), preset: settings.preset, config: settings.changes(), seeds: seeds.value.split(",").map(Number) };
       const { job } = await post("/train", body, signal);
       go(to(["jobs", job.id]));
-    } catch (error) {
-      start.disabled = false;
-      show(result, problem(error));
-    }
+    } catch (error) { show(result, problem(error)); }
+    sending = false;
+    ready();
   });
   show(root, h("header", { class: "head" }, h("div", {}, h("h1", {}, "Train"), h("p", {}, "Choose what to learn from. The preset's settings fit the size of the knowledge base; change any of them below."))),
     form, jobList(jobs.items));

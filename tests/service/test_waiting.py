@@ -1,0 +1,38 @@
+"""Calls that wait for a job."""
+
+from pathlib import Path
+
+import pytest
+
+from service.errors import TooMany
+from service.training.waiting import Waiting
+from tests.running import running_service
+
+
+def test_a_tenant_has_so_many_places_and_gets_them_back() -> None:
+    waiting = Waiting(2)
+    with waiting.place("a"):
+        with waiting.place("a"), waiting.place("b"):
+            with pytest.raises(TooMany, match="2 calls wait for jobs already"):
+                waiting.check("a")
+            waiting.check("b")
+        with waiting.place("a"):
+            pass
+    waiting.stop()
+
+
+@pytest.mark.slow
+def test_more_waiting_calls_than_there_are_places_get_a_429(tmp_path: Path) -> None:
+    with running_service(tmp_path, max_waiting_calls="1") as service, service.client() as client:
+        body = {"kb": "nations", "config": {"method": "proofs", "epochs": 5000}}
+        job = client.post("/train", json=body).json()["job"]["id"]
+        with client.stream("GET", f"/jobs/{job}/events") as events:
+            lines = events.iter_lines()
+            next(lines)
+            for path in (f"/jobs/{job}?wait=5", f"/jobs/{job}/events"):
+                answer = client.get(path)
+                assert (answer.status_code, answer.json()["code"]) == (429, "too_many_waiting_calls")
+            assert client.get(f"/jobs/{job}").status_code == 200
+            assert next(lines) is not None
+        client.post(f"/jobs/{job}/cancel")
+        assert client.get(f"/jobs/{job}?wait=5").json()["status"] == "cancelled"

@@ -74,7 +74,7 @@ def test_a_method_of_the_other_kind_is_refused_before_it_is_queued(client: httpx
     for kb, method in (("chains", "complex"), ("family", "lstm")):
         answer = client.post("/train", json={"kb": kb, "name": "wrong", "config": {"method": method}})
         assert answer.status_code == 422
-        assert answer.json()["code"] == "bad_method"
+        assert answer.json()["code"] == "bad_config"
         assert "choose from" in answer.json()["detail"]
 
 

@@ -1,9 +1,11 @@
 """Questions about a small graph, in a real browser."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graphs_jsonl import write_graphs_jsonl
@@ -43,3 +45,26 @@ def test_a_small_graph_is_drawn_or_pasted_and_asked_about(
     page.reload()
     expect(page.get_by_label("Facts, one in a line")).to_have_value("ann, father, bob\nbob, father, cy")
     assert page.url == address
+
+
+def test_a_prover_and_a_network_are_compared_question_by_question(
+    visitor: Visitor, service: RunningService, tmp_path: Path, shoot: Callable[[Page, str], None]
+) -> None:
+    files = {split: tmp_path / f"{split}.jsonl" for split in ("train", "test")}
+    files["train"].write_text("".join(write_graphs_jsonl(family_graphs(300, (2, 3), seed=1))))
+    files["test"].write_text("".join(write_graphs_jsonl(family_graphs(20, (3, 5), seed=2))))
+    with Client(service.url) as client:
+        client.kbs.upload("page-contest", files, kind="graphs")
+        for name, config in (("prover", {}), ("network", {"method": "rnn", "epochs": 1})):
+            training = client.train("page-contest", name=f"page-{name}", config=config)
+            assert client.jobs.wait(training.job.id, 200).status == "succeeded"
+    page = visitor().open("#/models/compare?ids=page-prover@1,page-network@1")
+    right = page.locator("section", has=page.get_by_role("heading", name="Who is right"))
+    expect(right.locator("tbody th")).to_have_text(["all", "3 facts", "5 facts"])
+    expect(right.locator("tbody tr").first).to_contain_text(re.compile(r"%.*% \*"))
+    differ = page.locator(".differ > li").first
+    expect(differ.locator(".badge").first).to_have_text("right")
+    expect(differ.locator(".mono")).to_contain_text(" ⇐ ")
+    shoot(page, "compare")
+    differ.get_by_role("link", name="page-prover@1").click()
+    expect(page.locator(".proof .node.goal").first).to_be_visible()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from service.client import Client
 from tests.e2e.conftest import Visitor
@@ -151,6 +151,27 @@ def test_names_are_text_all_the_way_through(visitor: Visitor, tmp_path: Path) ->
     expect(page.locator(".proof .node.goal .end").first).to_have_text(RIGHT_TO_LEFT)
     assert page.locator(".proof .node.goal .end").first.evaluate("e => e.textContent") == RIGHT_TO_LEFT
     assert page.evaluate("document.querySelectorAll('main script, main img').length") == 0
+
+
+def test_no_training_starts_before_its_settings_are_there(visitor: Visitor) -> None:
+    page = visitor().open("#/kbs")
+    held: list[Route] = []
+    page.route("**/presets?*", lambda route: held.append(route))  # noqa: PLW0108 (it cannot wrap a builtin)
+    with page.expect_request("**/presets?*"):
+        page.goto(f"{page.url.split('#')[0]}#/train?kb=nations")
+    start = page.get_by_role("button", name="Start training")
+    expect(start).to_be_disabled()
+    with page.expect_request("**/presets?*"):
+        page.get_by_label("Knowledge base").select_option("family")
+    with page.expect_response("**/presets?kb=nations") as late:
+        held[0].continue_()
+    late.value.finished()
+    page.evaluate("new Promise(requestAnimationFrame)")  # what the page does with an answer, it has done
+    expect(page.get_by_role("radio")).to_have_count(0)
+    expect(start).to_be_disabled()
+    held[1].continue_()
+    expect(start).to_be_enabled()
+    expect(page.get_by_role("radio", name=re.compile("^fast"))).to_be_checked()
 
 
 def test_a_training_is_watched_through_a_reload_and_a_lost_connection_and_cancelled(

@@ -47,6 +47,30 @@ def family(service: RunningService) -> None:
         client.models.set_alias(client.models.get("page-family@1"), "champion")
 
 
+def test_a_link_that_leaves_two_places_open_says_what_is_missing(visitor: Visitor) -> None:
+    page = visitor().open("#/ask?model=page-family@1&p=grandparent")
+    expect(page.locator(".question [role=status]")).to_have_text("Fill at least two of the three places.")
+    expect(page.get_by_role("heading", name="For example")).to_be_visible()
+    page.get_by_role("combobox", name="Object").fill("morty")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator(".answers li").first).to_be_visible()
+    expect(page.locator(".question [role=status]")).to_have_text("")
+
+
+def test_a_visit_begins_with_a_model_that_can_show_why_and_any_model_has_examples(
+    visitor: Visitor, service: RunningService
+) -> None:
+    with Client(service.url) as client:
+        training = client.train("family", name="page-mute", config={"method": "distmult", "epochs": 1})
+        assert client.jobs.wait(training.job.id, 120).status == "succeeded"
+    page = visitor().open("#/")
+    expect(page.get_by_label("Model", exact=True)).not_to_have_value("page-mute@1")
+    page.goto(f"{service.url}/#/ask?model=page-mute@1")
+    expect(page.get_by_role("heading", name="For example")).to_be_visible()
+    page.locator(".card", has_text="For example").get_by_role("link").first.click()
+    expect(page.get_by_text("This model cannot explain its answers")).to_be_visible()
+
+
 def test_a_question_is_asked_and_its_proof_is_read_by_keyboard_alone(visitor: Visitor) -> None:
     page = visitor().open("#/ask?model=page-family@1")
     page.keyboard.press("Tab")
@@ -147,6 +171,7 @@ def test_versions_are_compared_named_and_exported(visitor: Visitor, shoot: Shoot
     expect(page.locator(".chart canvas").first).to_be_visible()
     row = page.locator("tr", has=page.get_by_role("rowheader", name="epochs", exact=True))
     expect(row.locator("strong")).to_have_text(["200", "20"])
+    expect(page.get_by_role("status").filter(has_text="no test or valid split")).to_be_visible()
 
     page.goto(page.url.split("#")[0] + "#/models/page-family@2")
     page.get_by_role("button", name="Set alias").click()

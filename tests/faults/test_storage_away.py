@@ -1,11 +1,15 @@
 """Model storage that goes away while jobs need it: they wait, and nothing else does."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 
 import pytest
 
 from service.cluster import Cluster, wait_for
+from service.errors import Unavailable
+from service.models.probe import check_loads
+from service.queries.batcher import Batcher
 from tests.faults.watching import FAST, JOB, SHORT, Watch, undisturbed
 from tests.object_store import BUCKET, ObjectStore, object_store
 
@@ -32,6 +36,21 @@ def wait_for_line(watch: Watch, event: str, before: int) -> None:
     wait_for(lambda: watch.log("train").count(f'"{event}"') > before, f"the worker says {event}", 120)
 
 
+def waiting_for(watch: Watch, job_id: str) -> tuple[str, str | None]:
+    """Status of the job, and what it says that it waits for."""
+    with watch.client() as client:
+        job = client.get(f"/jobs/{job_id}").json()
+    return job["status"], job["waiting_for"]
+
+
+def first_status(watch: Watch, job_id: str) -> str:
+    """The first status that somebody who begins to listen now is sent."""
+    with watch.client() as client, client.stream("GET", f"/jobs/{job_id}/events") as events:
+        lines = events.iter_lines()
+        next(line for line in lines if line == "event: status")
+        return next(line for line in lines if line.startswith("data: "))
+
+
 def test_a_job_that_ends_while_storage_is_away_waits_with_its_model(watch: Watch, store: ObjectStore) -> None:
     job = watch.submit(JOB)
     watch.wait_for_epoch(job["id"], 2)
@@ -40,10 +59,12 @@ def test_a_job_that_ends_while_storage_is_away_waits_with_its_model(watch: Watch
     wait_for_line(watch, "checkpoint_not_saved", 0)
     wait_for_line(watch, "storage_away", 0)
     time.sleep(max(0.0, AWAY_SECONDS - (time.monotonic() - stopped)))  # the fault itself
-    assert watch.job(job["id"]).status == "running"
+    assert waiting_for(watch, job["id"]) == ("running", "storage")
+    assert '"waiting_for": "storage"' in first_status(watch, job["id"])
     store.start()
     (ended,) = watch.wait_for_end(job["id"])
     assert (ended.status, ended.attempt, ended.crashes) == ("succeeded", 1, 0)
+    assert waiting_for(watch, job["id"]) == ("succeeded", None)
     assert watch.files(ended.model_id) == undisturbed(ended)
 
 
@@ -57,7 +78,9 @@ def test_a_checkpoint_that_cannot_be_read_now_is_waited_for_and_not_taken_for_da
     before, resumed = watch.log("train").count('"storage_away"'), watch.log("train").count('"job_resumed"')
     watch.cluster.start("train")
     wait_for_line(watch, "storage_away", before + 1)
+    assert waiting_for(watch, job["id"]) == ("running", "storage")
     store.start()
+    wait_for(lambda: waiting_for(watch, job["id"])[1] is None, "it waits no more", 60)
     (ended,) = watch.wait_for_end(job["id"])
     assert watch.log("train").count('"job_resumed"') == resumed + 1
     assert '"checkpoint_damaged"' not in watch.log("train")
@@ -72,7 +95,8 @@ def test_a_job_that_waits_for_storage_can_be_cancelled_and_others_are_still_hand
     before = watch.log("train").count('"storage_away"')
     store.stop()
     wait_for_line(watch, "storage_away", before)
-    assert watch.cancel(job["id"]).json()["status"] == "cancelled"
+    cancelled = watch.cancel(job["id"]).json()
+    assert (cancelled["status"], cancelled["waiting_for"]) == ("cancelled", None)
     # Its files are due for removal, which fails; the next job is published and claimed nevertheless.
     following = watch.submit(SHORT)
     wait_for(lambda: watch.job(following["id"]).attempt == 1, "the worker is free", 10)
@@ -97,7 +121,30 @@ def test_calls_that_need_the_files_say_that_storage_is_away(watch: Watch, store:
             store.start()
         assert {part for part, state in parts.items() if state != "ok"} == {"storage"}
         assert parts["storage"] == "storage_away"
-        assert client.get("/readyz").status_code == 200
+        # What is told may be a moment old.
+        wait_for(lambda: client.get("/readyz").status_code == 200, "all parts are there again", 5)
         assert [(a.status_code, a.json()["code"]) for a in answers] == [(503, "storage_away")] * 3
         assert all("retry-after" in answer.headers for answer in answers)
         assert client.post("/query", json={"model": trained.model_id, "goal": goal}).status_code == 200
+
+
+def test_an_import_whose_files_cannot_be_read_back_now_is_not_called_bad(watch: Watch, store: ObjectStore) -> None:
+    """Storage goes away after the archive was stored, and before a worker has tried whether it loads."""
+    (trained,) = watch.wait_for_end(watch.submit(SHORT)["id"])
+
+    async def check() -> None:
+        batcher = Batcher(watch.settings)
+        await batcher.start()
+        try:
+            await check_loads(batcher, trained.model_id, watch.artifact(trained.model_id))
+        finally:
+            await batcher.stop()
+
+    store.stop()
+    try:
+        with pytest.raises(Unavailable) as refused:
+            asyncio.run(check())
+    finally:
+        store.start()
+    assert refused.value.code == "storage_away"
+    asyncio.run(check())

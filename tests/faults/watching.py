@@ -18,7 +18,8 @@ from ctp_core.artifact import decode, encode
 from ctp_core.config import parse_config
 from ctp_core.models.registry import create_trainer, load_model
 from service.cluster import Cluster, wait_for
-from service.db.tables import Job, ModelVersion
+from service.db.engine import Database
+from service.db.tables import Job, ModelVersion, Removal
 from service.samples import read_sample
 from service.settings import Settings
 from service.storage import Files, make_storage
@@ -94,13 +95,29 @@ class Watch:
         wait_for(lambda: all(self.job(j).status in TERMINAL for j in job_ids), f"the end of {job_ids}", seconds)
         return [self.job(job_id) for job_id in job_ids]
 
-    def files(self, model_id: str) -> Files:
+    def wait_for_removals(self) -> None:
+        """Until no file is still to go."""
+        database = self.cluster.database()
+        try:
+            wait_for(lambda: self._removals(database) == 0, "all that was to be removed is gone", 60)
+        finally:
+            database.dispose()
+
+    @staticmethod
+    def _removals(database: Database) -> int:
+        with database.read() as session:
+            return session.scalars(select(func.count()).select_from(Removal)).one()
+
+    def artifact(self, model_id: str) -> str:
         database = self.cluster.database()
         with database.read() as session:
             artifact = session.get_one(ModelVersion, model_id).artifact
         database.dispose()
         assert artifact is not None
-        return make_storage(self.settings).get(artifact)
+        return artifact
+
+    def files(self, model_id: str) -> Files:
+        return make_storage(self.settings).get(self.artifact(model_id))
 
     @property
     def settings(self) -> Settings:

@@ -17,7 +17,9 @@ def find(session: Session, tenant: str, reference: str) -> ModelVersion | None:
     ).one_or_none()
     if by_id is not None:
         return by_id
-    name, _, suffix = reference.partition("@")
+    name, at, suffix = reference.partition("@")
+    if at and not suffix:
+        return None
     statement = select(ModelVersion).where(ModelVersion.tenant == tenant, ModelVersion.name == name)
     if suffix.isascii() and suffix.isdigit() and len(suffix) < 10:
         statement = statement.where(ModelVersion.version == int(suffix))

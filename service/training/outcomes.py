@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
-from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
 from ctp_core.rules import Rule
@@ -69,13 +68,12 @@ def cancel(session: Session, job: Job, lease_seconds: float) -> bool:
 
     A worker that still runs it finds its claim gone within seconds; what it may write until then goes with the files.
     """
-    repository.lock(session, job.id)
-    for child in repository.children(session, [job])[job.id]:
-        _end(session, child, "cancelled")
-        _drop_files(session, child, lease_seconds)
-    if not _end(session, job, "cancelled"):
+    job = repository.lock(session, job.id)
+    if job.status in TERMINAL:
         return False
-    _drop_files(session, job, lease_seconds)
+    for ended in (*repository.children(session, [job])[job.id], job):
+        _end(session, ended, "cancelled")
+        _drop_files(session, ended, lease_seconds)
     _settle(session, job)
     return True
 
@@ -117,11 +115,10 @@ def settle(session: Session, parent: Job) -> None:
 # Parts of them
 
 
-def _end(session: Session, job: Job, status: str) -> bool:
+def _end(session: Session, job: Job, status: str) -> None:
+    """A job that has ended stays as it is."""
     statement = update(Job).where(Job.id == job.id, Job.status.not_in(TERMINAL))
-    result = session.execute(statement.values(status=status, finished_at=now(), lease_expires_at=None))
-    assert isinstance(result, CursorResult)
-    return result.rowcount == 1
+    session.execute(statement.values(status=status, finished_at=now(), lease_expires_at=None))
 
 
 def _drop_files(session: Session, job: Job, seconds: float) -> None:

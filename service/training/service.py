@@ -169,7 +169,6 @@ def cancel(database: Database, tenant: str, job_id: str, lease_seconds: float) -
     with database.write() as session:
         job = get(session, tenant, job_id)
         if not outcomes.cancel(session, job, lease_seconds):
-            session.refresh(job)
             raise Conflict("job_finished", f"job {job_id!r} is {job.status} already")
         session.refresh(job)
         return shown(session, [job])[0]

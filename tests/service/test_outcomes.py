@@ -164,6 +164,20 @@ def test_a_cancelled_job_cannot_succeed_any_more(database: Database) -> None:
     assert (job_of(database, job).status, model_of(database, job).status) == ("cancelled", "cancelled")
 
 
+def test_a_job_that_has_ended_keeps_its_files_when_it_is_cancelled(database: Database) -> None:
+    parent = submit(database, seeds=[0, 1])
+    with database.read() as session:
+        children = repository.children(session, [parent])[parent.id]
+    for child in children:
+        finish(database, claim(database, child))
+    with database.write() as session:
+        before = list(session.scalars(select(Removal.owner)))
+        assert not outcomes.cancel(session, parent, LEASE)
+    with database.read() as session:
+        assert list(session.scalars(select(Removal.owner))) == before
+    assert job_of(database, parent).status == "succeeded"
+
+
 def test_a_seed_that_had_succeeded_leaves_nothing_to_miss_when_its_job_is_cancelled(
     database: Database, tmp_path: Path
 ) -> None:

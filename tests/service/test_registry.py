@@ -1,0 +1,70 @@
+"""What the registry says of names, seeds and rules that are not there, on a database of its own."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from ctp_core.rules import Atom, Rule
+from service.db.engine import Database
+from service.db.migrate import migrate
+from service.db.tables import ModelVersion
+from service.errors import Conflict, NotFound, ServiceError
+from service.models import repository, service
+from service.training.outcomes import add_rules
+
+TENANT = "default"
+RULE = Rule(Atom("p", "X", "Y"), (Atom("q", "X", "Y"),), "1", 0.5)
+LINEAGE: dict[str, Any] = {"kb_sha256": "0" * 64, "code_version": "1", "config": {}, "metrics": {}, "tags": {}}
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """With two ready versions of `m`, imported from a service that had their KB."""
+    found = Database(f"sqlite:///{tmp_path / 'ctp.db'}")
+    migrate(found.engine)
+    with found.write() as session:
+        for version in (1, 2):
+            names = {"id": f"model_{version}", "tenant": TENANT, "name": "m", "version": version}
+            session.add(ModelVersion(**names, **LINEAGE, status="ready", kind="facts", method="rules", artifact="x"))
+            session.flush()
+            add_rules(session, f"model_{version}", [RULE])
+    yield found
+    found.dispose()
+
+
+def seed_of_an_import(session: Session) -> None:
+    service.training_of(session, service.get(session, TENANT, "m@1"), 7)
+
+
+def half_a_reference(session: Session) -> None:
+    service.delete(session, TENANT, "m@", 0.0)
+
+
+def unknown_rule(session: Session) -> None:
+    service.grounded(session, TENANT, "m", "no-such-rule", 10)
+
+
+def kb_elsewhere(session: Session) -> None:
+    service.grounded(session, TENANT, "m", RULE.id, 10)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "code"),
+    [
+        (half_a_reference, NotFound, "model_not_found"),
+        (seed_of_an_import, NotFound, "seed_not_found"),
+        (unknown_rule, NotFound, "rule_not_found"),
+        (kb_elsewhere, Conflict, "kb_not_here"),
+    ],
+)
+def test_what_is_not_there_is_told_by_its_code(
+    database: Database, call: Callable[[Session], None], error: type[ServiceError], code: str
+) -> None:
+    with pytest.raises(error) as caught, database.write() as session:
+        call(session)
+    assert caught.value.code == code
+    with database.read() as session:
+        assert [model.status for model in repository.listing(session, TENANT, "m", None, None, 10)] == ["ready"] * 2

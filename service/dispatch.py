@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -55,27 +56,28 @@ class Dispatcher:
     def run(self, stop: threading.Event) -> None:
         """Until told to stop. A part that is away is waited for: nothing is lost meanwhile."""
         while not stop.wait(self.settings.relay_seconds):
-            try:
-                self.turn()
-            except (SQLAlchemyError, RedisError, QueueError, OSError) as error:
-                log.warning("dispatcher_waits", error=str(error))
+            self._attempt(self.turn)
         self._resign()
 
     def turn(self) -> None:
-        """Takes back before it relays: those jobs need only the database, and Redis may be away."""
+        """Each step alone: Redis may be away, and most of them need only the database."""
         if not self._leads():
             return
-        due = time.monotonic() - self._reconciled_at >= self.settings.reconcile_seconds
-        if due:
+        steps = [self.relay]
+        if time.monotonic() - self._reconciled_at >= self.settings.reconcile_seconds:
             self._reconciled_at = time.monotonic()
-            self.take_back()
-        self.relay()
-        if due:
-            self.ring_again()
-            with self.database.write() as session:
-                forget_old_keys(session)
-            for sweeper in self.sweepers:
-                sweeper.wake()
+            steps = [self.take_back, self.relay, self.ring_again, self.forget_old_keys, self.wake_sweepers]
+        for step in steps:
+            self._attempt(step)
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """Whatever goes wrong in a step is told, and the next is taken: it is tried again in its turn."""
+        try:
+            step()
+        except (SQLAlchemyError, RedisError, QueueError, OSError) as error:
+            log.warning("dispatcher_waits", step=step.__name__, error=str(error))
+        except Exception:
+            log.exception("dispatcher_failed", step=step.__name__)
 
     def relay(self) -> None:
         """Publishes first and forgets second: a kill in between rings twice, which the claim makes harmless."""
@@ -116,6 +118,14 @@ class Dispatcher:
                 for job in missing:
                     repository.ring(session, job)
             log.warning("jobs_rung_again", count=len(missing))
+
+    def forget_old_keys(self) -> None:
+        with self.database.write() as session:
+            forget_old_keys(session)
+
+    def wake_sweepers(self) -> None:
+        for sweeper in self.sweepers:
+            sweeper.wake()
 
     def sweep_files(self) -> None:
         """Files that are due; what cannot be removed now is put off, so that it keeps nothing else from going."""

@@ -6,20 +6,20 @@ import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from redis.exceptions import RedisError
-from sqlalchemy.exc import DataError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from ctp_core.errors import CtpError
+from service.db.engine import AWAY_ERRORS
 from service.errors import RETRY_AFTER_SECONDS, ServiceError, core_problem, problem, storage_problem
 from service.storage import StorageError
 
 log = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 HTTP_CODES = {404: "no_such_route", 405: "method_not_allowed", 400: "bad_request"}
-PART_ERRORS = (OperationalError, InterfaceError, PoolTimeout, RedisError)
+PART_ERRORS = (*AWAY_ERRORS, RedisError)
 
 
 def respond(body: dict[str, Any], headers: dict[str, str] | None = None) -> JSONResponse:

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, create_engine, event, make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
 BUSY_SECONDS = 30
 LOCK_POLL_SECONDS = 0.005
 # Before this version the write-ahead log can be corrupted by several writers.
 SAFE_WAL_VERSION = (3, 51, 3)
+# The database cannot be reached now, or has too much to do: the same call may succeed later.
+AWAY_ERRORS = (OperationalError, InterfaceError, PoolTimeout)
 
 
 def make_engine(url: str) -> Engine:

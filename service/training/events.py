@@ -15,9 +15,8 @@ from functools import partial
 from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
-from sqlalchemy.exc import OperationalError
 
-from service.db.engine import Database
+from service.db.engine import AWAY_ERRORS, Database
 from service.db.tables import Job, Metric
 from service.errors import Invalid
 from service.training import repository, service
@@ -92,7 +91,7 @@ async def _stream(waiting: Waiting, database: Database, job: Job, seen: Position
     while not seen.ended:
         try:
             found = await waiting.look(partial(look, database, job, seen))
-        except OperationalError:
+        except AWAY_ERRORS:
             return
         events = news(found, seen, before)
         before = found.job

@@ -1,0 +1,61 @@
+"""Turns of the dispatcher in which one of its steps goes wrong."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from ctp_core.datasets.builder import FactsBuilder, KbLimits
+from service import removals
+from service.cluster import wait_for
+from service.db.migrate import migrate
+from service.db.tables import Job, Outbox
+from service.dispatch import Dispatcher
+from service.kbs import service as kbs
+from service.settings import Settings
+from service.training import repository, service
+from service.training.schemas import TrainRequest
+
+TENANT = "default"
+
+
+@pytest.fixture
+def dispatcher(tmp_path: Path) -> Iterator[Dispatcher]:
+    """With a KB to train on; its Redis is away."""
+    made = Dispatcher(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+    migrate(made.database.engine)
+    builder = FactsBuilder(KbLimits())
+    builder.add("train", [(1, "a", "p", "b")], "facts.tsv")
+    kbs.create(made.database, TENANT, "small", builder.build())
+    yield made
+    made.database.dispose()
+
+
+def submit(dispatcher: Dispatcher) -> Job:
+    with dispatcher.database.write() as session:
+        return service.submit(session, TENANT, TrainRequest(kb="small"), dispatcher.settings)[0]
+
+
+def test_files_are_removed_although_no_job_can_be_published(dispatcher: Dispatcher, tmp_path: Path) -> None:
+    submit(dispatcher)
+    folder = tmp_path / "artifacts" / "models" / "1"
+    folder.mkdir(parents=True)
+    with dispatcher.database.write() as session:
+        removals.remove_later(session, "models/1")
+    dispatcher.turn()
+    wait_for(lambda: not folder.exists(), "the files are gone", 30)
+    with dispatcher.database.read() as session:
+        assert session.scalar(select(func.count()).select_from(Outbox)) == 1, "the job waits for Redis"
+
+
+def test_a_step_that_breaks_keeps_no_job_from_being_taken_back(
+    dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = submit(dispatcher)
+    with dispatcher.database.write() as session:
+        repository.claim(session, job.id, "worker", -1.0)
+    monkeypatch.setattr(dispatcher.celery, "send_task", None)  # a fault of our own in every relay
+    dispatcher.turn()
+    with dispatcher.database.read() as session:
+        assert session.get_one(Job, job.id).status == "queued"

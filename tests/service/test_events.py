@@ -1,0 +1,62 @@
+"""The stream of a job's events, on a database of its own."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from ctp_core.datasets.builder import FactsBuilder, KbLimits
+from service.db.engine import Database
+from service.db.migrate import migrate
+from service.db.tables import Job
+from service.kbs import service as kbs
+from service.settings import Settings
+from service.training import events, service
+from service.training.schemas import TrainRequest
+from service.training.waiting import Waiting
+
+TENANT = "default"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    found = Database(f"sqlite:///{tmp_path / 'ctp.db'}")
+    migrate(found.engine)
+    builder = FactsBuilder(KbLimits())
+    builder.add("train", [(1, "a", "p", "b")], "facts.tsv")
+    kbs.create(found, TENANT, "small", builder.build())
+    yield found
+    found.dispose()
+
+
+@pytest.fixture
+def job(database: Database) -> Job:
+    with database.write() as session:
+        return service.submit(session, TENANT, TrainRequest(kb="small"), Settings())[0]
+
+
+@pytest.mark.parametrize(
+    "error", [OperationalError("x", None, Exception()), InterfaceError("x", None, Exception()), PoolTimeout("x")]
+)
+def test_a_listener_is_let_go_when_the_database_goes_away(database: Database, job: Job, error: Exception) -> None:
+    """It comes back with what it saw last; an error in the middle of an answer would look like a fault of ours."""
+    waiting = Waiting(1)
+
+    async def listen() -> list[bytes]:
+        seen = []
+        async for message in events.stream(waiting, database, job, events.Position()):
+            seen.append(message)
+            if b"event: status" in message:
+                event.listen(database.engine, "begin", fall_away)
+        return seen
+
+    def fall_away(_: object) -> None:
+        raise error
+
+    assert b'"status": "queued"' in asyncio.run(listen())[-1]
+    waiting.check(TENANT)
+    waiting.stop()

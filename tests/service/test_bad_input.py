@@ -122,14 +122,31 @@ def test_a_chunked_body_over_the_limit_is_refused_as_it_arrives(client: httpx.Cl
     assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
 
 
+@pytest.mark.parametrize("path", ["/kbs", "/train", "/query", "/models/import"])
+def test_a_body_of_another_type_is_told_which_are_read(client: httpx.Client, path: str) -> None:
+    answer = client.post(path, content=b"<kb/>", headers={"content-type": "text/xml"})
+    assert (answer.status_code, answer.json()["code"]) == (415, "bad_media_type")
+    assert is_problem(answer)
+    assert "send application/" in answer.json()["detail"]
+
+
 def test_an_unknown_route_is_a_problem_too(client: httpx.Client) -> None:
     assert is_problem(client.get("/nowhere"))
     assert is_problem(client.delete("/train"))
 
 
-@pytest.mark.parametrize("path", ["/kbs/none", "/kbs/none/facts", "/models/none", "/models/none/rules", "/jobs/none"])
-def test_what_is_not_there_is_a_404_that_says_where_to_look(client: httpx.Client, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/kbs/none", "kb_not_found"),
+        ("/kbs/none/facts", "kb_not_found"),
+        ("/models/none", "model_not_found"),
+        ("/models/none/rules", "model_not_found"),
+        ("/jobs/none", "job_not_found"),
+    ],
+)
+def test_what_is_not_there_is_a_404_that_says_where_to_look(client: httpx.Client, path: str, code: str) -> None:
     answer = client.get(path)
-    assert answer.status_code == 404
+    assert (answer.status_code, answer.json()["code"]) == (404, code)
     assert is_problem(answer)
     assert "GET /" in answer.json()["detail"]

@@ -8,11 +8,12 @@ import pytest
 
 from ctp_core.symbols import Fact
 from service.cluster import Cluster
-from service.errors import Unavailable
+from service.errors import ServiceError, TooMany, Unavailable
 from service.models.contest import Contest, Trial, hold
 from service.models.probe import QUESTION
 from service.models.schemas import Evaluation
-from service.queries.batcher import Batcher, Target, apart
+from service.queries.batcher import UNDER_WAY, Batcher, Target, apart
+from service.queries.wire import Reply
 from service.queue import QUERY_QUEUE, alive_key
 from service.settings import Settings
 
@@ -63,17 +64,61 @@ def test_a_strange_name_does_not_blind_the_watch_over_workers(settings: Settings
     assert alive_key(QUERY_QUEUE, "late") in asyncio.run(look())
 
 
-def test_who_waits_when_the_process_stops_is_told(tmp_path: Path) -> None:
-    async def ask() -> BaseException:
-        batcher = Batcher(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+@pytest.fixture
+def alone(tmp_path: Path) -> Settings:
+    """Of a process whose Redis is away."""
+    return Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", max_waiting_queries=200)
+
+
+def test_who_waits_when_the_process_stops_is_told(alone: Settings) -> None:
+    async def ask() -> list[BaseException | list[Reply]]:
+        batcher = Batcher(alone)
+        batcher.lanes[NOBODY].senders = UNDER_WAY  # its lane is busy
         waiting = asyncio.ensure_future(batcher.ask(NOBODY, [QUESTION] * 200, ""))
         await asyncio.sleep(0)
         await batcher.stop()
-        (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
-        assert isinstance(outcome, BaseException)
-        return outcome
+        return await asyncio.gather(waiting, return_exceptions=True)
 
-    assert isinstance(asyncio.run(ask()), Unavailable)
+    (outcome,) = asyncio.run(ask())
+    assert isinstance(outcome, Unavailable)
+    assert outcome.code == "stopping"
+
+
+@pytest.mark.parametrize(
+    ("questions", "error", "code"), [(200, Unavailable, "queue_down"), (201, TooMany, "too_many_queries")]
+)
+def test_questions_that_cannot_be_sent_or_kept_are_refused(
+    alone: Settings, questions: int, error: type[ServiceError], code: str
+) -> None:
+    async def ask() -> None:
+        batcher = Batcher(alone)
+        try:
+            await batcher.ask(NOBODY, [QUESTION] * questions, "")
+        finally:
+            await batcher.stop()
+
+    with pytest.raises(error) as caught:
+        asyncio.run(ask())
+    assert caught.value.code == code
+
+
+def test_a_worker_that_answers_too_little_costs_its_callers_a_try(settings: Settings) -> None:
+    async def ask() -> None:
+        batcher = Batcher(settings)
+        asked = asyncio.ensure_future(batcher.ask(NOBODY, [QUESTION], ""))
+        async with asyncio.timeout(30):
+            while not batcher.under_way:
+                await asyncio.sleep(0)
+        (batch,) = batcher.under_way.values()
+        batch.future.set_result([])
+        try:
+            await asked
+        finally:
+            await batcher.stop()
+
+    with pytest.raises(Unavailable) as caught:
+        asyncio.run(ask())
+    assert caught.value.code == "query_lost"
 
 
 def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Settings) -> None:

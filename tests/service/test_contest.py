@@ -70,8 +70,9 @@ def test_without_a_question_there_is_a_note() -> None:
 
 
 def test_models_times_questions_is_bounded(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="10 models may be asked 200 `questions` at most"):
+    with pytest.raises(Invalid, match="10 models may be asked 200 `questions` at most") as refused:
         prepare(Database(f"sqlite:///{tmp_path / 'x.db'}"), "t", [f"m{number}" for number in range(10)], 201)
+    assert refused.value.code == "too_many_questions"
 
 
 def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from starlette.routing import Mount
 from service.app import create_app
 from service.db.engine import Database
 from service.db.migrate import migrate
+from service.errors import Invalid, NotFound
 from service.keys import service as keys
 from service.keys.roles import Role, required_role
 from service.keys.tokens import Token
@@ -32,6 +33,17 @@ def test_a_key_has_a_secret_of_at_least_128_bits_and_is_stored_as_a_hash_only(tm
     token = keys.create(database, "acme", "read", "")
     assert len(token.secret) * 6 >= 128
     assert token.secret.encode() not in (tmp_path / "a.db").read_bytes()
+    database.dispose()
+
+
+def test_a_role_or_a_key_that_is_not_there_is_told(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/a.db")
+    migrate(database.engine)
+    with pytest.raises(Invalid, match="read, write, admin") as role:
+        keys.create(database, "acme", "owner", "")
+    with pytest.raises(NotFound, match="ctp keys list") as key:
+        keys.revoke(database, "0123456789ab")
+    assert (role.value.code, key.value.code) == ("bad_role", "key_not_found")
     database.dispose()
 
 

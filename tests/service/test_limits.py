@@ -1,5 +1,6 @@
 """Limits and hostile input, against the started service and on the parts in front of it."""
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -8,8 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message
 
-from service.limits import Bucket
+from service.errors import TooSlow
+from service.limits import Body, Bucket
+from service.settings import Settings
 from tests.running import RunningService, running_service
 
 JSON = {"content-type": "application/json"}
@@ -76,7 +80,8 @@ def test_a_made_up_cursor_or_url_is_a_4xx(client: httpx.Client) -> None:
         answer = client.post(path, content=body, headers=JSON)
         assert (answer.status_code, "NUL" in answer.json()["detail"]) == (422, True), answer.text
     for path in ("/kbs/a%00b", "/kbs?cursor=%00", "/models/%00"):
-        assert client.get(path).status_code == 422
+        refused = client.get(path)
+        assert (refused.status_code, refused.json()["code"]) == (422, "bad_url")
     assert client.get("/kbs/%ff%fe").status_code == 404
 
 
@@ -202,6 +207,17 @@ def test_more_calls_a_second_than_allowed_are_told_when_to_come_back(strict: Run
         assert refused[0].json()["code"] == "too_many_requests"
         assert int(refused[0].headers["retry-after"]) >= 1
         assert client.get("/healthz").status_code == 200
+
+
+def test_a_body_that_does_not_come_is_told_the_settings_that_bound_it() -> None:
+    async def never() -> Message:
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits so long")
+
+    body = Body({"headers": [], "path": "/kbs", "query_string": b""}, never, Settings(body_seconds=0.01))
+    with pytest.raises(TooSlow, match="CTP_BODY_SECONDS") as caught:
+        asyncio.run(body.receive())
+    assert caught.value.code == "body_too_slow"
 
 
 def test_a_bucket_fills_again_with_time() -> None:

@@ -139,6 +139,13 @@ def test_more_jobs_than_may_wait_are_refused_and_leave_nothing(database: Databas
         assert len(session.scalars(select(ModelVersion)).all()) == 2
 
 
+def test_a_seed_is_given_in_one_place(database: Database) -> None:
+    request = TrainRequest(kb="small", config={"seed": 1}, seeds=[2])
+    with pytest.raises(Invalid) as caught, database.write() as session:
+        service.submit(session, TENANT, request, Settings())
+    assert caught.value.code == "two_seeds"
+
+
 def test_the_best_seed_is_registered_when_the_last_has_ended(database: Database) -> None:
     parent = submit(database, seeds=[7, 8, 9])
     with database.read() as session:

@@ -155,7 +155,7 @@ def test_without_a_query_worker_the_answer_is_503_and_readyz_says_why(fragile: R
         try:
             began = time.monotonic()
             answer = client.post("/query", json={"model": "lost", "goal": GOAL})
-            assert answer.status_code == 503
+            assert (answer.status_code, answer.json()["code"]) == (503, "no_query_worker")
             assert int(answer.headers["retry-after"]) > 0
             assert time.monotonic() - began < 70
             ready = client.get("/readyz")

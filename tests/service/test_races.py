@@ -112,8 +112,9 @@ def test_a_kb_that_is_being_trained_on_is_not_deleted(database: Database, meanwh
         request = TrainRequest(kb="small", name="m", config={"method": "proofs"})
         service.submit(session, TENANT, request, Settings())
         deleted = meanwhile.begin(lambda: kbs.delete(database, TENANT, "small"))
-    with pytest.raises(Conflict, match="models stand on"):
+    with pytest.raises(Conflict, match="models stand on") as refused:
         deleted.result(30)
+    assert refused.value.code == "kb_in_use"
 
 
 def test_a_kb_that_is_being_deleted_is_not_trained_on(database: Database, meanwhile: Meanwhile) -> None:

@@ -22,6 +22,7 @@ from ctp_core.symbols import Fact
 from service import leases
 from service.cluster import wait_for
 from service.db.engine import Database
+from service.errors import Conflict
 from service.kbs import repository, service, store
 from service.kbs.blocks import BLOCK_FACTS
 from service.kbs.service import EXPORT_BLOCKS
@@ -125,7 +126,23 @@ def test_the_neighbourhood_of_an_entity_is_its_facts_at_either_end(client: httpx
     assert not around["truncated"]
     cut = client.get("/kbs/around/neighbourhood", params={"entity": "b", "limit": 2}).json()
     assert (len(cut["items"]), cut["truncated"]) == (2, True)
-    assert client.get("/kbs/around/neighbourhood", params={"entity": "z"}).status_code == 404
+    missing = client.get("/kbs/around/neighbourhood", params={"entity": "z"})
+    assert (missing.status_code, missing.json()["code"]) == (404, "entity_not_found")
+
+
+@pytest.mark.parametrize("fields", [["valid"], ["file", "train"], ["file", "test"], []])
+def test_files_that_are_no_whole_kb_are_refused(client: httpx.Client, fields: list[str]) -> None:
+    files = {field: (f"{field}.tsv", b"a\tp\tb\n") for field in fields}
+    answer = client.post("/kbs", data={"name": "pieces"}, files=files or {"kind": (None, b"facts")})
+    assert (answer.status_code, answer.json()["code"]) == (422, "missing_file")
+
+
+@pytest.mark.parametrize("kb", ["family", "split-graphs"])
+def test_a_split_that_a_kb_does_not_have_is_not_exported(client: httpx.Client, kb: str) -> None:
+    upload(client, "split-graphs", CLUTRR, "1.2_train.csv")
+    answer = client.get(f"/kbs/{kb}/export", params={"split": "valid"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "split_not_found")
+    assert "train" in answer.json()["detail"]
 
 
 def test_entities_are_found_by_prefix_in_any_script(client: httpx.Client) -> None:
@@ -195,6 +212,16 @@ def test_an_export_breaks_off_where_its_kb_is_swept_away(database: Database) -> 
     store.sweep(database)
     with pytest.raises(ArtifactError, match="deleted while it was read"):
         list(pieces)
+
+
+def test_a_load_that_was_given_up_meanwhile_cannot_be_finished(database: Database) -> None:
+    with service.load(database, "t", "late", built(10)) as load:
+        with database.write() as session:
+            repository.give_up(session, load.kb)
+        with pytest.raises(Conflict) as caught, database.write() as session:
+            load.finish(session)
+    assert caught.value.code == "load_given_up"
+    assert store.sweep(database) == 1
 
 
 def test_a_load_whose_process_died_gives_its_name_back(database: Database) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from sqlalchemy.exc import OperationalError
 
 from ctp_core.artifact import encode
 from ctp_core.config import parse_config
@@ -142,6 +143,29 @@ def test_damaged_files_are_everybodys_problem(tmp_path: Path, files: Files) -> N
     (tmp_path / "artifacts" / key / TENSORS).write_bytes(b"damaged")
     replies = engine(tmp_path).replies(message(key, QUESTION, QUESTION))
     assert [reply["code"] for reply in replies if isinstance(reply, dict)] == ["bad_artifact"] * 2
+
+
+class Broken(Dawdler):
+    """Fails in one way."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(MemoryError(), "out_of_memory"), (OperationalError("SELECT", None, Exception()), "part_is_away")],
+)
+def test_what_may_be_better_later_is_a_503(tmp_path: Path, files: Files, error: Exception, code: str) -> None:
+    key = FolderStorage(tmp_path / "artifacts").put("models/m", files)
+    asked = engine(tmp_path)
+    asked.models.get(key, None).model = Broken(error)
+    (reply,) = asked.replies(message(key, QUESTION))
+    assert isinstance(reply, dict)
+    assert (reply["status"], reply["code"]) == (503, code)
 
 
 def test_nothing_is_lost_when_threads_count_and_tell_at_once() -> None:

@@ -1,9 +1,11 @@
 """A job that meets a fault in its own process."""
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
@@ -19,28 +21,50 @@ from worker.training_job import TrainingJob
 TENANT = "default"
 
 
-def test_a_worker_that_must_stop_while_the_database_is_away_fails_no_job(tmp_path: Path) -> None:
-    """What a rolling upgrade of both does: nothing is wrong with the job, and another worker goes on with it."""
-    settings, stop = Settings(data_dir=tmp_path, device="cpu", threads=1), threading.Event()
-    training = TrainingJob(settings, stop)
-    migrate(training.database.engine)
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[TrainingJob]:
+    """With a small KB in its database."""
+    made = TrainingJob(Settings(data_dir=tmp_path, device="cpu", threads=1), threading.Event())
+    migrate(made.database.engine)
     builder = FactsBuilder(KbLimits())
-    builder.add(
-        "train", [(i, f"a{i}", predicate, f"a{i + 1}") for i in range(1, 12) for predicate in "pq"], "facts.tsv"
-    )
-    kbs.create(training.database, TENANT, "small", builder.build())
+    facts = [(i, f"a{i}", predicate, f"a{i + 1}") for i in range(1, 12) for predicate in "pq"]
+    builder.add("train", facts, "facts.tsv")
+    kbs.create(made.database, TENANT, "small", builder.build())
+    yield made
+    made.database.dispose()
+
+
+def run(training: TrainingJob) -> tuple[Job, ModelVersion]:
+    """The job and its model after a worker has had it."""
     with training.database.write() as session:
-        job, model = service.submit(session, TENANT, TrainRequest(kb="small"), settings)
+        job, model = service.submit(session, TENANT, TrainRequest(kb="small"), training.settings)
+    training.run(job.id)
+    with training.database.read() as session:
+        return session.get_one(Job, job.id), session.get_one(ModelVersion, model.id)
+
+
+def test_a_worker_that_must_stop_while_the_database_is_away_fails_no_job(training: TrainingJob) -> None:
+    """What a rolling upgrade of both does: nothing is wrong with the job, and another worker goes on with it."""
 
     @event.listens_for(training.database.engine, "before_cursor_execute")
     def fall_away(_: Any, __: Any, statement: str, *___: Any) -> None:
-        if statement.startswith("INSERT INTO metrics") and not stop.is_set():
-            stop.set()
+        if statement.startswith("INSERT INTO metrics") and not training.stop.is_set():
+            training.stop.set()
             raise OperationalError(statement, None, Exception("the server was stopped"))
 
-    training.run(job.id)
-    assert stop.is_set()
-    with training.database.read() as session:
-        assert session.get_one(Job, job.id).status == "queued"
-        assert session.get_one(ModelVersion, model.id).status == "pending"
-    training.database.dispose()
+    job, model = run(training)
+    assert training.stop.is_set()
+    assert (job.status, model.status) == ("queued", "pending")
+
+
+def test_a_fault_of_our_own_fails_the_job_and_is_in_its_error(training: TrainingJob) -> None:
+    @event.listens_for(training.database.engine, "before_cursor_execute")
+    def break_down(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.startswith("INSERT INTO metrics"):
+            raise ZeroDivisionError("nobody thought of this")
+
+    job, model = run(training)
+    assert (job.status, model.status) == ("failed", "failed")
+    assert job.error is not None
+    assert (job.error["code"], job.error["detail"]) == ("training_crashed", "ZeroDivisionError: nobody thought of this")
+    assert "break_down" in job.error["trace"]

@@ -217,6 +217,7 @@ def test_a_seed_that_was_trained_before_leaves_out_what_only_training_tells(data
     assert len(figures["mrr"]) == 2
 
 
+@pytest.mark.slow
 def test_data_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "service.cli", "bench", "links", "--data", str(tmp_path), "--dataset", "umls"]
     done = subprocess.run([*command, "--model", "proofs"], check=False, capture_output=True, text=True)

@@ -74,13 +74,14 @@ RING = (*CHAIN, Fact("e", "daughter", "a"), Fact("b", "wife", "b"))
 @pytest.mark.parametrize("facts", [CHAIN, RING], ids=["chain", "ring"])
 def test_a_fact_has_one_score_whichever_place_was_asked_for(select: str, prover: str, facts: tuple[Fact, ...]) -> None:
     asked = model(select, prover)
-    by_predicate = ask(asked, "a", None, "e", facts=facts, top_k=100).items
+    whole: dict[str, Any] = {"facts": facts, "top_k": 100, "proofs": 0}
+    by_predicate = ask(asked, "a", None, "e", **whole).items
     assert by_predicate
     for answer in by_predicate[:3]:
         fact, score = answer.fact, answer.score
-        [closed] = ask(asked, *fact, facts=facts).items
-        objects = {a.fact: a.score for a in ask(asked, "a", fact.predicate, None, facts=facts, top_k=100).items}
-        subjects = {a.fact: a.score for a in ask(asked, None, fact.predicate, "e", facts=facts, top_k=100).items}
+        [closed] = ask(asked, *fact, **whole).items
+        objects = {a.fact: a.score for a in ask(asked, "a", fact.predicate, None, **whole).items}
+        subjects = {a.fact: a.score for a in ask(asked, None, fact.predicate, "e", **whole).items}
         assert closed.score == pytest.approx(score, rel=1e-9)
         assert objects[fact] == pytest.approx(score, rel=1e-9)
         assert subjects[fact] == pytest.approx(score, rel=1e-9)

@@ -39,7 +39,7 @@ def ring(size: int) -> tuple[Fact, ...]:
 
 @pytest.mark.parametrize("semiring", ["max-product", "max-min"])
 @pytest.mark.parametrize("depth", [None, 3, 400])
-@pytest.mark.parametrize("size", [3, 6, 9])
+@pytest.mark.parametrize("size", [3, 8])
 def test_whatever_has_a_score_has_a_proof_though_all_ways_round_a_ring_are_equal(
     semiring: str, depth: int | None, size: int
 ) -> None:

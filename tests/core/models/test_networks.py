@@ -138,7 +138,7 @@ def test_a_saved_model_answers_the_same(method: str, encoding: str) -> None:
 
 @variants
 def test_training_goes_on_to_the_same_bits(method: str, encoding: str) -> None:
-    straight, interrupted, resumed = (trainer(method, encoding) for _ in range(3))
+    straight, interrupted, resumed = (trainer(method, encoding, epochs=2) for _ in range(3))
     interrupted.train_epoch()
     resumed.restore(decode(encode(interrupted.checkpoint())))
     torch.rand(3)  # what else draws random numbers in the process must not matter
@@ -147,7 +147,7 @@ def test_training_goes_on_to_the_same_bits(method: str, encoding: str) -> None:
     expected, found = straight.model().to_artifact().tensors, resumed.model().to_artifact().tensors
     assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
     with pytest.raises(ArtifactError, match="another config"):
-        trainer(method, encoding, seed=7).restore(interrupted.checkpoint())
+        trainer(method, encoding, epochs=2, seed=7).restore(interrupted.checkpoint())
 
 
 def test_training_leaves_the_generator_of_torch_alone() -> None:
@@ -158,7 +158,7 @@ def test_training_leaves_the_generator_of_torch_alone() -> None:
 
 @pytest.mark.parametrize("method", ["lstm", "cnn", "gcn"])
 def test_a_network_learns_to_label_its_graphs(method: str) -> None:
-    settings = {"dim": 32, "epochs": 60, "learning_rate": 0.01, "validation": 0.0, "steps": None}
+    settings = {"dim": 32, "epochs": 25, "learning_rate": 0.02, "validation": 0.0, "steps": None}
     made = trainer(method, **settings, **({"hidden": 32} if method == "lstm" else {}))
     made.fit()
     scorer = made.model().scorer
@@ -278,8 +278,8 @@ def test_a_question_that_makes_too_many_facts_is_refused_with_the_limit() -> Non
 
 
 def test_a_very_long_chain_keeps_its_order_instead_of_taking_hours() -> None:
-    edges = tuple((i, "father", i + 1) for i in range(4000))
-    long = CanonicalGraph(4001, edges, (0, 4000))
+    edges = tuple((i, "father", i + 1) for i in range(2000))
+    long = CanonicalGraph(2001, edges, (0, 2000))
     started = time.process_time()
     assert canonical(long) == long
     assert time.process_time() - started < 20

@@ -32,13 +32,9 @@ def new_theory(**settings: object) -> SoftTheory:
     return SoftTheory(config, NUM_ENTITIES, NUM_PREDICATES, generator, torch.device("cpu")).double()
 
 
-def unify(theory: SoftTheory, vector: torch.Tensor, left: int, right: int, fact: int) -> float:
-    s, p, o = FACTS[fact].tolist()
-    pairs = [(vector, theory.predicates[p]), (theory.entities[left], theory.entities[s])]
-    pairs.append((theory.entities[right], theory.entities[o]))
-    squared = [((a - b) ** 2).sum().item() for a, b in pairs]
-    joined = sum(squared) if theory.config.unification == "concat" else max(squared)
-    return math.exp(-theory.config.slope * math.sqrt(joined))
+def squared_distances(vectors: torch.Tensor, others: torch.Tensor) -> list[list[float]]:
+    distances: list[list[float]] = ((vectors[:, None] - others[None]) ** 2).sum(-1).tolist()
+    return distances
 
 
 class Naive:
@@ -48,6 +44,7 @@ class Naive:
         self.theory = theory
         self.usable = [fact for fact in range(len(FACTS)) if fact != own]
         self.times = min if theory.config.semiring == "max-min" else math.prod
+        self.entities = squared_distances(theory.entities, theory.entities)
 
     def goal(self, predicate: int, left: int, right: int) -> float:
         vector = self.theory.predicates[predicate]
@@ -59,7 +56,13 @@ class Naive:
         return max(self.by_fact(vector, left, right), self.by_rule(vector, left, right, depth) if depth else 0.0)
 
     def by_fact(self, vector: torch.Tensor, left: int, right: int) -> float:
-        return max(unify(self.theory, vector, left, right, fact) for fact in self.usable)
+        [predicates] = squared_distances(vector[None], self.theory.predicates)
+        config, scores = self.theory.config, []
+        for s, p, o in FACTS[self.usable].tolist():
+            squared = (predicates[p], self.entities[left][s], self.entities[right][o])
+            joined = sum(squared) if config.unification == "concat" else max(squared)
+            scores.append(math.exp(-config.slope * math.sqrt(joined)))
+        return max(scores)
 
     def by_rule(self, vector: torch.Tensor, left: int, right: int, depth: int) -> float:
         best = 0.0

@@ -55,7 +55,7 @@ def equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool
 
 
 def test_the_same_seed_trains_the_same_weights_and_another_does_not() -> None:
-    runs = [trainer(), trainer(), trainer(seed=1)]
+    runs = [trainer(epochs=2), trainer(epochs=2), trainer(epochs=2, seed=1)]
     for run in runs:
         run.fit()
     assert equal(weights(runs[0]), weights(runs[1]))
@@ -136,7 +136,7 @@ def test_training_stops_early_when_validation_no_longer_improves() -> None:
 
 
 def test_training_lowers_the_loss() -> None:
-    run = trainer(epochs=30, learning_rate=0.1)
+    run = trainer(epochs=15, learning_rate=0.1)
     losses: list[float] = []
     run.fit(lambda progress: losses.append(progress.loss))
     assert losses[-1] < 0.3 * losses[0]

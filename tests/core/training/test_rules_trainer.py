@@ -42,17 +42,19 @@ def test_questions_hold_what_each_rule_proves_without_the_fact_asked_for(forward
         features[questions.entity[cells]] = questions.features.toarray()[cells]
         for entity in range(12):
             fact = (subject, predicate, entity) if forward else (entity, predicate, object_)
-            found = [_evidence(left, fact, rule) for rule in rules]
+            found = _evidence(left, fact, rules)
             if fact == (subject, predicate, object_):
                 assert questions.true[row].tolist() == pytest.approx(found)
             elif fact not in kb:
                 assert features[entity].tolist() == pytest.approx(found)
 
 
-def _evidence(edges: EdgeList, fact: tuple[int, int, int], rule: Mined) -> float:
-    paths = provable_paths(edges, np.array([fact]), rule.template)
-    count = (paths.atoms == rule.body).all(1).sum()
-    return float(evidence_of(np.array([count]), rule.template)[0])
+def _evidence(edges: EdgeList, fact: tuple[int, int, int], rules: list[Mined]) -> list[float]:
+    """Of each rule, from all paths that it might have counted."""
+    templates = {rule.template for rule in rules}
+    paths = {template: provable_paths(edges, np.array([fact]), template) for template in templates}
+    counts = [(paths[rule.template].atoms == rule.body).all(1).sum() for rule in rules]
+    return [float(evidence_of(np.array([n]), rule.template)[0]) for n, rule in zip(counts, rules, strict=True)]
 
 
 def test_no_more_facts_are_asked_than_can_be_grounded(monkeypatch: pytest.MonkeyPatch) -> None:

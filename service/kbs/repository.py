@@ -132,7 +132,7 @@ def names_of(session: Session, kb: Kb, role: str, positions: set[int]) -> dict[i
     return {position: name for position, name in session.execute(statement)}  # noqa: C416  rows are no tuples to mypy
 
 
-def rows(session: Session, kb: Kb, fixed: dict[int, int], after: list[int] | None, limit: int) -> list[list[int]]:
+def found_rows(session: Session, kb: Kb, fixed: dict[int, int], after: list[int] | None, limit: int) -> Rows:
     """Rows of subject, predicate, object, position with the fixed values, after a key of their ordering."""
     ordering = ordering_for(set(fixed))
     columns = ORDERINGS[ordering]
@@ -148,8 +148,7 @@ def rows(session: Session, kb: Kb, fixed: dict[int, int], after: list[int] | Non
         number += 1
         if fixed and _beyond(decoded[-1].tolist(), fixed, columns):
             break
-    joined: list[list[int]] = np.concatenate(found)[:limit].tolist() if found else []
-    return joined
+    return np.concatenate(found)[:limit] if found else np.zeros((0, len(COLUMNS)), dtype=np.int32)
 
 
 def _first_block(session: Session, kb: Kb, ordering: str, fixed: dict[int, int], key: tuple[int, ...] | None) -> int:

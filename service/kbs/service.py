@@ -129,7 +129,7 @@ def facts(session: Session, kb: Kb, pattern: Pattern, after: list[int] | None, l
         if name is not None:
             fixed[column] = _position(session, kb, role, name)
     columns = ORDERINGS[ordering_for(set(fixed))]
-    rows = repository.rows(session, kb, fixed, after, limit)
+    rows: list[list[int]] = repository.found_rows(session, kb, fixed, after, limit).tolist()
     named = zip(rows, _named(session, kb, rows), _splits(session, kb, rows), strict=True)
     return [FoundFact(fact, split, [row[column] for column in columns]) for row, fact, split in named]
 

@@ -1,49 +1,79 @@
 """The facts behind a rule: its body joined over the facts of its predicates, of whatever shape it is."""
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from ctp_core.rules import unquoted
 from ctp_core.symbols import Fact
-from service.db.tables import Kb, RuleRow
+from service.db.tables import GraphRow, Kb, RuleRow
 from service.kbs import repository
-from service.kbs.blocks import POSITION
+from service.kbs.blocks import OBJECT, POSITION, SUBJECT
 from service.kbs.blocks import PREDICATE as PREDICATE_COLUMN
 
 Binding = dict[str, int]
 Pairs = tuple[tuple[int, int], ...]
+Row = tuple[int, int, int]  # graph, subject, object
+Rows = NDArray[np.int64]  # [fact, 3]
+Column = NDArray[np.int64]  # [fact]
+NO_ROWS = np.zeros((0, 3), dtype=np.int64)
+PIECE = 4096
 NOBODY = -1
 SECONDS = 1.0  # The search runs in a process that has other callers: it shows what it found by then.
 
 
+class Ends:
+    """Facts sorted by graph and one of their ends: the other ends of an entity in a graph stand together."""
+
+    def __init__(self, graphs: Column, near: Column, far: Column) -> None:
+        order = np.lexsort((far, near, graphs))
+        self.span = int(near.max(initial=0)) + 1
+        self.keys, self.far = (graphs * self.span + near)[order], far[order]
+
+    def of(self, graph: int, entity: int) -> Column:
+        """The other ends, sorted."""
+        key = graph * self.span + entity
+        first, last = self.keys.searchsorted((key, key + 1)) if 0 <= entity < self.span else (0, 0)
+        return self.far[first:last]
+
+    def rows(self, graph: int | None) -> Iterator[Row]:
+        """Graph, near and far end of the facts of a graph or of all, a piece at a time."""
+        first, last = 0, len(self.keys)
+        if graph is not None:
+            first, last = self.keys.searchsorted((graph * self.span, (graph + 1) * self.span)).tolist()
+        for start in range(first, last, PIECE):
+            piece = slice(start, min(start + PIECE, last))
+            graphs, near = np.divmod(self.keys[piece], self.span)
+            yield from zip(graphs.tolist(), near.tolist(), self.far[piece].tolist(), strict=True)
+
+
 class Edges:
-    """The training facts of one predicate, found by either end. Facts of different graphs do not meet."""
+    """The training facts of one predicate, found by either end. Facts of different graphs do not meet.
 
-    def __init__(self, rows: list[tuple[int, int, int]]) -> None:
+    Arrays, not dictionaries: of millions of facts those would take seconds and a gigabyte of the API's memory.
+    """
+
+    def __init__(self, rows: Rows) -> None:
         """Rows of graph, subject, object; the graph is 0 in a KB of facts."""
-        self.rows, self.members = rows, set(rows)
-        self.objects: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        self.subjects: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-        for graph, subject, object_ in rows:
-            self.objects[graph, subject].append(object_)
-            self.subjects[graph, object_].append(subject)
+        graphs, subjects, objects = rows.T
+        self.by_subject, self.by_object = Ends(graphs, subjects, objects), Ends(graphs, objects, subjects)
 
-    def matches(self, graph: int | None, subject: int | None, object_: int | None) -> Iterator[tuple[int, int, int]]:
+    def matches(self, graph: int | None, subject: int | None, object_: int | None) -> Iterator[Row]:
         """Rows that agree with what is known already."""
-        if graph is None:
-            yield from self.rows
+        if graph is None or (subject is None and object_ is None):
+            rows = self.by_subject.rows(graph)
+            yield from (row for row in rows if subject in (None, row[1]) and object_ in (None, row[2]))
         elif subject is not None and object_ is not None:
-            yield from [(graph, subject, object_)] if (graph, subject, object_) in self.members else []
+            objects = self.by_subject.of(graph, subject)
+            place = objects.searchsorted(object_)
+            yield from [(graph, subject, object_)] if place < len(objects) and objects[place] == object_ else []
         elif subject is not None:
-            yield from ((graph, subject, o) for o in self.objects.get((graph, subject), ()))
+            yield from ((graph, subject, o) for o in self.by_subject.of(graph, subject).tolist())
         elif object_ is not None:
-            yield from ((graph, s, object_) for s in self.subjects.get((graph, object_), ()))
-        else:
-            yield from (row for row in self.rows if row[0] == graph)
+            yield from ((graph, s, object_) for s in self.by_object.of(graph, object_).tolist())
 
 
 class OutOfTime(Exception):
@@ -54,10 +84,14 @@ class Search:
     """For the ways in which training facts make the body of a rule true."""
 
     def __init__(self, session: Session, kb: Kb, rule: RuleRow, seconds: float = SECONDS) -> None:
-        edges = {name: _edges(session, kb, name) for name in {atom["predicate"] for atom in rule.body}}
+        graphs = repository.graph_rows(session, kb) if kb.kind == "graphs" else ()
+        # Facts of a graph follow those of the one before; a KB of facts is one graph.
+        graph_ends = np.cumsum([graph.num_facts for graph in graphs], dtype=np.int64)
+        edges = {name: _edges(session, kb, name, graph_ends) for name in {atom["predicate"] for atom in rule.body}}
         self.body = [(atom["subject"], atom["object"], edges[atom["predicate"]]) for atom in rule.body]
         self.head = rule.head["subject"], rule.head["object"]
-        self.stated = _stated(session, kb, rule.head["predicate"])
+        head = rule.head["predicate"]
+        self.stated = _labelled(session, kb, head, graphs) if graphs else _edges(session, kb, head, graph_ends)
         self.anywhere = 0 if kb.kind == "facts" else None  # facts are all of graph 0
         self.constants = _constants(session, kb, rule)
         self.ends = time.monotonic() + seconds
@@ -111,33 +145,22 @@ def _constants(session: Session, kb: Kb, rule: RuleRow) -> Binding:
     return {name: NOBODY if position is None else position for name, position in found.items()}
 
 
-def _edges(session: Session, kb: Kb, predicate: str) -> Edges:
+def _edges(session: Session, kb: Kb, predicate: str, graph_ends: Column) -> Edges:
+    """Of the training split, whose facts come first."""
     position = repository.position_of(session, kb, repository.PREDICATE, predicate)
     if position is None:
-        return Edges([])
-    rows = repository.rows(session, kb, {PREDICATE_COLUMN: position}, None, kb.num_facts)
-    num_train = repository.facts_by_split(session, kb).get("train", 0)
-    graph_of = _graph_of(session, kb, [row[POSITION] for row in rows])
-    return Edges(
-        [(graph, row[0], row[2]) for graph, row in zip(graph_of, rows, strict=True) if row[POSITION] < num_train]
-    )
+        return Edges(NO_ROWS)
+    rows = repository.found_rows(session, kb, {PREDICATE_COLUMN: position}, None, kb.num_facts)
+    rows = rows[rows[:, POSITION] < repository.facts_by_split(session, kb).get("train", 0)].astype(np.int64)
+    graphs = np.searchsorted(graph_ends, rows[:, POSITION], side="right")
+    return Edges(np.column_stack([graphs, rows[:, SUBJECT], rows[:, OBJECT]]))
 
 
-def _graph_of(session: Session, kb: Kb, positions: list[int]) -> list[int]:
-    if kb.kind == "facts":
-        return [0] * len(positions)
-    ends = np.cumsum([graph.num_facts for graph in repository.graph_rows(session, kb)])
-    numbers: list[int] = np.searchsorted(ends, positions, side="right").tolist()
-    return numbers
-
-
-def _stated(session: Session, kb: Kb, predicate: str) -> Edges:
-    """Where the head holds: as a training fact, or in a graph as its label."""
-    if kb.kind == "facts":
-        return _edges(session, kb, predicate)
+def _labelled(session: Session, kb: Kb, predicate: str, graphs: Sequence[GraphRow]) -> Edges:
+    """Where the label of a graph states the head."""
     position = repository.position_of(session, kb, repository.PREDICATE, predicate)
-    rows = [(g.number, g.subject, g.object) for g in repository.graph_rows(session, kb) if g.label == position]
-    return Edges(rows)
+    rows = [(graph.number, graph.subject, graph.object) for graph in graphs if graph.label == position]
+    return Edges(np.array(rows, dtype=np.int64).reshape(-1, 3))
 
 
 def named(session: Session, kb: Kb, rule: RuleRow, ways: list[Pairs]) -> list[tuple[Fact, ...]]:

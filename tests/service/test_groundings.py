@@ -1,17 +1,24 @@
 """The facts behind a rule, on KBs where looking for all of them would take too long."""
 
+import io
+import json
 import time
+import tracemalloc
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from ctp_core.datasets.builder import FactsBuilder, KbLimits
+from ctp_core.datasets.graph_formats import READERS, GraphsBuilder, graph_lines
+from ctp_core.datasets.rows import FileLimits
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import Kb, RuleRow
 from service.kbs import service as kbs
-from service.models.groundings import Search, named
+from service.models.groundings import NO_ROWS, NOBODY, Edges, Search, named
 
 TWO_HOPS = [("X", "Z"), ("Z", "Y")]
 
@@ -39,6 +46,21 @@ def rule(*body: tuple[str, str]) -> RuleRow:
     return RuleRow(head={"predicate": "p", "subject": "X", "object": "Y"}, body=atoms)
 
 
+@pytest.mark.parametrize("num_graphs", [1, 3])
+def test_facts_are_found_by_whatever_is_known_of_them(num_graphs: int) -> None:
+    """As by a look at each of them; nobody, and an entity beyond all others, have none."""
+    rows = np.unique(np.random.default_rng(0).integers(0, [num_graphs, 4, 5], (25, 3)), axis=0)
+    edges = Edges(rows)
+    entities = (None, NOBODY, *range(7))
+    for known in product((None, *range(num_graphs + 1)), entities, entities):
+        expected = [row for row in rows.tolist() if all(k in (None, r) for k, r in zip(known, row, strict=True))]
+        assert sorted(map(list, edges.matches(*known))) == expected
+
+
+def test_a_predicate_without_facts_has_none() -> None:
+    assert list(Edges(NO_ROWS).matches(None, None, None)) == list(Edges(NO_ROWS).matches(0, 1, None)) == []
+
+
 def test_a_known_head_is_found_although_a_join_would_take_for_ever(database: Database) -> None:
     kb = hub(database, 3000)
     with database.read() as session:
@@ -48,6 +70,19 @@ def test_a_known_head_is_found_although_a_join_would_take_for_ever(database: Dat
         assert time.process_time() - began < 1, "nine million ways lead over the hub"
         assert [str(fact.subject) for fact in named(session, kb, rule(*TWO_HOPS), [way])[0]] == ["a2999", "hub"]
     assert not search.truncated
+
+
+def test_a_large_kb_takes_little_memory(database: Database) -> None:
+    """The search runs in the API; dictionaries of as many facts took nearly five hundred bytes for each."""
+    kb = hub(database, 30_000)
+    tracemalloc.start()
+    try:
+        with database.read() as session:
+            search = Search(session, kb, rule(*TWO_HOPS))
+            assert search.found(known=True, limit=1)
+        assert tracemalloc.get_traced_memory()[1] < 200 * kb.num_facts
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_search_ends_when_its_time_is_up(database: Database) -> None:
@@ -68,3 +103,21 @@ def test_a_body_that_leaves_an_end_open_is_shown_once(database: Database) -> Non
         assert len(search.found(known=False, limit=50)) == 9
         assert search.found(known=False, limit=0) == []
     assert not search.truncated
+
+
+def test_facts_of_different_graphs_do_not_meet(database: Database) -> None:
+    stories = [
+        {"facts": [["ann", "q", "bob"], ["bob", "q", "cem"]], "subject": "ann", "object": "cem", "label": "p"},
+        {"facts": [["cem", "q", "dan"], ["eve", "q", "bob"]], "subject": "cem", "object": "dan", "label": "r"},
+        {"facts": [["ann", "q", "bob"], ["bob", "q", "dan"]], "subject": "ann", "object": "dan", "label": "r"},
+    ]
+    content = io.BytesIO("\n".join(map(json.dumps, stories)).encode())
+    builder = GraphsBuilder(KbLimits())
+    lines = graph_lines(content, "stories.jsonl", FileLimits())
+    builder.add("train", READERS["graphs"](lines, "stories.jsonl"), "stories.jsonl")
+    kb, _ = kbs.create(database, "default", "stories", builder.build())
+    with database.read() as session:
+        search = Search(session, kb, rule(*TWO_HOPS))
+        known, unknown = (named(session, kb, rule(*TWO_HOPS), search.found(k, 50)) for k in (True, False))
+    assert [[str(fact) for fact in way] for way in known] == [["q(ann, bob)", "q(bob, cem)"]]
+    assert [[str(fact) for fact in way] for way in unknown] == [["q(ann, bob)", "q(bob, dan)"]]

@@ -16,6 +16,8 @@ import httpx
 
 from service.cluster import Cluster, wait_for
 from service.postgres import postgres
+from service.queue import alive, make_redis
+from service.settings import Settings
 from service.training.repository import TERMINAL
 
 SETTINGS = {"relay_seconds": "0.1", "max_queued_jobs": "1000"}
@@ -92,10 +94,8 @@ def second(cluster: Cluster, role: str, workers: int) -> Iterator[None]:
 
 
 def _announced(cluster: Cluster, role: str) -> int:
-    from service.queue import alive, make_redis  # noqa: PLC0415
-    from service.settings import Settings  # noqa: PLC0415
-
-    return alive(make_redis(Settings(redis_url=cluster.redis_url)), role)
+    with make_redis(Settings(redis_url=cluster.redis_url)) as redis:
+        return alive(redis, role)
 
 
 def train(client: httpx.Client, jobs: int, epochs: int) -> list[str]:

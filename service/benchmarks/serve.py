@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Any
 import httpx
 from rich.console import Console
 
+from service.cluster import free_port
 from service.db.engine import Database
 from service.db.tables import ModelVersion
 
@@ -178,9 +178,7 @@ def _first_query(kb: str, console: Console) -> float:
 
 @contextmanager
 def _service(folder: Path) -> Iterator[httpx.Client]:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = {"CTP_DATA_DIR": str(folder), "CTP_LOG_LEVEL": "WARNING"}
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CTP_")} | settings
     command = [sys.executable, "-m", "service.cli", "up", "--port", str(port)]

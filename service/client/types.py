@@ -154,7 +154,7 @@ class Epoch(Wire):
 
 
 class Atom(Wire):
-    """A predicate over two variables."""
+    """A predicate over two arguments: variables, or entities in quotes."""
 
     predicate: str
     subject: str

@@ -3,8 +3,10 @@
 import json
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,6 +16,10 @@ from service.commands.paper import paper
 from service.commands.peers import peers
 from service.commands.scale import scale
 
+if TYPE_CHECKING:
+    from ctp_core.training.trainer import OnStep
+
+Config = Annotated[str, typer.Option(help="JSON settings that override the preset.")]
 bench = typer.Typer(
     help="Measure accuracy and speed; each command writes the figures of docs/results.", no_args_is_help=True
 )
@@ -36,7 +42,7 @@ def links(
     model: Annotated[str, typer.Option(help="proofs, hybrid, complex, distmult or ctp.")] = "proofs",
     select: Annotated[str | None, typer.Option(help="For ctp: linear, attentive, memory, ntp or gntp.")] = None,
     preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
-    config: Annotated[str, typer.Option(help="JSON settings that override the preset.")] = "{}",
+    config: Config = "{}",
     seeds: Annotated[int, typer.Option(min=1)] = 1,
     split: Annotated[
         str, typer.Option(help="test; to choose settings valid, or resplit: new splits without test facts.")
@@ -48,24 +54,16 @@ def links(
     import torch  # noqa: PLC0415
 
     from ctp_core.benchmarks.links import LinksRun, run, spread  # noqa: PLC0415
-    from ctp_core.training.trainer import Progress as Epoch  # noqa: PLC0415
 
     torch.set_num_threads(1)
-    settings = json.loads(config) | ({"select": select} if select else {})
+    settings = parsed(config) | ({"select": select} if select else {})
     task = LinksRun(data, dataset, model, preset, settings, seeds, split, resume)
-    with progress_bar() as bar:
-        line = bar.add_task(f"{dataset} {model}", total=None, loss=0.0)
-
-        def show(progress: Epoch) -> None:
-            bar.update(line, completed=progress.epoch, total=progress.epochs, loss=progress.loss)
-
+    with epochs_shown(f"{dataset} {model}") as show:
         figures = run(task, show)
-    figures["command"] = f"ctp {shlex.join(sys.argv[1:])}"
     for name, values in figures.items():
         if isinstance(values, list) and name != "seeds":
             typer.echo(f"{name:20} {spread(values)}")
-    if json_file:
-        json_file.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+    write(figures, json_file)
 
 
 @bench.command()
@@ -76,7 +74,7 @@ def clutrr(
     select: Annotated[str, typer.Option(help="For ctp: linear, attentive, memory, ntp or gntp.")] = "attentive",
     prover: Annotated[str | None, typer.Option(help="tabled or exact; what the preset says where not given.")] = None,
     preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
-    config: Annotated[str, typer.Option(help="JSON settings that override the preset.")] = "{}",
+    config: Config = "{}",
     depth: Annotated[int | None, typer.Option(help="Depth of answers; by default to the fixpoint.")] = None,
     seeds: Annotated[int, typer.Option(min=1)] = 10,
     split: Annotated[str, typer.Option(help="test, or valid to choose settings.")] = "test",
@@ -86,29 +84,41 @@ def clutrr(
     import torch  # noqa: PLC0415
 
     from ctp_core.benchmarks.clutrr import ClutrrRun, run  # noqa: PLC0415
-    from ctp_core.training.trainer import Progress as Epoch  # noqa: PLC0415
 
     torch.set_num_threads(1)
-    task = ClutrrRun(data, dataset, model, select, prover, preset, json.loads(config), seeds, depth, split)
-    with progress_bar() as bar:
-        line = bar.add_task(f"{dataset} {select if model == 'ctp' else model}", total=None, loss=0.0)
-
-        def show(progress: Epoch) -> None:
-            bar.update(line, completed=progress.epoch, total=progress.epochs, loss=progress.loss)
-
+    task = ClutrrRun(data, dataset, model, select, prover, preset, parsed(config), seeds, depth, split)
+    with epochs_shown(f"{dataset} {select if model == 'ctp' else model}") as show:
         figures = run(task, show)
-    figures["command"] = f"ctp {shlex.join(sys.argv[1:])}"
     for length, average in figures["accuracy_mean"].items():
         typer.echo(f"{length:>3} edges  {average:.4f} ± {figures['accuracy_std'][length]:.4f}")
     typer.echo(f"training {max(figures['train_cpu_seconds']):.1f} s of CPU at most")
+    write(figures, json_file)
+
+
+def parsed(config: str) -> dict[str, Any]:
+    try:
+        settings = json.loads(config)
+    except ValueError as error:
+        raise typer.BadParameter(f"--config {config!r} is no JSON ({error})") from None
+    if not isinstance(settings, dict):
+        raise typer.BadParameter(f'--config {config!r} is no object, such as {{"epochs": 3}}')
+    return settings
+
+
+@contextmanager
+def epochs_shown(title: str) -> "Iterator[OnStep]":
+    """A bar of the epochs of the seed that is being trained, with its loss; gives what moves it on."""
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "loss {task.fields[loss]:.3g}")
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+        line = bar.add_task(title, total=None, loss=0.0)
+        yield lambda now: bar.update(line, completed=now.epoch, total=now.epochs, loss=now.loss)
+
+
+def write(figures: dict[str, Any], json_file: Path | None) -> None:
+    """With the command that made them."""
+    figures["command"] = f"ctp {shlex.join(sys.argv[1:])}"
     if json_file:
         json_file.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
-
-
-def progress_bar() -> Progress:
-    """Epochs of the seed that is being trained, with its loss."""
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "loss {task.fields[loss]:.3g}")
-    return Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True)
 
 
 @bench.command()

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -109,6 +110,6 @@ def status(word: str) -> Text:
     return Text(word, STATUS_STYLES.get(word, ""))
 
 
-def ago(then: Any) -> str:
+def to_the_minute(then: datetime | None) -> str:
     """`2026-01-01 12:00`, in UTC."""
     return "" if then is None else f"{then:%Y-%m-%d %H:%M}"

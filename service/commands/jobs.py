@@ -6,7 +6,19 @@ from typing import Annotated
 import typer
 
 from service.client import Job
-from service.commands.console import Json, Key, Limit, Url, ago, connected, name, out, print_json, status, table
+from service.commands.console import (
+    Json,
+    Key,
+    Limit,
+    Url,
+    connected,
+    name,
+    out,
+    print_json,
+    status,
+    table,
+    to_the_minute,
+)
 from service.commands.train import report_failure
 from service.commands.train import watch as follow
 
@@ -22,7 +34,10 @@ def list_jobs(limit: Limit = 20, url: Url = None, key: Key = None, as_json: Json
     if as_json:
         print_json(found)
         return
-    rows = [(name(job.model, "bold"), status(job.status), _epochs(job), job.id, ago(job.created_at)) for job in found]
+    rows = [
+        (name(job.model, "bold"), status(job.status), _epochs(job), job.id, to_the_minute(job.created_at))
+        for job in found
+    ]
     out.print(table(("model", "status", "epoch", "job", "created (UTC)"), rows, ("epoch",)))
 
 
@@ -60,13 +75,13 @@ def watch(job: Reference, url: Url = None, key: Key = None, as_json: Json = Fals
 
 @jobs.command()
 def cancel(job: Reference, url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """Stop a job: at once where it is queued, within seconds where it runs."""
+    """Stop a job, queued or running; its worker is free within seconds."""
     with connected(url, key) as client:
         found = client.jobs.cancel(job)
     if as_json:
         print_json(found)
     else:
-        out.print(name(found.id, "bold"), status("cancelled" if found.finished else "is being cancelled"))
+        out.print(name(found.id, "bold"), status(found.status))
 
 
 def _epochs(job: Job) -> str:

@@ -8,7 +8,20 @@ import typer
 
 from service.client import Model
 from service.commands.comparison import print_comparison
-from service.commands.console import Json, Key, Limit, Url, ago, connected, err, name, out, print_json, status, table
+from service.commands.console import (
+    Json,
+    Key,
+    Limit,
+    Url,
+    connected,
+    err,
+    name,
+    out,
+    print_json,
+    status,
+    table,
+    to_the_minute,
+)
 
 models = typer.Typer(help="Models: versions, aliases, export and import.", no_args_is_help=True)
 Reference = Annotated[str, typer.Argument(metavar="MODEL", help="id, name, name@3 or name@champion.")]
@@ -29,7 +42,14 @@ def list_models(
         print_json(found)
         return
     rows = [
-        (name(m.reference, "bold"), status(m.status), m.method, _metrics(m), ", ".join(m.aliases), ago(m.created_at))
+        (
+            name(m.reference, "bold"),
+            status(m.status),
+            m.method,
+            _metrics(m),
+            ", ".join(m.aliases),
+            to_the_minute(m.created_at),
+        )
         for m in found
     ]
     out.print(table(("model", "status", "method", "on validation", "aliases", "created (UTC)"), rows))

@@ -29,14 +29,15 @@ class Compared:
 
 
 def prepare(database: Database, tenant: str, references: Sequence[str], num_questions: int) -> Compared:
+    if not 2 <= len(references) <= MAX_MODELS:
+        raise Invalid("bad_comparison", f"name 2 to {MAX_MODELS} models in `ids`, separated by commas")
     if len(references) * num_questions > MAX_ASKED:
         most = MAX_ASKED // len(references)
         raise Invalid("too_many_questions", f"{len(references)} models may be asked {most} `questions` at most")
     with database.read() as session:
-        comparison = compare(session, tenant, references)
         models = [service.ready(session, tenant, reference) for reference in references]
         targets = [Target(model.id, model.artifact or "") for model in models]
-        return Compared(comparison, contest.prepare(session, models, num_questions), targets)
+        return Compared(compare(session, models), contest.prepare(session, models, num_questions), targets)
 
 
 async def evaluated(compared: Compared, batcher: Batcher, request_id: str) -> Comparison:
@@ -47,10 +48,7 @@ async def evaluated(compared: Compared, batcher: Batcher, request_id: str) -> Co
     return compared.comparison.model_copy(update=update)
 
 
-def compare(session: Session, tenant: str, references: Sequence[str]) -> Comparison:
-    if not 2 <= len(references) <= MAX_MODELS:
-        raise Invalid("bad_comparison", f"name 2 to {MAX_MODELS} models in `ids`, separated by commas")
-    models = [service.ready(session, tenant, reference) for reference in references]
+def compare(session: Session, models: Sequence[ModelVersion]) -> Comparison:
     rules = [{rule.rule_id: rule for rule in _rules(session, model)} for model in models]
     shared = set(rules[0]).intersection(*rules[1:])
     return Comparison(

@@ -30,13 +30,12 @@ from service.models.schemas import (
 from service.models.upload import MEDIA_TYPES, OPENAPI, Archive, read_archive
 from service.openapi import example, json_request
 from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
+from service.remembered import SECONDS as REMEMBERED_SECONDS
 from service.settings import NAME_LIMIT
 from service.training.repository import metrics
 
 router = APIRouter(prefix="/models", tags=["models"])
 ARCHIVE = MEDIA_TYPES[0]
-# A query that began before a version was deleted may still need its files; names are remembered for two seconds.
-REMEMBERED_SECONDS = 2.0
 CSV_COLUMNS = ("id", "text", "template", "confidence", "support", "precision")
 
 
@@ -172,6 +171,7 @@ def set_tags(
 @router.delete("/{model}", status_code=204)
 def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenant: TenantDep) -> None:
     """Delete a version, by id or `name@3`, that no alias points to. Its number stays taken; its files go soon after."""
+    # A query that began before may still need the files, and its name is remembered for a while.
     seconds = settings.reply_seconds + settings.query_seconds + REMEMBERED_SECONDS
     with database.write() as session:
         service.delete(session, tenant, model, seconds)

@@ -40,7 +40,7 @@ class ModelOut(BaseModel):
 
 
 class AtomOut(BaseModel):
-    """A predicate over two variables."""
+    """A predicate over two arguments: variables, or entities in quotes."""
 
     predicate: str
     subject: str

@@ -122,7 +122,7 @@ def test_calls_that_need_the_files_say_that_storage_is_away(watch: Watch, store:
         assert {part for part, state in parts.items() if state != "ok"} == {"storage"}
         assert parts["storage"] == "storage_away"
         # What is told may be a moment old.
-        wait_for(lambda: client.get("/readyz").status_code == 200, "all parts are there again", 5)
+        wait_for(lambda: client.get("/readyz").status_code == 200, "all parts are there again", 30)
         assert [(a.status_code, a.json()["code"]) for a in answers] == [(503, "storage_away")] * 3
         assert all("retry-after" in answer.headers for answer in answers)
         assert client.post("/query", json={"model": trained.model_id, "goal": goal}).status_code == 200

@@ -1,7 +1,6 @@
 """What every fault test does before and after: train, follow, compare with an undisturbed run, look for damage."""
 
 import json
-import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -152,9 +151,3 @@ class Watch:
         assert not [status for status in self.statuses if status == 500]
         for log in (self.cluster.folder / "logs").glob("api*.log"):
             assert "unexpected_error" not in log.read_text(), log
-
-
-def is_whole(database: Path) -> bool:
-    """SQLite's own opinion of its file."""
-    with sqlite3.connect(database) as connection:
-        return bool(connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok")

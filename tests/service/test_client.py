@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from service.client import ApiError, Client, FactRow, Job, Kb, Model, Rule, Symbol, Unreachable
 from service.client.events import parse
-from tests.running import RunningService, free_port
+from service.cluster import free_port
+from tests.running import RunningService
 
 
 @pytest.fixture(scope="module")

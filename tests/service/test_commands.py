@@ -11,6 +11,7 @@ import typer
 from ctp_core import __version__
 from ctp_core.datasets.formats import FORMATS
 from service.client.kbs import SUFFIXES
+from service.commands.bench import parsed
 from service.commands.console import printable
 from service.commands.query import parse_goal
 from tests.running import RunningService
@@ -94,6 +95,13 @@ def test_a_goal_is_read_as_prolog_with_a_question_mark() -> None:
     assert parse_goal(" has part ( left arm , _ ).") == ("left arm", "has part", None)
     with pytest.raises(typer.BadParameter):
         parse_goal("grandparent")
+
+
+@pytest.mark.parametrize("text", ["{epochs: 3}", "[3]", "3"])
+def test_settings_of_a_benchmark_that_are_no_object_are_refused(text: str) -> None:
+    assert parsed('{"epochs": 3}') == {"epochs": 3}
+    with pytest.raises(typer.BadParameter, match="--config"):
+        parsed(text)
 
 
 def test_names_cannot_steer_the_terminal() -> None:

@@ -17,6 +17,7 @@ import pytest
 from starlette.routing import Mount
 
 from service.app import create_app
+from service.cluster import free_port
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.errors import Invalid, NotFound
@@ -24,7 +25,7 @@ from service.keys import service as keys
 from service.keys.roles import Role, required_role
 from service.keys.tokens import Token
 from service.settings import Settings
-from tests.running import RunningService, free_port, running_service
+from tests.running import RunningService, running_service
 
 
 def test_a_key_has_a_secret_of_at_least_128_bits_and_is_stored_as_a_hash_only(tmp_path: Path) -> None:
@@ -215,6 +216,14 @@ def test_the_things_of_another_tenant_answer_like_things_that_never_were(tenants
         assert not [item for item in tenants.bob.get(listing).json()["items"] if not item.get("sample")]
 
 
+def seconds_open(client: httpx.Client, headers: dict[str, str]) -> float:
+    """How long calls are still let in, by when they were sent: how long an answer takes is the machine's affair."""
+    began = sent = last = time.monotonic()
+    while client.get("/kbs", headers=headers).status_code == 200 and sent - began < 30:
+        last, sent = sent, time.monotonic()
+    return last - began
+
+
 @pytest.mark.slow
 def test_a_revoked_key_is_refused_within_two_seconds(tenants: Tenants) -> None:
     token = make_key(tenants.running.folder, "--tenant", "alice")
@@ -222,9 +231,7 @@ def test_a_revoked_key_is_refused_within_two_seconds(tenants: Tenants) -> None:
     assert tenants.nobody.get("/kbs", headers=headers).status_code == 200
     command = [sys.executable, "-m", "service.cli", "keys", "revoke", token]
     subprocess.run(command, env={"CTP_DATA_DIR": str(tenants.running.folder)}, check=True, capture_output=True)
-    deadline = time.monotonic() + 2.5
-    while tenants.nobody.get("/kbs", headers=headers).status_code == 200:
-        assert time.monotonic() < deadline
+    assert seconds_open(tenants.nobody, headers) <= 2
     listed = subprocess.run(
         [sys.executable, "-m", "service.cli", "keys", "list"],
         env={"CTP_DATA_DIR": str(tenants.running.folder)},
@@ -272,8 +279,6 @@ def test_the_first_key_closes_an_open_service(tmp_path: Path) -> None:
     with running_service(tmp_path) as running, running.client() as client:
         assert client.get("/kbs").status_code == 200
         token = make_key(tmp_path)
-        deadline = time.monotonic() + 2.5
-        while client.get("/kbs").status_code == 200:
-            assert time.monotonic() < deadline
+        assert seconds_open(client, {}) <= 2
         assert client.get("/kbs").status_code == 401
         assert client.get("/kbs", headers={"Authorization": f"Bearer {token}"}).status_code == 200

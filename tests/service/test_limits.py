@@ -59,30 +59,44 @@ def test_every_json_call_survives(client: httpx.Client, what: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_made_up_cursor_or_url_is_a_4xx(client: httpx.Client) -> None:
-    for cursor in (
-        "x",
-        "WzFlOTk5XQ==",
-        "Wzk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5OV0=",
-        "WyJcdWQ4MDAiXQ==",
-        "W251bGxd",
-        "W1tbW1tb",
-    ):
-        for path in ("/kbs", "/kbs/family/facts", "/kbs/family/entities", "/jobs", "/models"):
-            answer = client.get(path, params={"cursor": cursor})
-            assert (answer.status_code, answer.json()["code"]) == (422, "bad_cursor"), (path, cursor)
-    for path, body in (
+@pytest.mark.parametrize(
+    "cursor",
+    ["x", "WzFlOTk5XQ==", "Wzk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5OTk5OV0=", "WyJcdWQ4MDAiXQ==", "W251bGxd", "W1tbW1tb"],
+)
+def test_a_made_up_cursor_is_refused_by_every_list(client: httpx.Client, cursor: str) -> None:
+    for path in ("/kbs", "/kbs/family/facts", "/kbs/family/entities", "/jobs", "/models"):
+        answer = client.get(path, params={"cursor": cursor})
+        assert (answer.status_code, answer.json()["code"]) == (422, "bad_cursor"), path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
         ("/train", b'{"kb":"a\\u0000b"}'),
         ("/query", b'{"model":"a\\u0000b","goal":{"predicate":"p","object":"o"}}'),
         ("/query", b'{"model":"m","goal":{"predicate":"p"},"facts":[["a","\\u0000","b"]]}'),
         ("/train", b'{"kb":"k","tags":{"a\\u0000":"b"}}'),
-    ):
-        answer = client.post(path, content=body, headers=JSON)
-        assert (answer.status_code, "NUL" in answer.json()["detail"]) == (422, True), answer.text
-    for path in ("/kbs/a%00b", "/kbs?cursor=%00", "/models/%00"):
-        refused = client.get(path)
-        assert (refused.status_code, refused.json()["code"]) == (422, "bad_url")
-    assert client.get("/kbs/%ff%fe").status_code == 404
+    ],
+)
+def test_a_nul_in_a_body_is_told(client: httpx.Client, path: str, body: bytes) -> None:
+    answer = client.post(path, content=body, headers=JSON)
+    assert (answer.status_code, "NUL" in answer.json()["detail"]) == (422, True), answer.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/kbs/a%00b", 422, "bad_url"),
+        ("/kbs?cursor=%00", 422, "bad_url"),
+        ("/models/%00", 422, "bad_url"),
+        ("/kbs/%ff%fe", 404, "kb_not_found"),
+    ],
+)
+def test_a_url_that_is_no_text_is_a_4xx(client: httpx.Client, path: str, status: int, code: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.cluster import free_port
 from service.settings import Settings, UserError, get_settings
 from service.supervisor import Supervisor
-from tests.running import RunningService, free_port, running_service
+from tests.running import RunningService, running_service
 
 pytestmark = pytest.mark.slow
 

@@ -134,13 +134,19 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService
         yield running
 
 
-def test_a_query_whose_worker_dies_is_asked_once_more_and_answered(fragile: RunningService) -> None:
+@pytest.fixture(scope="module")
+def lost(fragile: RunningService) -> str:
+    """A model of the service whose parts are hurt."""
+    with fragile.client() as client:
+        return str(train(client, "lost")["id"])
+
+
+def test_a_query_whose_worker_dies_is_asked_once_more_and_answered(fragile: RunningService, lost: str) -> None:
     with fragile.client() as client, ThreadPoolExecutor(1) as pool:
-        train(client, "lost")
         # A worker that is stopped takes the batch and never answers; then it dies of it.
         worker = fragile.children()["query"]
         os.kill(worker, signal.SIGSTOP)
-        asked = pool.submit(client.post, "/query", json={"model": "lost", "goal": GOAL})
+        asked = pool.submit(client.post, "/query", json={"model": lost, "goal": GOAL})
         time.sleep(0.5)
         os.kill(worker, signal.SIGKILL)
         answer = asked.result(100)
@@ -148,13 +154,13 @@ def test_a_query_whose_worker_dies_is_asked_once_more_and_answered(fragile: Runn
     assert lines(fragile.folder / "logs" / "api.log", lambda line: line["event"] == "query_worker_lost")
 
 
-def test_without_a_query_worker_the_answer_is_503_and_readyz_says_why(fragile: RunningService) -> None:
+def test_without_a_query_worker_the_answer_is_503_and_readyz_says_why(fragile: RunningService, lost: str) -> None:
     with fragile.client() as client:
         worker = fragile.children()["query"]
         os.kill(worker, signal.SIGSTOP)
         try:
             began = time.monotonic()
-            answer = client.post("/query", json={"model": "lost", "goal": GOAL})
+            answer = client.post("/query", json={"model": lost, "goal": GOAL})
             assert (answer.status_code, answer.json()["code"]) == (503, "no_query_worker")
             assert int(answer.headers["retry-after"]) > 0
             assert time.monotonic() - began < 70

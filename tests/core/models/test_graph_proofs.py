@@ -100,6 +100,20 @@ def test_the_two_ways_to_bracket_three_facts_are_two_proofs(prover: str) -> None
     assert {len(proof.tree.children[0].children) for proof in answer.proofs} == {0, 2}
 
 
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+@pytest.mark.parametrize(("exclude_known", "best"), [(False, "a1"), (True, "b")])
+def test_of_equal_answers_those_that_are_shown_have_their_proofs(prover: str, exclude_known: bool, best: str) -> None:
+    """Entities come in another order than their names: `top_k` leaves out others than the first to come."""
+    asked = model("q(X,Y) :- p(X,Z), p(Z,Y).", prover=prover, depth=1)
+    facts = (*(Fact("m", "p", end) for end in "zyb"), Fact("a", "p", "m"), Fact("a", "q", "a1"))
+    question = Question(Goal("a", "q", None), facts, top_k=1, exclude_known=exclude_known)
+    [answers] = asked.answer([question], Budget())
+    assert isinstance(answers, Answers)
+    [answer] = answers.items
+    assert answer.fact.object == best
+    assert answer.proofs[0].score == answer.score == 1.0
+
+
 def test_fewer_proofs_than_there_are_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctp_core.models.graph_explainer.REPEATED", 0)
     monkeypatch.setattr("ctp_core.models.graph_explainer.TIES", 1)

@@ -1,6 +1,8 @@
 """The proofs of a graph: all there are, the best first, whatever circles the graph has."""
 
 import itertools
+import math
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,12 +19,12 @@ from ctp_core.symbols import Fact, Goal, Vocabulary
 NAMES = ("p", "q", "r")
 
 
-def model(*rules: str, seed: int = 0, **settings: Any) -> CtpGraphsModel:
+def model(*rules: str, seed: int = 0, names: tuple[str, ...] = NAMES, **settings: Any) -> CtpGraphsModel:
     given = {"select": "attentive", "prover": "tabled", "templates": ("0",), "depth": None, "dim": 6, **settings}
     config = CtpConfig(**given, rules=rules)
-    predicates = Vocabulary("predicate", NAMES)
+    predicates = Vocabulary("predicate", names)
     theory = build_theory(config, predicates, torch.Generator().manual_seed(seed)).requires_grad_(False)
-    return CtpGraphsModel(GraphReasoner(config, predicates, NAMES, theory), [])
+    return CtpGraphsModel(GraphReasoner(config, predicates, names, theory), [])
 
 
 def proofs(asked: CtpGraphsModel, fact: Fact, facts: tuple[Fact, ...], wanted: int, **more: Any) -> Answer:
@@ -90,6 +92,38 @@ def test_the_n_best_proofs_of_a_circle_are_the_n_best_of_all(seed: int, depth: i
         found = [proof.score for proof in proofs(asked, goal, facts, wanted, depth=depth).proofs]
         assert len(found) == wanted
         assert found == pytest.approx(all_scores(asked, facts, goal, found[-1] * (1 - 1e-9)), rel=1e-9)
+
+
+@pytest.mark.parametrize("semiring", ["max-product", "max-min"])
+def test_the_n_best_proofs_by_a_long_body_are_the_n_best_of_all(semiring: str) -> None:
+    """All predicates between each two neighbours: 3 to the fourth bodies, of which a few are kept on the way."""
+    asked = model(templates=("4", "4"), semiring=semiring, seed=2)
+    facts = tuple(Fact(a, name, b) for a, b in itertools.pairwise("abcde") for name in NAMES)
+    [rules] = asked.reasoner.closed.rules
+    columns = [
+        place.view(len(NAMES), -1, len(NAMES))[..., 1] for place in rules.places
+    ]  # [body predicate, reformulator]
+    join = math.prod if semiring == "max-product" else min
+    expected = sorted(
+        max(
+            join(float(column[p, g]) for column, p in zip(columns, body, strict=True))
+            for g in range(columns[0].shape[1])
+        )
+        for body in itertools.product(range(len(NAMES)), repeat=4)
+    )
+    found = proofs(asked, Fact("a", "q", "e"), facts, 9, depth=1).proofs
+    assert [proof.score for proof in found] == pytest.approx(expected[::-1][:9], rel=1e-9)
+
+
+def test_the_proofs_by_the_longest_body_take_little_memory() -> None:
+    asked = model(templates=("8",), semiring="max-product", names=tuple("pqrstu"))
+    facts = tuple(Fact(a, name, b) for a, b in itertools.pairwise("abcdefghi") for name in "pqrstu")
+    tracemalloc.start()
+    try:
+        proofs(asked, Fact("a", "q", "i"), facts, 20)
+        assert tracemalloc.get_traced_memory()[1] < 2e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("prover", ["tabled", "exact"])

@@ -13,7 +13,8 @@ from ctp_core.config.ctp import CtpConfig
 from ctp_core.models.base import Answer, Answers, Budget, Question
 from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.graph_reasoner import GraphReasoner, build_theory
-from ctp_core.models.graph_rules import decode
+from ctp_core.models.graph_rules import BODIES, decode
+from ctp_core.provers.search import FOLDS
 from ctp_core.symbols import Fact, Goal, Vocabulary
 
 NAMES = ("p", "q", "r")
@@ -182,3 +183,16 @@ def test_a_unification_names_what_was_generated_and_rules_agree_with_the_listed_
     assert not sure.rule.approximate
     assert [(u.left, u.right, u.score) for u in sure.unifications[1:]] == [("p", "p", 1.0), ("q", "q", 1.0)]
     assert not listed[sure.rule.text].approximate
+
+
+def test_of_a_long_body_the_best_rules_are_listed_and_not_all() -> None:
+    asked = model(templates=("8",), select="linear", slope=0.05)
+    for semiring in ("max-min", "max-product", "max-mean"):
+        listed = decode(asked.reasoner.theory, asked.reasoner.predicates, semiring, attention=False)
+        assert len(listed) == BODIES * len(NAMES)
+        body = [place.view(len(NAMES), len(NAMES)) for place in asked.reasoner.closed.rules[0].places]  # [body, head]
+        for head in range(len(NAMES)):
+            own = [rule.confidence for rule in listed if rule.head.predicate == NAMES[head]]
+            every = itertools.product(*(place[:, head].tolist() for place in body))
+            best = sorted(map(FOLDS[semiring].of, every), reverse=True)[:BODIES]
+            assert own == pytest.approx(best, rel=1e-5)

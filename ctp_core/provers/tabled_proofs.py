@@ -86,9 +86,8 @@ class _Bodies(NamedTuple):
         return _Bodies(totals.reshape(flat), older.reshape(flat), [place.reshape(flat) for place in every])
 
     def at(self, chosen: NDArray[np.int64]) -> "_Bodies":
-        totals, ages, *predicates = (
-            np.take_along_axis(every, chosen, axis=2) for every in (self.totals, self.ages, *self.predicates)
-        )
+        predicates = [np.take_along_axis(place, chosen, axis=2) for place in self.predicates]
+        totals, ages = np.take_along_axis(self.totals, chosen, axis=2), np.take_along_axis(self.ages, chosen, axis=2)
         return _Bodies(totals, ages, predicates)
 
 

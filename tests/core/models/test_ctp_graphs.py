@@ -421,6 +421,16 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         trainer(templates=("0",))
 
 
+def test_a_theory_too_large_for_its_prover_is_refused_before_it_takes_memory() -> None:
+    with pytest.raises(ConfigError, match=r"at train_depth 10 make tables of .* numbers for 16 graphs"):
+        trainer(prover="exact", train_depth=10)
+    with pytest.raises(ConfigError, match=r"at train_depth 3 make tables .* shorter templates"):
+        trainer(prover="exact", train_depth=3, templates=("8",) * 8, dim=50)
+    many = tuple(Graph((Fact("a", f"p{i}", "b"),), "a", "b", f"p{i}") for i in range(3000))
+    with pytest.raises(ConfigError, match="8 rules over 3,000 predicates are too many"):
+        create_trainer(CtpConfig(prover="tabled", templates=("2",) * 8), graphs_kb({"train": many}), CPU)
+
+
 def test_presets_fit_the_kb() -> None:
     offered = presets(Profile.of(family_kb()))
     assert set(offered) == {"fast", "best", "paper", "paper-long"}

@@ -2,8 +2,10 @@
 
 import itertools
 import math
+import random
 import time
 import tracemalloc
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -441,6 +443,44 @@ def test_presets_fit_the_kb() -> None:
     deep = presets(long)["fast"]
     assert isinstance(deep, CtpConfig)
     assert (deep.train_depth, len(deep.templates)) == (6, 32)
+
+
+def turned(graphs: list[Graph], seed: int) -> list[Graph]:
+    """Three facts of ten the other way round, under another name."""
+    rng = random.Random(seed)
+
+    def some(fact: Fact) -> Fact:
+        return fact if rng.random() < 0.7 else Fact(fact.object, f"{fact.predicate} of", fact.subject)
+
+    return [replace(graph, facts=tuple(map(some, graph.facts))) for graph in graphs]
+
+
+def test_a_preset_has_the_templates_that_the_graphs_need() -> None:
+    chains = family_graphs(50, (2, 3), seed=1)
+    assert Profile.of(graphs_kb({"train": chains})).templates == ()
+    flipped = graphs_kb({"train": turned(chains, 1)})
+    assert Profile.of(flipped).templates == ("1R",)
+    single = [Graph((Fact("a", "son", "b"),), "a", "b", "child")] * 5
+    parallel = [Graph((Fact("a", "son", "c"), Fact("a", "son", "b"), Fact("b", "son", "c")), "a", "c", "child")] * 5
+    assert Profile.of(graphs_kb({"train": chains + parallel})).templates == ()
+    both = graphs_kb({"train": turned(chains, 1) + single})
+    fast = presets(Profile.of(both))["fast"]
+    assert isinstance(fast, CtpConfig)
+    assert set(fast.templates) == {"1", "1R", "2"}
+    rare = chains * 10 + single
+    assert Profile.of(graphs_kb({"train": rare})).templates == ()
+
+
+@pytest.mark.slow
+def test_the_fast_preset_learns_from_facts_in_either_direction_and_from_single_ones() -> None:
+    single = [Graph((Fact("a", name, "b"),), "a", "b", "child") for name in ("son", "daughter")] * 20
+    kb = graphs_kb({"train": turned(family_graphs(800, (2, 3), seed=1), 1) + single})
+    config = presets(Profile.of(kb))["fast"].model_copy(update={"epochs": 30, "steps": None})
+    asked = GraphsTrainer(config, kb, CPU).fit()
+    assert isinstance(asked, CtpGraphsModel)
+    tests = turned(family_graphs(40, (3,), seed=77), 2) + single[:2]
+    best = [ask(asked, g.subject, None, g.object, facts=g.facts, top_k=1, proofs=0).items for g in tests]
+    assert sum(bool(a) and a[0].fact.predicate == g.label for a, g in zip(best, tests, strict=True)) >= 38
 
 
 def test_a_kb_without_labels_cannot_be_trained_on() -> None:

@@ -136,6 +136,15 @@ def test_the_two_ways_to_bracket_three_facts_are_two_proofs(prover: str) -> None
 
 
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
+def test_equal_proofs_are_in_the_order_of_their_texts(prover: str) -> None:
+    asked = model("q(X,Y) :- p(X,Z), p(Z,Y).", prover=prover, semiring="max-min", depth=1)
+    for middles in itertools.permutations("bmz"):
+        facts = tuple(fact for name in middles for fact in (Fact("a", "p", name), Fact(name, "p", "c")))
+        texts = [proof.text for proof in proofs(asked, Fact("a", "q", "c"), facts, 3).proofs]
+        assert texts == sorted(texts)
+
+
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
 @pytest.mark.parametrize(("exclude_known", "best"), [(False, "a1"), (True, "b")])
 def test_of_equal_answers_those_that_are_shown_have_their_proofs(prover: str, exclude_known: bool, best: str) -> None:
     """Entities come in another order than their names: `top_k` leaves out others than the first to come."""

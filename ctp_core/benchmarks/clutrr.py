@@ -26,13 +26,12 @@ from ctp_core.models.graph_scorer import GraphScorer
 from ctp_core.models.network import NetworkModel
 from ctp_core.models.registry import create_trainer
 from ctp_core.symbols import Goal
-from ctp_core.training.graph_examples import Examples, accuracy, read_graphs
+from ctp_core.training.graph_examples import Examples, accuracy, read_graphs, stacked
 from ctp_core.training.graph_trainer import GraphConfig
 from ctp_core.training.trainer import OnStep, ignore
 
 PRESETS = ("fast", "best", "paper", "paper-long")
 GraphsModel = CtpGraphsModel | NetworkModel
-EVAL_BATCH = 64  # graphs evaluated together, but for the exact prover's timing, which is of single instances
 TIMED_INSTANCES = 20
 FAMILY = "family"  # our own generator under the name of a data set: train on 2–3 edges, test on lengths never seen
 CHAIN_LENGTH = 100
@@ -223,12 +222,8 @@ def _batch_ms(ticks: list[float]) -> float:
 def accuracy_on(model: GraphsModel, graphs: Sequence[Graph]) -> float:
     """Every row counts once; isomorphic ones are scored once."""
     scorer: GraphScorer = model.scorer
-    depth = answer_depth(model)
     examples = Examples.of(read_graphs(graphs, merge=True), scorer, 1.0)
-    scores = [
-        scorer.scores(scorer.stack(examples.instances[start : start + EVAL_BATCH], depth))
-        for start in range(0, len(examples.instances), EVAL_BATCH)
-    ]
+    scores = [scorer.scores(batch) for batch in stacked(examples, scorer, answer_depth(model))]
     return accuracy(torch.cat(scores), examples)
 
 

@@ -1,4 +1,4 @@
-"""Presets for `kind: graphs`, chosen from the number of predicates and the lengths of the training graphs.
+"""Presets for `kind: graphs`, chosen from the predicates and the training graphs: their lengths, and how facts lie.
 
 How they were found, without looking at a test file, is in docs/results/clutrr.md.
 """
@@ -13,6 +13,7 @@ from ctp_core.config.profile import Profile
 MAX_REFORMULATORS = 32
 MAX_TRAIN_DEPTH = 6
 MAX_STATIC_RULES = 64
+BESIDE_CHAINS = 2  # reformulators of each other template: a predicate may be another, or its inverse, in two ways
 
 
 def graphs_presets(profile: Profile) -> dict[str, BaseConfig]:
@@ -44,7 +45,7 @@ def _tabled(profile: Profile, select: SelectName, effort: int) -> CtpConfig:
     return CtpConfig(
         select=select,
         prover="tabled",
-        templates=("2",) * reformulators,
+        templates=("2",) * reformulators + _beside_chains(profile, BESIDE_CHAINS),
         semiring="max-product",
         depth=None,
         train_depth=_every_bracketing(profile),
@@ -64,14 +65,26 @@ def _tabled(profile: Profile, select: SelectName, effort: int) -> CtpConfig:
     )
 
 
+def _beside_chains(profile: Profile, each: int) -> tuple[str, ...]:
+    """Where facts lie against the way from subject to object, or one fact leads there, chains alone prove nothing."""
+    return tuple(template for template in profile.templates for _ in range(each))
+
+
 def _static(profile: Profile, select: SelectName, effort: int) -> dict[str, Any]:
     """Rules that no goal changes: one for every composition there may be, and vectors that start near to each other.
 
     At the distance of N(0, 1) vectors of length 32 a proof by one rule starts with a score of 1e-11.
     """
-    rules = min(MAX_STATIC_RULES, max(8, 4 * profile.num_predicates))
+    beside = _beside_chains(profile, min(MAX_STATIC_RULES // 4, profile.num_predicates))
+    chains = min(MAX_STATIC_RULES - len(beside), max(8, 4 * profile.num_predicates))
     start = {"dim": 16, "slope": 0.7, "gate": False, "top_k": 16}
-    return {"select": select, "templates": ("2",) * rules, "epochs": effort * 800, "steps": effort * 2880, **start}
+    return {
+        "select": select,
+        "templates": ("2",) * chains + beside,
+        "epochs": effort * 800,
+        "steps": effort * 2880,
+        **start,
+    }
 
 
 # The same model, trained as validation preferred: on distinct graphs, and long enough for a sparse gradient.

@@ -2,11 +2,15 @@
 
 from pydantic import BaseModel, ConfigDict
 
+from ctp_core.datasets.graph_paths import templates_needed
 from ctp_core.datasets.kb import GraphsKB, Kind, KnowledgeBase
 
 
 class Profile(BaseModel):
-    """Counts of a KB; `max_length` is the number of facts of the largest training graph, 0 for `facts`."""
+    """Counts of a KB; `max_length` is the number of facts of the largest training graph, 0 for `facts`.
+
+    `templates` are those that its training graphs need beside chains.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -15,6 +19,7 @@ class Profile(BaseModel):
     num_entities: int
     num_predicates: int
     max_length: int = 0
+    templates: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, kb: KnowledgeBase) -> "Profile":
@@ -27,6 +32,7 @@ class Profile(BaseModel):
                 num_entities=0,
                 num_predicates=len(kb.predicates),
                 max_length=max(sizes, default=0),
+                templates=templates_needed(train),
             )
         return cls(
             kind="facts",

@@ -16,7 +16,7 @@ from typing import Any
 
 from ctp_core.datasets.graph_checks import checked
 from ctp_core.datasets.kb import Graph
-from ctp_core.datasets.names import check_name
+from ctp_core.datasets.names import MAX_NAME_LENGTH
 from ctp_core.errors import DataError, ParseError
 from ctp_core.symbols import Fact
 
@@ -32,7 +32,7 @@ Edge = tuple[int, int]
 _TASK = re.compile(r"(?P<tasks>\d+\.\d+(?:,\d+\.\d+)*)_(?P<split>train|valid|test)\.csv")
 
 
-def parse_clutrr(lines: Iterable[str], file: str) -> Iterator[Graph]:
+def parse_clutrr(lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH) -> Iterator[Graph]:
     """One graph per row; raises ParseError with the place."""
     reader = csv.DictReader(lines)
     missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
@@ -40,19 +40,16 @@ def parse_clutrr(lines: Iterable[str], file: str) -> Iterator[Graph]:
         raise ParseError(file, 1, f"not a CLUTRR file: no column {', '.join(missing)}")
     try:
         for row in reader:
-            yield _graph(row, file, reader.line_num)
+            yield checked(_graph(row, file, reader.line_num), file, reader.line_num, max_name_length)
     except csv.Error as error:
         raise ParseError(file, reader.line_num, str(error)) from error
 
 
 def _graph(row: Mapping[str, str | None], file: str, line: int) -> Graph:
     try:
-        graph = _read({column: row[column] or "" for column in COLUMNS})
-    except ParseError:
-        raise
+        return _read({column: row[column] or "" for column in COLUMNS})
     except DataError as error:
         raise ParseError(file, line, str(error)) from None
-    return checked(graph, file, line)
 
 
 def _read(values: Mapping[str, str]) -> Graph:
@@ -71,7 +68,7 @@ def _read(values: Mapping[str, str]) -> Graph:
     label = values["target"].strip()
     if not label:
         raise DataError("target is empty")
-    return Graph(facts, names[query[0]], names[query[1]], check_name(label))
+    return Graph(facts, names[query[0]], names[query[1]], label)
 
 
 @lru_cache(maxsize=LITERALS_KEPT)
@@ -87,12 +84,12 @@ def _types(text: str) -> tuple[str, ...]:
     types = _literal(text)
     if not isinstance(types, list) or not all(isinstance(name, str) for name in types):
         raise DataError(f"edge_types is {_short(text)}, not a list of names in quotes")
-    return tuple(map(check_name, types))
+    return tuple(types)
 
 
 def _names(genders: str) -> list[str]:
     """Of the people, in the order of their numbers: `Don:male,Dot:female`."""
-    return [check_name(person.rpartition(":")[0].strip()) for person in genders.split(",")]
+    return [person.rpartition(":")[0].strip() for person in genders.split(",")]
 
 
 def _literal(text: str) -> Any:

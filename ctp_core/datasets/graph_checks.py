@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from ctp_core.datasets.kb import SPLITS, Graph, GraphsKB
+from ctp_core.datasets.names import MAX_NAME_LENGTH, check_name
 from ctp_core.errors import DataError, ParseError
 from ctp_core.symbols import Vocabulary
 
@@ -18,8 +19,14 @@ def fault(graph: Graph) -> str | None:
     return None
 
 
-def checked(graph: Graph, file: str, line: int) -> Graph:
+def checked(graph: Graph, file: str, line: int, max_name_length: int = MAX_NAME_LENGTH) -> Graph:
     """The graph itself; raises ParseError."""
+    names = {name for fact in graph.facts for name in fact} | {graph.subject, graph.object}
+    try:
+        for name in sorted(names if graph.label is None else names | {graph.label}):
+            check_name(name, max_name_length)
+    except DataError as error:
+        raise ParseError(file, line, str(error)) from None
     reason = fault(graph)
     if reason is not None:
         raise ParseError(file, line, reason)

@@ -10,12 +10,12 @@ from ctp_core.datasets.clutrr import parse_clutrr
 from ctp_core.datasets.graph_checks import graphs_kb
 from ctp_core.datasets.graphs_jsonl import parse_graphs_jsonl, write_graphs_jsonl
 from ctp_core.datasets.kb import Graph, GraphsKB
-from ctp_core.datasets.names import check_name
 from ctp_core.datasets.rows import FileLimits, read_lines
-from ctp_core.errors import DataError, EmptyKB, ParseError, TooLarge
+from ctp_core.errors import EmptyKB, TooLarge
 from ctp_core.symbols import Vocabulary
 
-READERS: dict[str, Callable[[Iterable[str], str], Iterator[Graph]]] = {
+# Lines, the name of the file, and how long a name may be.
+READERS: dict[str, Callable[[Iterable[str], str, int], Iterator[Graph]]] = {
     "clutrr": parse_clutrr,
     "graphs": parse_graphs_jsonl,
 }
@@ -45,19 +45,13 @@ class GraphsBuilder:
         self._entities: dict[str, None] = {}
         self._num_facts = 0
 
-    def add(self, split: str, graphs: Iterable[Graph], file: str) -> None:
-        self._splits[split] = tuple(self._checked(graph, file, number) for number, graph in enumerate(graphs, 1))
+    def add(self, split: str, graphs: Iterable[Graph]) -> None:
+        self._splits[split] = tuple(map(self._counted, graphs))
 
-    def _checked(self, graph: Graph, file: str, number: int) -> Graph:
+    def _counted(self, graph: Graph) -> Graph:
         self._num_facts += len(graph.facts)
         if self._num_facts > self.limits.max_facts:
             raise TooLarge(f"a KB may have {self.limits.max_facts} facts at most (CTP_MAX_FACTS)")
-        names = {name for fact in graph.facts for name in fact} | {graph.subject, graph.object, graph.label or "-"}
-        try:
-            for name in sorted(names):
-                check_name(name, self.limits.max_name_length)
-        except DataError as error:
-            raise ParseError(file, number, f"graph {number}: {error}") from None
         self._entities |= dict.fromkeys(name for f in graph.facts for name in (f.subject, f.object))
         if len(self._entities) > self.limits.max_symbols:
             raise TooLarge(f"a KB may have {self.limits.max_symbols} entities at most (CTP_MAX_SYMBOLS)")

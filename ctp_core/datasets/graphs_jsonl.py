@@ -6,6 +6,7 @@ from typing import Any
 
 from ctp_core.datasets.graph_checks import checked
 from ctp_core.datasets.kb import Graph
+from ctp_core.datasets.names import MAX_NAME_LENGTH
 from ctp_core.errors import ParseError
 from ctp_core.symbols import Fact
 
@@ -13,11 +14,11 @@ KEYS = {"facts", "subject", "object", "label"}
 EXAMPLE = '{"facts": [["ann", "mother", "bob"], …], "subject": "ann", "object": "cyd", "label": "grandmother"}'
 
 
-def parse_graphs_jsonl(lines: Iterable[str], file: str) -> Iterator[Graph]:
+def parse_graphs_jsonl(lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH) -> Iterator[Graph]:
     """One graph per line, empty lines apart; raises ParseError with the place."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield _graph(line, file, number)
+            yield checked(_graph(line, file, number), file, number, max_name_length)
 
 
 def _graph(line: str, file: str, number: int) -> Graph:
@@ -36,7 +37,7 @@ def _graph(line: str, file: str, number: int) -> Graph:
     for fact in facts:
         if not isinstance(fact, list) or len(fact) != 3 or not all(map(_is_name, fact)):
             raise ParseError(file, number, f"{json.dumps(fact)[:80]} is not [subject, predicate, object]")
-    return checked(Graph(tuple(Fact(*fact) for fact in facts), value["subject"], value["object"], label), file, number)
+    return Graph(tuple(Fact(*fact) for fact in facts), value["subject"], value["object"], label)
 
 
 def _is_name(value: object) -> bool:

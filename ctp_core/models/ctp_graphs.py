@@ -11,9 +11,9 @@ from ctp_core.config import BaseConfig, parse_config
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.datasets.kb import Kind
 from ctp_core.errors import ArtifactError, CtpError
-from ctp_core.models.base import Answer, Answers, Budget, Model, Question
-from ctp_core.models.graph_explainer import Explained, explain
-from ctp_core.models.graph_question import AskedGraph, ranked, read_question
+from ctp_core.models.base import Answers, Budget, Model, Question
+from ctp_core.models.graph_explainer import explain
+from ctp_core.models.graph_question import read_question
 from ctp_core.models.graph_reasoner import GraphReasoner, build_theory
 from ctp_core.rules import Atom, Rule
 from ctp_core.symbols import Vocabulary
@@ -47,15 +47,9 @@ class CtpGraphsModel(Model):
 
     def _answer(self, question: Question, budget: Budget) -> Answers | CtpError:
         try:
-            asked = read_question(question, self.reasoner.predicates)
-            found = explain(self.reasoner, asked, budget)
+            return explain(self.reasoner, read_question(question, self.reasoner.predicates), budget)
         except CtpError as error:
             return error
-        answers = [self._to_answer(asked, explained) for explained in found.items]
-        return Answers(ranked(question, answers), found.truncated)
-
-    def _to_answer(self, asked: AskedGraph, explained: Explained) -> Answer:
-        return Answer(explained.fact, explained.score, explained.fact in asked.stated, explained.proofs)
 
     def rules(self) -> list[Rule]:
         return list(self._rules)

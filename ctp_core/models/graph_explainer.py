@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from ctp_core.models.base import Budget
+from ctp_core.models.base import Answer, Answers, Budget
 from ctp_core.models.graph_proofs import ProofWriter, exact_names, tabled_names
-from ctp_core.models.graph_question import AskedGraph
+from ctp_core.models.graph_question import AskedGraph, ranked
 from ctp_core.models.graph_reasoner import DEEPEST_ASKED, MAX_EXACT_CELLS, GraphReasoner
 from ctp_core.proofs import Proof
 from ctp_core.provers import exact, tabled
@@ -19,23 +19,9 @@ from ctp_core.provers.exact_proofs import ExactGoal, ExactSpace
 from ctp_core.provers.search import Search, Space
 from ctp_core.provers.tabled_proofs import TabledGoal, TabledSpace
 from ctp_core.shapes import Float, Tensor
-from ctp_core.symbols import Fact
 
 TIES = 32  # proofs looked at beyond those wanted, to put equal ones in order
 REPEATED = 20  # derivations looked at for each proof wanted: several reformulators may make the same one
-
-
-@dataclass(frozen=True)
-class Explained:
-    fact: Fact
-    score: float
-    proofs: tuple[Proof, ...]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    items: tuple[Explained, ...]
-    truncated: bool
 
 
 @dataclass(frozen=True)
@@ -50,30 +36,24 @@ class _Proved:
 
 
 @torch.no_grad()
-def explain(reasoner: GraphReasoner, asked: AskedGraph, budget: Budget) -> Explanation:
-    """Every candidate with a score above 0, or the one that was asked for; proofs for the best `top_k`."""
+def explain(reasoner: GraphReasoner, asked: AskedGraph, budget: Budget) -> Answers:
+    """The best `top_k` candidates with a score above 0, or the one that was asked for, each with its proofs."""
     explainer = _Explainer(reasoner, asked, budget)
     proved = explainer.prove()
     names = reasoner.targets if asked.predicate is None else (asked.predicate,)
-    found = [
-        (float(proved.scores[row, reasoner.predicates.id(name)]), row, name)
-        for row in range(len(asked.pairs))
-        for name in names
+    rows = {asked.fact(pair, name): row for row, pair in enumerate(asked.pairs) for name in names}
+    scores = proved.scores.tolist()
+    candidates = [
+        Answer(fact, min(1.0, scores[row][reasoner.predicates.id(fact.predicate)]), fact in asked.stated)
+        for fact, row in rows.items()
     ]
-    kept = sorted((f for f in found if f[0] > 0 or asked.closed), key=lambda f: -f[0])
     truncated, items = proved.truncated, []
-    for rank, (score, row, name) in enumerate(kept):
-        wanted = asked.question.proofs if rank < _shown(asked) and score > 0 else 0
-        proofs, cut = explainer.proofs(proved, row, name, wanted)
+    for answer in ranked(asked.question, (c for c in candidates if c.score > 0 or asked.closed)):
+        wanted = asked.question.proofs if answer.score > 0 else 0
+        proofs, cut = explainer.proofs(proved, rows[answer.fact], answer.fact.predicate, wanted)
         truncated |= cut
-        items.append(Explained(asked.fact(asked.pairs[row], name), min(1.0, score), proofs))
-    return Explanation(tuple(items), truncated)
-
-
-def _shown(asked: AskedGraph) -> int:
-    # Known facts may be left out later; those behind them then move up and need their proofs too.
-    extra = len(asked.stated) if asked.question.exclude_known else 0
-    return asked.question.top_k + extra
+        items.append(replace(answer, proofs=proofs))
+    return Answers(tuple(items), truncated)
 
 
 class _Explainer:

@@ -9,6 +9,7 @@ import torch
 
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.datasets.isomorphism import CanonicalGraph
+from ctp_core.errors import ConfigError
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.models.graph_scorer import GraphScorer
 from ctp_core.provers import exact, tabled
@@ -24,6 +25,7 @@ from ctp_core.symbols import Vocabulary
 
 MAX_EXACT_DEPTH = 4  # sub-goals grow exponentially with depth: the deepest of the paper's experiments
 DEEPEST_ASKED = 2 * MAX_EXACT_DEPTH  # whatever depth a question asks for
+MAX_TABLED_CELLS = 1 << 26  # a known predicate for each place of each rule of each predicate: 512 MB of doubles a place
 MAX_EXACT_CELLS = 1 << 25  # numbers in one table of the recursion: 256 MB of doubles, and a few of them at a time
 
 Batch = SteppedBatch | LayeredBatch
@@ -51,10 +53,20 @@ class GraphReasoner(GraphScorer):
     def __init__(self, config: CtpConfig, predicates: Vocabulary, targets: Sequence[str], theory: Theory) -> None:
         self.config, self.predicates, self.targets, self.theory = config, predicates, tuple(targets), theory
         self.module = theory
+        self._check_size()
         self.semiring, self.fold = SEMIRINGS[config.semiring], FOLDS[config.semiring]
         self.tabled = tabled.TabledProver(theory.templates)
         self.exact = exact.ExactProver(theory.templates)
         self.target_ids = torch.tensor([predicates.id(name) for name in self.targets], device=self.device)
+
+    def _check_size(self) -> None:
+        """Raises ConfigError where the closed theory would not fit into memory."""
+        rules, count = sum(self.theory.select.groups.values()) + len(self.theory.fixed), len(self.predicates)
+        if self.config.prover == "tabled" and rules * count**2 > MAX_TABLED_CELLS:
+            raise ConfigError(
+                f"{rules} rules over {count:,} predicates are too many for the tables of prover tabled: use fewer "
+                "templates and rules, or prover exact"
+            )
 
     def instance(self, graph: CanonicalGraph) -> Instance:
         return Instance.of(graph, self.predicates)

@@ -1,5 +1,6 @@
 """The rules of a theory, decoded to the nearest known predicates, best first."""
 
+import heapq
 from itertools import product
 
 import torch
@@ -13,6 +14,7 @@ from ctp_core.semiring import SEMIRINGS
 from ctp_core.symbols import Vocabulary
 
 ALTERNATIVES = 3  # predicates decoded for a body place beside the nearest
+BODIES = (1 + ALTERNATIVES) ** 2  # decoded for one head and reformulator: all of two places, the best of more
 MIN_CONFIDENCE = 0.05  # alternatives below are noise; the nearest body of every reformulator is listed in any case
 
 
@@ -47,7 +49,7 @@ def _decoded(rules: TabledRules, predicates: Vocabulary, fold: Fold, attention: 
         gate = [] if guard is None else [guard[reformulator][head]]
         if gate == [0.0]:
             continue  # a rule that `select` never tries for this goal
-        for ranks in product(range(width), repeat=len(tops)):
+        for ranks in _best([[top[reformulator][head] for top in value] for value in values], gate, fold):
             scores = [value[rank][reformulator][head] for value, rank in zip(values, ranks, strict=True)]
             confidence = min(1.0, max(0.0, fold.of([*gate, *scores])))
             if any(ranks) and confidence < MIN_CONFIDENCE:
@@ -56,6 +58,18 @@ def _decoded(rules: TabledRules, predicates: Vocabulary, fold: Fold, attention: 
             approximate = not attention and min(scores) < SURE
             found.append(make_rule(predicates.names[head], rules.template, body, confidence, approximate))
     return found
+
+
+def _best(places: list[list[float]], gate: list[float], fold: Fold) -> list[tuple[int, ...]]:
+    """The ranks of the best bodies, that of the nearest predicates first; ⊗ with more never reorders two of them."""
+
+    def score(ranks: tuple[int, ...]) -> float:
+        return fold.of([*gate, *(values[rank] for values, rank in zip(places, ranks, strict=False))])
+
+    kept: list[tuple[int, ...]] = [()]
+    for values in places:
+        kept = heapq.nlargest(BODIES, ((*ranks, rank) for ranks in kept for rank in range(len(values))), key=score)
+    return kept
 
 
 def _stored(theory: Theory, select: MemorySelect, predicates: Vocabulary, fold: Fold) -> list[Rule]:

@@ -149,7 +149,7 @@ def largest_table(batch: LayeredBatch, theory: Theory, goals: int) -> int:
     largest = 0
     for layer in batch.layers:
         rows = max((len(ways.targets) * rules[ways.template] for ways in layer.ways), default=0)
-        largest = max(largest, goals * max(rows, layer.num_pairs, len(theory.vectors)))
+        largest = max(largest, goals * max(rows, layer.num_pairs, *theory.vectors.shape))
         goals = sum(e.bodies.shape[1] * e.bodies.shape[2] * (1 if e.static else goals) for e in expansions)
     return largest
 

@@ -61,6 +61,36 @@ class _Listing:
                 self.moves.append(move)
 
 
+class _Choices(NamedTuple):
+    """For one goal and the rules of one template: the splits, U of every place, and the gates."""
+
+    template: Template
+    parts: NDArray[np.int64]  # [split, atom]
+    places: list[Scores]  # of each atom [reformulator, predicate]
+    guard: Scores | None  # [reformulator]
+
+
+class _Bodies(NamedTuple):
+    """The first places of bodies, as [split, reformulator, combination]: ⊗ so far, the age, the predicate of each."""
+
+    totals: Scores
+    ages: NDArray[np.int64]
+    predicates: list[NDArray[np.int64]]
+
+    def joined(self, totals: Scores, ages: NDArray[np.int64], predicates: NDArray[np.int64]) -> "_Bodies":
+        """With one more place: `totals` are [split, reformulator, combination, predicate], the others without one."""
+        flat = (*totals.shape[:2], -1)
+        older = np.maximum(self.ages[..., :, None], ages[:, :, None, :])
+        every = [np.broadcast_to(before[..., :, None], totals.shape) for before in self.predicates]
+        every.append(np.broadcast_to(predicates[:, :, None, :], totals.shape))
+        return _Bodies(totals.reshape(flat), older.reshape(flat), [place.reshape(flat) for place in every])
+
+    def at(self, chosen: NDArray[np.int64]) -> "_Bodies":
+        predicates = [np.take_along_axis(place, chosen, axis=2) for place in self.predicates]
+        totals, ages = np.take_along_axis(self.totals, chosen, axis=2), np.take_along_axis(self.ages, chosen, axis=2)
+        return _Bodies(totals, ages, predicates)
+
+
 class TabledSpace(Space):
     """The proofs of one graph. `levels` are those of the tables: of the fixpoint alone, or of every depth."""
 
@@ -90,6 +120,11 @@ class TabledSpace(Space):
     def _rows(self, level: int) -> NDArray[np.int64]:
         """Where the table of a level lies; above the last one there are more proofs, but no better ones."""
         return self.at[min(level, len(self.at) - 1)]
+
+    @staticmethod
+    def _below(goal: TabledGoal) -> int:
+        """The level of what a rule proves it by."""
+        return goal.level - 1 if goal.level > 0 else goal.level
 
     def size(self, goal: TabledGoal) -> int:
         if not self.cyclic:
@@ -158,41 +193,20 @@ class TabledSpace(Space):
             if len(chosen):
                 own = [place[goal.predicate] for place in places]
                 weights = None if guard is None else guard[:, goal.predicate]
-                found += self._candidates(goal, width, rules.template, chosen, own, weights)
+                found += self._candidates(goal, width, _Choices(rules.template, chosen, own, weights))
         return found
 
-    def _candidates(
-        self,
-        goal: TabledGoal,
-        width: int,
-        template: Template,
-        parts: NDArray[np.int64],
-        places: list[Scores],
-        guard: Scores | None,
-    ) -> list[Move]:
+    def _candidates(self, goal: TabledGoal, width: int, choices: _Choices) -> list[Move]:
         """The `width` best bodies over all splits and reformulators."""
-        below = goal.level - 1 if goal.level > 0 else goal.level
-        keep, ceiling = min(width, self.theory.num_predicates), self.best(goal)
-        shape = (len(parts), places[0].shape[0], 1)
-        totals = np.ones(shape) if guard is None else np.broadcast_to(guard[None, :, None], shape)
-        ages, chosen = np.zeros(shape, dtype=np.int64), []
-        for place, unify in enumerate(places):
-            rows = self._rows(below)[parts[:, place]]
-            values = self._times(unify[None], self.values[rows, None, :])  # [split, reformulator, predicate]
-            if self.cyclic:
-                values[parts[:, place] == goal.row, :, goal.predicate] = 0  # no goal helps to prove itself
-            since = np.broadcast_to(self.since[rows, None, :], values.shape)
-            best = self._top(values, since, keep, ceiling)
-            chosen.append(best)
-            kept, old = np.take_along_axis(values, best, axis=2), np.take_along_axis(since, best, axis=2)
-            totals = self._times(totals[..., :, None], kept[:, :, None, :]).reshape(*shape[:2], -1)
-            ages = np.maximum(ages[..., :, None], old[:, :, None, :]).reshape(*shape[:2], -1)
-        order = self._top(totals.reshape(-1), ages.reshape(-1), min(totals.size, width), ceiling)
+        template, parts, places, guard = choices
+        below, ceiling = self._below(goal), self.best(goal)
+        bodies = self._bodies(goal, width, choices, ceiling)
+        totals, ages = bodies.totals.reshape(-1), bodies.ages.reshape(-1)
+        order = self._top(totals, ages, min(totals.size, width), ceiling)
         moves = []
-        for index in order[totals.reshape(-1)[order] > 0]:
-            split, reformulator, combination = np.unravel_index(index, totals.shape)
-            ranks = np.unravel_index(combination, (keep,) * len(places))
-            body = tuple(int(c[split, reformulator, rank]) for c, rank in zip(chosen, ranks, strict=True))
+        for index in order[totals[order] > 0]:
+            split, reformulator, combination = np.unravel_index(index, bodies.totals.shape)
+            body = tuple(int(place[split, reformulator, combination]) for place in bodies.predicates)
             scores = tuple(float(unify[reformulator, predicate]) for unify, predicate in zip(places, body, strict=True))
             gate = () if guard is None else (float(guard[reformulator]),)
             subgoals = tuple(TabledGoal(int(row), p, below) for row, p in zip(parts[split], body, strict=True))
@@ -200,8 +214,27 @@ class TabledSpace(Space):
             own = [unify[reformulator] for unify in places]
             generated = tuple((int(unified.argmax()), float(unified.max())) for unified in own)
             note = ByRule(template, body, guard is not None, generated)
-            moves.append(Move(value, gate + scores, subgoals, note, 1 + int(ages[split, reformulator, combination])))
+            moves.append(Move(value, gate + scores, subgoals, note, 1 + int(ages[index])))
         return moves
+
+    def _bodies(self, goal: TabledGoal, width: int, choices: _Choices, ceiling: float) -> _Bodies:
+        """Place by place; of unfinished bodies too, no split and reformulator needs more than are wanted in all."""
+        _, parts, places, guard = choices
+        shape = (len(parts), places[0].shape[0], 1)
+        totals = np.ones(shape) if guard is None else np.broadcast_to(guard[None, :, None], shape)
+        found = _Bodies(totals, np.zeros(shape, dtype=np.int64), [])
+        for place, unify in enumerate(places):
+            rows = self._rows(self._below(goal))[parts[:, place]]
+            values = self._times(unify[None], self.values[rows, None, :])  # [split, reformulator, predicate]
+            if self.cyclic:
+                values[parts[:, place] == goal.row, :, goal.predicate] = 0  # no goal helps to prove itself
+            since = np.broadcast_to(self.since[rows, None, :], values.shape)
+            best = self._top(values, since, min(width, self.theory.num_predicates), ceiling)
+            kept, old = np.take_along_axis(values, best, axis=2), np.take_along_axis(since, best, axis=2)
+            found = found.joined(self._times(found.totals[..., :, None], kept[:, :, None, :]), old, best)
+            if found.totals.shape[2] > width:
+                found = found.at(self._top(found.totals, found.ages, width, ceiling))
+        return found
 
     @property
     def _times(self) -> Callable[[Scores, Scores], Scores]:

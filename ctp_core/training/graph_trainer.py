@@ -3,7 +3,6 @@
 import copy
 import math
 from abc import abstractmethod
-from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +16,7 @@ from ctp_core.errors import ArtifactError, DataError
 from ctp_core.models.graph_scorer import GraphScorer
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.training.checkpoints import State, check_config, restore_tensors, state_tensors
-from ctp_core.training.graph_examples import Examples, accuracy, hold_out, read_graphs
+from ctp_core.training.graph_examples import Examples, accuracy, hold_out, read_graphs, stacked
 from ctp_core.training.schedule import one_cycle
 from ctp_core.training.trainer import OnStep, Progress, Trainer, finite, ignore
 
@@ -47,7 +46,7 @@ class GraphTrainer(Trainer):
         train, valid = self._split()
         self.train = Examples.of(train, self.scorer, config.weight_power)
         self.valid = Examples.of(valid, self.scorer, 1.0)
-        self.valid_batch: Any = self.scorer.stack(self.valid.instances, depth) if valid else None
+        self.valid_batches = stacked(self.valid, self.scorer, depth)
         self.epochs = enough_epochs(config, len(train))
         kind = torch.optim.Adagrad if config.optimiser == "adagrad" else torch.optim.Adam
         self.optimiser = kind(self.scorer.module.parameters(), lr=config.learning_rate)
@@ -71,8 +70,11 @@ class GraphTrainer(Trainer):
         if not train:
             raise DataError("there are no labelled training graphs")
         if "valid" in self.kb.splits:
-            return train, read_graphs(self.kb.splits["valid"], merge=True)
-        return hold_out(train, self.config.validation, self.config.seed)
+            valid = read_graphs(self.kb.splits["valid"], merge=True)
+        else:
+            train, valid = hold_out(train, self.config.validation, self.config.seed)
+        # By length, because a batch is proved as deep as its longest graph needs, and a question as deep as its own.
+        return train, sorted(valid, key=lambda weighted: len(weighted.graph.edges))
 
     @property
     def finished(self) -> bool:
@@ -105,15 +107,19 @@ class GraphTrainer(Trainer):
         return finite(loss.item())
 
     def _validate(self) -> dict[str, float]:
-        if self.valid_batch is None:
+        if not self.valid_batches:
             return {}
-        scores = self.scorer.scores(self.valid_batch)
+        scores = self.valid_scores()
         loss = float(self.validation_loss(scores))
         self.stale += 1
         if loss < self.best_loss:
             self.best_loss, self.stale = loss, 0
             self.best = copy.deepcopy(self.scorer.module.state_dict())
         return {"accuracy": accuracy(scores, self.valid), "loss": loss}
+
+    def valid_scores(self) -> Float[Tensor, "graph target"]:
+        """Of the validation graphs by the present weights."""
+        return torch.cat([self.scorer.scores(batch) for batch in self.valid_batches])
 
     def best_module(self) -> nn.Module:
         """A frozen copy with the best weights so far, or the last ones where there is no validation."""

@@ -9,11 +9,15 @@ from ctp_core.errors import ConfigError
 from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.graph_reasoner import GraphReasoner, build_theory
 from ctp_core.models.graph_rules import decode
+from ctp_core.provers.batches import LayeredBatch
+from ctp_core.provers.exact import largest_table
 from ctp_core.provers.theory import Theory
 from ctp_core.rule_counts import with_counts
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.training.graph_losses import of_each_target
 from ctp_core.training.graph_trainer import GraphTrainer
+
+MAX_TRAINED_CELLS = 1 << 27  # numbers in one table of the recursion: 512 MB, and a gradient keeps several
 
 
 class GraphsTrainer(GraphTrainer):
@@ -26,6 +30,21 @@ class GraphsTrainer(GraphTrainer):
         if not isinstance(config, CtpConfig) or not isinstance(kb, GraphsKB):
             raise ConfigError("method ctp on graphs needs a config of method ctp and a KB of kind graphs")
         super().__init__(config, kb, device, config.depth)
+        if config.prover == "exact":
+            self._check_size()
+
+    def _check_size(self) -> None:
+        """Raises ConfigError where the recursion of the largest batch would not fit into memory."""
+        by_size = sorted(self.train.instances, key=lambda instance: -len(instance.facts))
+        batch = self.scorer.stack(by_size[: self.config.batch_size], self.config.train_depth)
+        assert isinstance(batch, LayeredBatch)
+        cells = largest_table(batch, self.scorer.theory, len(self.kb.targets))
+        if cells > MAX_TRAINED_CELLS:
+            raise ConfigError(
+                f"{len(self.config.templates)} templates at train_depth {self.config.train_depth} make tables of "
+                f"{cells:,} numbers for {self.config.batch_size} graphs, at most {MAX_TRAINED_CELLS:,} fit: use less "
+                "depth, fewer or shorter templates or a smaller batch_size, or prover tabled"
+            )
 
     def _scorer(self) -> GraphReasoner:
         theory = build_theory(self.config, self.kb.predicates, self.generator).to(self.device)

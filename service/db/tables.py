@@ -43,6 +43,7 @@ class Kb(Table):
     num_entities: Mapped[int]
     num_predicates: Mapped[int]
     max_length: Mapped[int] = mapped_column(default=0)
+    templates: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
     splits: Mapped[dict[str, Any]]
     warnings: Mapped[list[Any]]
     loading_until: Mapped[float | None]

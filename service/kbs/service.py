@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from ctp_core.datasets.builder import BuiltKB
 from ctp_core.datasets.graph_formats import BuiltGraphs
+from ctp_core.datasets.graph_paths import templates_needed
 from ctp_core.datasets.kb import SPLITS
 from ctp_core.datasets.tsv import UNSAFE, write_tsv
 from ctp_core.symbols import Fact, Vocabulary
@@ -62,6 +63,7 @@ def _stored_graphs(built: BuiltGraphs) -> StoredKB:
             for split, g in graphs
         ],
         max_length=max(len(graph.facts) for graph in kb.splits["train"]),
+        templates=templates_needed(kb.splits["train"]),
     )
 
 

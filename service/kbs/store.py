@@ -51,6 +51,7 @@ class StoredKB:
     warnings: list[str]
     graphs: Sequence[tuple[str, int, int, int, int]] = ()
     max_length: int = 0
+    templates: Sequence[str] = ()
 
 
 @dataclass
@@ -137,6 +138,7 @@ def _begin_once(database: Database, tenant: str, name: str, content: StoredKB) -
             num_entities=len(content.entities),
             num_predicates=len(content.predicates),
             max_length=content.max_length,
+            templates=list(content.templates),
             splits=content.splits,
             warnings=content.warnings,
         )

@@ -45,6 +45,7 @@ def profile_of(kb: Kb) -> Profile:
         num_entities=kb.num_entities if kb.kind == "facts" else 0,
         num_predicates=kb.num_predicates,
         max_length=kb.max_length,
+        templates=tuple(kb.templates or ()),
     )
 
 

@@ -24,6 +24,16 @@ def test_a_preset_on_graphs_is_that_of_the_select_which_is_asked_for(preset: str
     assert config == expected.model_copy(update={"seed": 3})
 
 
+def test_graphs_whose_facts_must_be_turned_get_rules_that_turn_them() -> None:
+    kb = graphs()
+    kb.templates = ["1", "1R"]
+    for select in get_args(SelectName):
+        config = resolve_config(kb, "fast", {"select": select})
+        assert isinstance(config, CtpConfig)
+        assert set(config.templates) == {"2", "1", "1R"}
+    assert set(resolve_config(kb, "paper", {}).templates) == {"2"}  # as published
+
+
 def test_memory_has_settings_of_its_own() -> None:
     attentive, memory = (resolve_config(graphs(), "fast", {"select": name}) for name in ("attentive", "memory"))
     assert isinstance(attentive, CtpConfig)

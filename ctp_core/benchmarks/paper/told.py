@@ -42,14 +42,17 @@ class ToldTrainer(NetworkTrainer):
         self._tell(self.train.labels[rows])
         return super().loss(rows)
 
-    def _validate(self) -> dict[str, float]:
-        self._tell(self.valid.labels)
-        return super()._validate()
+    def valid_scores(self) -> Tensor:
+        return self._told_scores(self.valid)
+
+    def _told_scores(self, examples: Examples) -> Tensor:
+        """In one batch, for that is what the labels are told for."""
+        self._tell(examples.labels)
+        return self.scorer.scores(self.scorer.stack(examples.instances))
 
     def accuracy_on(self, graphs: tuple[Graph, ...]) -> float:
         examples = Examples.of(read_graphs(graphs, merge=True), self.scorer, 1.0)
-        self._tell(examples.labels)
-        return accuracy(self.scorer.scores(self.scorer.stack(examples.instances)), examples)
+        return accuracy(self._told_scores(examples), examples)
 
     def fit_and_test(self, tests: list[tuple[Graph, ...]]) -> list[float]:
         while not self.finished:

@@ -138,11 +138,12 @@ def test_a_network_that_is_told_the_label_reads_it_in_training_validation_and_te
     config, kb = small("rnn", epochs=10, steps=None, eval_every=5, learning_rate=0.02, batch_size=32, dim=16, hidden=16)
     assert isinstance(config, NetworkConfig)
     told = ToldTrainer(config, kb)
+    assert len(told.valid_scores()) == len(told.valid.instances)
     assert told.fit_and_test([tuple(family_graphs(60, (4,), seed=3))])[0] > 0.9
     assert told.best_loss < 0.5
     with torch.no_grad():
         told._tell(told.valid.labels.roll(1, dims=1))  # a wrong label is believed as well
-        assert accuracy(told.scorer.scores(told.valid_batch), told.valid) < 0.5
+        assert accuracy(told.scorer.scores(told.scorer.stack(told.valid.instances)), told.valid) < 0.5
 
 
 def test_a_curve_has_a_point_at_the_start_and_after_every_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ def test_noise_edges_without_a_type_are_read_as_facts_of_their_own() -> None:
         ({"query_edge": "[(0, 1), (1, 2)]"}, "not one pair"),
         ({"genders": "Don:male,Mike,Dot:female"}, "a name is empty"),
         ({"target": "a\x00b"}, "NUL|NUL character"),
+        ({"target": "a" * 513}, "longer than 512"),
     ],
 )
 def test_a_bad_row_names_file_line_and_reason(change: dict[str, str], reason: str) -> None:
@@ -150,6 +151,9 @@ def test_graphs_survive_json_lines() -> None:
         ('{"facts": [["a","p"]], "subject": "a", "object": "b"}', "is not \\[subject"),
         ('{"facts": [["a","p",""]], "subject": "a", "object": "b"}', "is not \\[subject"),
         ('{"facts": [["a","p","b"]], "subject": 1, "object": "b"}', "are names"),
+        ('{"facts": [["a\\u0000","p","b"]], "subject": "b", "object": "b"}', "NUL"),
+        ('{"facts": [["a","\\ud800","b"]], "subject": "a", "object": "b"}', "surrogate"),
+        ('{"facts": [["a","p","b"]], "subject": "a", "object": "b", "label": "%s"}' % ("p" * 513), "longer than 512"),
         ('{"facts": [["a","p","b"]], "subject": "a", "object": "c", "label": "p"}', "'c', which is in no fact"),
     ],
 )
@@ -157,6 +161,15 @@ def test_a_bad_json_line_names_its_place(line: str, reason: str) -> None:
     good = json.dumps({"facts": [["a", "p", "b"]], "subject": "a", "object": "b", "label": "p"})
     with pytest.raises(ParseError, match=f"g.jsonl, line 3: .*{reason}"):
         list(parse_graphs_jsonl([good, "\n", line], "g.jsonl"))
+
+
+def test_how_long_a_name_may_be_is_told() -> None:
+    line = json.dumps({"facts": [["ann", "p", "bob"]], "subject": "ann", "object": "bob", "label": "p"})
+    assert len(list(parse_graphs_jsonl([line], "g.jsonl", 3))) == 1
+    with pytest.raises(ParseError, match=r"g\.jsonl, line 1: a name of 3 characters is longer than 2"):
+        list(parse_graphs_jsonl([line], "g.jsonl", 2))
+    with pytest.raises(ParseError, match="line 3: a name of 6 characters is longer than 5"):
+        list(parse_clutrr(io.StringIO(clutrr_csv(ROW)), "1.2_train.csv", 5))
 
 
 def graph(*facts: tuple[str, str, str], query: str = "ab", label: str | None = "p") -> Graph:

@@ -1,6 +1,8 @@
 """The proofs of a graph: all there are, the best first, whatever circles the graph has."""
 
 import itertools
+import math
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,18 +13,19 @@ from ctp_core.config.ctp import CtpConfig
 from ctp_core.models.base import Answer, Answers, Budget, Question
 from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.graph_reasoner import GraphReasoner, build_theory
-from ctp_core.models.graph_rules import decode
+from ctp_core.models.graph_rules import BODIES, decode
+from ctp_core.provers.search import FOLDS
 from ctp_core.symbols import Fact, Goal, Vocabulary
 
 NAMES = ("p", "q", "r")
 
 
-def model(*rules: str, seed: int = 0, **settings: Any) -> CtpGraphsModel:
+def model(*rules: str, seed: int = 0, names: tuple[str, ...] = NAMES, **settings: Any) -> CtpGraphsModel:
     given = {"select": "attentive", "prover": "tabled", "templates": ("0",), "depth": None, "dim": 6, **settings}
     config = CtpConfig(**given, rules=rules)
-    predicates = Vocabulary("predicate", NAMES)
+    predicates = Vocabulary("predicate", names)
     theory = build_theory(config, predicates, torch.Generator().manual_seed(seed)).requires_grad_(False)
-    return CtpGraphsModel(GraphReasoner(config, predicates, NAMES, theory), [])
+    return CtpGraphsModel(GraphReasoner(config, predicates, names, theory), [])
 
 
 def proofs(asked: CtpGraphsModel, fact: Fact, facts: tuple[Fact, ...], wanted: int, **more: Any) -> Answer:
@@ -92,12 +95,67 @@ def test_the_n_best_proofs_of_a_circle_are_the_n_best_of_all(seed: int, depth: i
         assert found == pytest.approx(all_scores(asked, facts, goal, found[-1] * (1 - 1e-9)), rel=1e-9)
 
 
+@pytest.mark.parametrize("semiring", ["max-product", "max-min"])
+def test_the_n_best_proofs_by_a_long_body_are_the_n_best_of_all(semiring: str) -> None:
+    """All predicates between each two neighbours: 3 to the fourth bodies, of which a few are kept on the way."""
+    asked = model(templates=("4", "4"), semiring=semiring, seed=2)
+    facts = tuple(Fact(a, name, b) for a, b in itertools.pairwise("abcde") for name in NAMES)
+    [rules] = asked.reasoner.closed.rules
+    columns = [
+        place.view(len(NAMES), -1, len(NAMES))[..., 1] for place in rules.places
+    ]  # [body predicate, reformulator]
+    join = math.prod if semiring == "max-product" else min
+    expected = sorted(
+        max(
+            join(float(column[p, g]) for column, p in zip(columns, body, strict=True))
+            for g in range(columns[0].shape[1])
+        )
+        for body in itertools.product(range(len(NAMES)), repeat=4)
+    )
+    found = proofs(asked, Fact("a", "q", "e"), facts, 9, depth=1).proofs
+    assert [proof.score for proof in found] == pytest.approx(expected[::-1][:9], rel=1e-9)
+
+
+def test_the_proofs_by_the_longest_body_take_little_memory() -> None:
+    asked = model(templates=("8",), semiring="max-product", names=tuple("pqrstu"))
+    facts = tuple(Fact(a, name, b) for a, b in itertools.pairwise("abcdefghi") for name in "pqrstu")
+    tracemalloc.start()
+    try:
+        proofs(asked, Fact("a", "q", "i"), facts, 20)
+        assert tracemalloc.get_traced_memory()[1] < 2e6
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 def test_the_two_ways_to_bracket_three_facts_are_two_proofs(prover: str) -> None:
     asked = model("q(X,Y) :- q(X,Z), q(Z,Y).", prover=prover, semiring="max-product")
     chain = tuple(Fact(a, "q", b) for a, b in itertools.pairwise("abcd"))
     answer = proofs(asked, Fact("a", "q", "d"), chain, 2, depth=2)
     assert {len(proof.tree.children[0].children) for proof in answer.proofs} == {0, 2}
+
+
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+def test_equal_proofs_are_in_the_order_of_their_texts(prover: str) -> None:
+    asked = model("q(X,Y) :- p(X,Z), p(Z,Y).", prover=prover, semiring="max-min", depth=1)
+    for middles in itertools.permutations("bmz"):
+        facts = tuple(fact for name in middles for fact in (Fact("a", "p", name), Fact(name, "p", "c")))
+        texts = [proof.text for proof in proofs(asked, Fact("a", "q", "c"), facts, 3).proofs]
+        assert texts == sorted(texts)
+
+
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+@pytest.mark.parametrize(("exclude_known", "best"), [(False, "a1"), (True, "b")])
+def test_of_equal_answers_those_that_are_shown_have_their_proofs(prover: str, exclude_known: bool, best: str) -> None:
+    """Entities come in another order than their names: `top_k` leaves out others than the first to come."""
+    asked = model("q(X,Y) :- p(X,Z), p(Z,Y).", prover=prover, depth=1)
+    facts = (*(Fact("m", "p", end) for end in "zyb"), Fact("a", "p", "m"), Fact("a", "q", "a1"))
+    question = Question(Goal("a", "q", None), facts, top_k=1, exclude_known=exclude_known)
+    [answers] = asked.answer([question], Budget())
+    assert isinstance(answers, Answers)
+    [answer] = answers.items
+    assert answer.fact.object == best
+    assert answer.proofs[0].score == answer.score == 1.0
 
 
 def test_fewer_proofs_than_there_are_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,3 +192,16 @@ def test_a_unification_names_what_was_generated_and_rules_agree_with_the_listed_
     assert not sure.rule.approximate
     assert [(u.left, u.right, u.score) for u in sure.unifications[1:]] == [("p", "p", 1.0), ("q", "q", 1.0)]
     assert not listed[sure.rule.text].approximate
+
+
+def test_of_a_long_body_the_best_rules_are_listed_and_not_all() -> None:
+    asked = model(templates=("8",), select="linear", slope=0.05)
+    for semiring in ("max-min", "max-product", "max-mean"):
+        listed = decode(asked.reasoner.theory, asked.reasoner.predicates, semiring, attention=False)
+        assert len(listed) == BODIES * len(NAMES)
+        body = [place.view(len(NAMES), len(NAMES)) for place in asked.reasoner.closed.rules[0].places]  # [body, head]
+        for head in range(len(NAMES)):
+            own = [rule.confidence for rule in listed if rule.head.predicate == NAMES[head]]
+            every = itertools.product(*(place[:, head].tolist() for place in body))
+            best = sorted(map(FOLDS[semiring].of, every), reverse=True)[:BODIES]
+            assert own == pytest.approx(best, rel=1e-5)

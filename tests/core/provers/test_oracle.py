@@ -52,6 +52,17 @@ def test_exact_equals_the_naive_recursion(select: str, templates: str, depth: in
                 assert scores[row][predicate] == pytest.approx(expected, abs=1e-9), (i, j, predicate)
 
 
+@pytest.mark.parametrize("semiring", ["max-min", "max-product", "max-mean"])
+@torch.no_grad()
+def test_a_rule_that_is_not_selected_proves_nothing_in_any_semiring(semiring: str) -> None:
+    made, chain = theory("gntp", "1R 1R 2"), [(0, 0, 1), (1, 0, 2)]
+    made.select.heads["1R"].copy_(made.vectors[:1].expand(2, -1))
+    made.select.heads["2"].copy_(made.vectors[:1] + 1)  # third best, and two are tried
+    assert exact_scores(made, chain, 1, semiring)[2, 0] == 0
+    made.select.heads["2"].copy_(made.vectors[:1])
+    assert exact_scores(made, chain, 1, semiring)[2, 0] > 0
+
+
 @pytest.mark.parametrize("select", SELECTS)
 @pytest.mark.parametrize(
     ("templates", "depth"), [pytest.param("1 1R 2", 2, marks=pytest.mark.slow), ("2", 2), ("2 3R", 1), ("0 1", 3)]

@@ -142,6 +142,23 @@ def test_training_lowers_the_loss() -> None:
     assert losses[-1] < 0.3 * losses[0]
 
 
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+def test_validation_scores_every_graph_as_it_is_answered_though_in_batches(
+    prover: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctp_core.training.graph_examples.SCORED_AT_ONCE", 4)
+    splits = {"train": family_graphs(100, (2, 3), seed=1), "valid": family_graphs(11, (2, 6), seed=2)}
+    run = GraphsTrainer(CtpConfig(**SETTINGS | {"prover": prover}), graphs_kb(splits), CPU)  # type: ignore[arg-type]
+    run.train_epoch()
+    scores = run.valid_scores()
+    assert max(len(batch.query_rows) for batch in run.valid_batches) == 4
+    assert len(scores) == len(run.valid.instances)
+    asked = run.model().reasoner
+    for row, instance in enumerate(run.valid.instances):
+        if prover == "tabled" or len(instance.shape.edges) == 6:  # a short graph beside longer ones is proved deeper
+            torch.testing.assert_close(asked.scores(asked.stack([instance], None))[0], scores[row])
+
+
 def test_held_out_graphs_are_of_the_longest_and_depend_on_the_seed_alone() -> None:
     graphs = read_graphs(family_graphs(300, (2, 3), seed=2), merge=True)
     train, valid = hold_out(graphs, 0.1, seed=0)

@@ -47,17 +47,28 @@ CONFIGS: dict[str, BaseConfig] = {
         proofs=ProofsConfig(templates={"2": 3}, epochs=5, members=2), embedding=ComplexConfig(rank=4, epochs=4)
     ),
 }
+VARIANTS: dict[str, BaseConfig] = {
+    "proofs by share": ProofsConfig(
+        templates={"1": 2, "1X": 1, "2": 3, "3": 2, "4": 1},
+        saturation="subject",
+        ranked="hidden",
+        epochs=20,
+        batch_size=2,
+        learning_rate=0.1,
+        hidden_facts=0.2,
+    ),
+}
 FAMILY = random_family(0)
 HIDDEN = Fact(*FAMILY.grandparent[0][:1], "grandparent", FAMILY.grandparent[0][1])
 KB = FAMILY.kb(("parent", "grandparent", "sister"), HIDDEN)
 trained: dict[str, Model] = {}
 
-methods = pytest.mark.parametrize("method", CONFIGS)
+methods = pytest.mark.parametrize("method", CONFIGS | VARIANTS)
 
 
 def model_of(method: str) -> Model:
     if method not in trained:
-        trained[method] = create_trainer(CONFIGS[method], KB, CPU).fit()
+        trained[method] = create_trainer((CONFIGS | VARIANTS)[method], KB, CPU).fit()
     return trained[method]
 
 
@@ -163,7 +174,7 @@ def test_a_saved_model_answers_the_same(method: str) -> None:
 
 @methods
 def test_training_again_gives_the_same_model_also_after_an_interruption(method: str) -> None:
-    config = CONFIGS[method]
+    config = (CONFIGS | VARIANTS)[method]
     straight = create_trainer(config, KB, CPU)
     interrupted = create_trainer(config, KB, CPU)
     for _ in range(3):
@@ -188,7 +199,7 @@ def test_training_again_gives_the_same_model_also_after_an_interruption(method: 
 )
 def test_odd_kbs_train_and_answer(method: str, facts: list[tuple[str, str, str]]) -> None:
     kb = FactsKB.from_facts({"train": [Fact(*f) for f in facts], "valid": [Fact("c", "p", "lonely")]})
-    model = create_trainer(CONFIGS[method], kb, CPU).fit()
+    model = create_trainer((CONFIGS | VARIANTS)[method], kb, CPU).fit()
     for answers in ask(model, Goal("lonely", "p", None), Goal(None, "p", "a" if "a" in kb.entities else "c")):
         assert len(answers) == len(kb.entities)
         assert all(math.isfinite(answer.score) for answer in answers)
@@ -199,14 +210,14 @@ def test_odd_kbs_train_and_answer(method: str, facts: list[tuple[str, str, str]]
 def test_a_kb_without_training_facts_says_why_not(method: str) -> None:
     kb = FactsKB.from_facts({"train": []})
     with pytest.raises(DataError, match="nothing to learn from"):
-        create_trainer(CONFIGS[method], kb, CPU)
+        create_trainer((CONFIGS | VARIANTS)[method], kb, CPU)
 
 
 @methods
 def test_validation_facts_prove_nothing(method: str) -> None:
     """A fact of another split is known but no proof stands on it."""
     facts = {"train": [Fact("a", "p", "b")], "valid": [Fact("b", "p", "c")], "test": [Fact("c", "p", "d")]}
-    model = create_trainer(CONFIGS[method], FactsKB.from_facts(facts), CPU).fit()
+    model = create_trainer((CONFIGS | VARIANTS)[method], FactsKB.from_facts(facts), CPU).fit()
     for answers in ask(model, Goal("a", "p", None), Goal("b", "p", None), top_k=10):
         for answer in answers:
             assert all(fact == Fact("a", "p", "b") for proof in answer.proofs for fact in proof.facts)

@@ -96,12 +96,14 @@ def complex_config(profile: Profile) -> ComplexConfig:
 
 
 def _few_predicates_proofs(*, long: bool) -> ProofsConfig:
-    """Where there is time for it, four atoms, and no choice between epochs: what is withheld together with the
-    validation facts, as Countries S3 withholds the regions of neighbours, makes ranks among all entities misleading."""
+    """Where there is time for it, four atoms that count by their share, and no choice between epochs: what is
+    withheld together with the validation facts, as Countries S3 withholds the regions of neighbours, makes ranks
+    among all entities misleading."""
     if not long:
         return ProofsConfig(epochs=60, templates={"1": 4, "2": 8, "3": 8})
     templates = {"1": 2, "2": 3, "3": 3, "4": 3}
-    return ProofsConfig(epochs=70, templates=templates, hidden_facts=0.3, learning_rate=0.2, eval_every=70)
+    learnt: dict[str, Any] = {"hidden_facts": 0.5, "ranked": "hidden", "learning_rate": 0.2}
+    return ProofsConfig(epochs=70, eval_every=70, templates=templates, saturation="subject", **learnt)
 
 
 def hybrid_config(profile: Profile, *, best: bool = False) -> HybridConfig:

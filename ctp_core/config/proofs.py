@@ -2,12 +2,13 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ctp_core.config.base import BaseConfig
 
 EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3", "4"]
 Loss = Literal["binary", "softmax"]
+Saturation = Literal["pair", "subject"]
 
 
 class ProofsConfig(BaseConfig):
@@ -32,11 +33,28 @@ class ProofsConfig(BaseConfig):
         description="One-vs-all on every pair of entities: cross-entropy of each fact, or of the true object among all "
         "objects and the true subject among all subjects.",
     )
+    saturation: Saturation = Field(
+        default="pair",
+        description="What bounds the evidence of longer bodies: h = c / (1 + the groundings between the same two "
+        "entities), or c / (1 + those from the subject to any object): for predicates that hold of one object of a "
+        "kind, whose rivals take from its share.",
+    )
     learning_rate: float = Field(default=0.05, gt=0, le=10)
     batch_size: int = Field(default=8, ge=1, description="Predicates in one step; each brings all its pairs.")
     sparsity: float = Field(default=0.0, ge=0, description="Weight of Σ_g softplus(w_pg) in the loss: fewer rules.")
     hidden_facts: float = Field(
         default=0.0, ge=0, lt=1, description="Share of the facts hidden from bodies in each step: evidence spreads."
     )
+    ranked: Literal["all", "hidden"] = Field(
+        default="all",
+        description="The facts that a step is to find: all, each as if it were not stated, or those hidden in it, "
+        "which takes about half of the time.",
+    )
     initial_scale: float = Field(default=1.0, ge=0, description="Deviation of the initial attention logits.")
     eval_every: int = Field(default=10, ge=1, description="Epochs between two validations.")
+
+    @model_validator(mode="after")
+    def _has_something_to_find(self) -> "ProofsConfig":
+        if self.ranked == "hidden" and not self.hidden_facts:
+            raise ValueError("ranked 'hidden' finds the facts that are hidden: give `hidden_facts` a share above 0")
+        return self

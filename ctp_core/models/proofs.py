@@ -95,6 +95,6 @@ class ProofsModel(EvidenceModel):
         if not isinstance(config, ProofsConfig):
             raise ArtifactError(f"a model of method {config.method!r} is no model of proofs")
         widths = {template: config.members * width for template, width in config.templates.items()}
-        head = EvidenceHead(len(kb.predicates), widths, torch.Generator(), device)
+        head = EvidenceHead(len(kb.predicates), widths, torch.Generator(), device, saturation=config.saturation)
         load_state(head, "head", artifact)
         return cls(config, kb, head)

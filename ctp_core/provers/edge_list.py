@@ -14,6 +14,9 @@ from ctp_core.provers.slices import slices
 
 Ids = NDArray[np.int64]
 
+EVERYTHING = slice(None)
+NO_EDGES = slice(0)
+
 
 class Paths(NamedTuple):
     """Groundings of one template for a list of pairs: path i belongs to pair `pair[i]` and passes its `stations`."""
@@ -73,6 +76,12 @@ class EdgeList:
         pair, edge = self.of_pairs(facts[:, 0], facts[:, 2])
         return np.bincount(pair[self.atom[edge] == facts[pair, 1]], minlength=len(facts)) > 0
 
+    def edges_of(self, subject: int, predicate: int, object_: int) -> Ids:
+        """A fact, forwards and inverted; none where it is not in the list."""
+        ends, atoms = np.array([subject, object_]), np.array([predicate, predicate + self.num_predicates])
+        which, edge = self.of_pairs(ends, ends[::-1])
+        return np.asarray(edge[self.atom[edge] == atoms[which]])
+
     def paths(self, subjects: Ids, objects: Ids, template: str) -> Paths:
         """All groundings of a template for the pairs: paths between the two, or the edges of one of them."""
         if template in ("1X", "1Y"):
@@ -97,12 +106,19 @@ class EdgeList:
         return np.stack([np.bincount(self.tail, row[self.atom], self.num_entities) for row in weights])
 
     def push(
-        self, start: int, places: Float[np.ndarray, "reformulator place atom"]
+        self,
+        start: int | slice,
+        places: Float[np.ndarray, "reformulator place atom"],
+        without: Int[np.ndarray, " edge"] | slice = NO_EDGES,
     ) -> Float[np.ndarray, "reformulator entity"]:
-        """Weighted number of paths from `start` to every entity, one step along all edges for each body place."""
+        """Weighted number of paths from `start` to every entity, one step along all edges for each body place.
+
+        From EVERYTHING the numbers of all starts are added up. No path takes an edge of `without`.
+        """
         frontier = np.zeros((places.shape[0], self.num_entities))
         frontier[:, start] = 1
         for place in range(places.shape[1]):
             weights = frontier[:, self.tail] * places[:, place, self.atom]  # [reformulator, edge]
+            weights[:, without] = 0
             frontier = np.stack([np.bincount(self.head, row, self.num_entities) for row in weights])
         return frontier

@@ -4,11 +4,13 @@
 
 c_g is the number of groundings of reformulator g, each weighted by the product of its attentions; h(c) = c for one
 body atom and c / (1 + c) for longer bodies, so that many detours never outweigh a direct hint without bound.
+With saturation `subject` longer bodies count by their share, h(c) = c(s, o) / (1 + Σ_o' c(s, o')): one neighbour of one
+says more than two of nine. A stated fact has the logit that it would have if it were not stated.
 l_p says whether p holds of anything and itself: without it, sibling(X,Y) :- parent(Z,X), parent(Z,Y)
 is refuted by everybody who is not their own sibling. Atoms are the predicates 0…P-1 and their inverses P…2P-1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctp_core.config.proofs import EvidenceTemplate
+from ctp_core.config.proofs import EvidenceTemplate, Saturation
 from ctp_core.datasets.kb import FactIds
 from ctp_core.provers.counting import UNARY
 from ctp_core.provers.saturation import SaturatedEvidence
@@ -61,9 +63,10 @@ class EvidenceHead(nn.Module):
         generator: torch.Generator,
         device: torch.device,
         scale: float = 1.0,
+        saturation: Saturation = "pair",
     ) -> None:
         super().__init__()
-        self.num_predicates = num_predicates
+        self.num_predicates, self.saturation = num_predicates, saturation
         self.templates: dict[str, int] = {str(name): width for name, width in sorted(templates.items())}
         self.attention_logits, self.weights = nn.ParameterDict(), nn.ParameterDict()
         for template, width in self.templates.items():
@@ -101,7 +104,7 @@ class EvidenceHead(nn.Module):
             if template in UNARY:
                 total = total + unary_evidence(template, attention, strength, tables, own)
             else:
-                total = total + chain_evidence(attention, strength, tables, own)
+                total = total + CHAIN_EVIDENCE[self.saturation](attention, strength, tables, own)
         return total
 
     def logits(
@@ -135,7 +138,7 @@ def chain_evidence(
     tables: Float[Tensor, "atom entity entity"],
     own: OwnFacts | None,
 ) -> Float[Tensor, "goal entity entity"]:
-    """What the paths from one entity to the other add to the logit of each pair."""
+    """What the paths from one entity to the other add to the logit of each pair, by their number."""
     places = mix(attention, tables)
     counts = chain(places)
     if own is None:
@@ -145,6 +148,32 @@ def chain_evidence(
     rows = (own.goal, own.subject, own.object)
     evidence: Tensor = SaturatedEvidence.apply(counts, strength, own_counts(attention, places, own), *rows)  # type: ignore[no-untyped-call]
     return evidence
+
+
+def share_evidence(
+    attention: Float[Tensor, "goal reformulator place atom"],
+    strength: Float[Tensor, "goal reformulator"],
+    tables: Float[Tensor, "atom entity entity"],
+    own: OwnFacts | None,
+) -> Float[Tensor, "goal entity entity"]:
+    """The same by their share of all paths from the first entity; one atom is one fact, and counts as it is."""
+    if attention.shape[2] == 1:
+        return chain_evidence(attention, strength, tables, own)
+    places = mix(attention, tables)
+    counts = chain(places)
+    totals = counts.sum(-1)  # [goal, reformulator, subject]
+    shares = counts / (1 + totals[..., None])
+    if own is not None:
+        uses = FirstUses(attention, places, own)
+        reformulator = torch.arange(counts.shape[1], device=counts.device)
+        rows = (own.goal[:, None], reformulator[None, :], own.subject[:, None])
+        cells = (*rows, own.object[:, None])
+        others = (counts[cells] - uses.of_object()).clamp(min=0)  # a difference of equal sums may be -1e-8
+        shares = shares.index_put(cells, others / (1 + (totals[rows] - uses.of_anything()).clamp(min=0)))
+    return torch.einsum("pg,pgij->pij", strength, shares)
+
+
+CHAIN_EVIDENCE = {"pair": chain_evidence, "subject": share_evidence}
 
 
 def unary_evidence(
@@ -225,7 +254,7 @@ def own_counts(
     A₁A₂…[s, o] - (A₁-E₁)(A₂-E₂)…[s, o] with E_i those two cells; in a loop (s = o) they are one cell.
     """
     if len(places) > 3:
-        return long_own_counts(attention, places, own)
+        return FirstUses(attention, places, own).of_object()
     forward, backward = own_attention(attention, own)
     goal, s, o, loop = own.goal, own.subject, own.object, own.subject == own.object
     one = [place[goal, :, s, s] for place in places]  # loops at the subject, [fact, reformulator]
@@ -246,28 +275,43 @@ def own_counts(
     return once - twice + first * middle * last
 
 
-def long_own_counts(
-    attention: Float[Tensor, "goal reformulator place atom"], places: Places, own: OwnFacts
-) -> Float[Tensor, "fact reformulator"]:
-    """The same for any length, by the place where a path first uses the fact: avoided before, anything after."""
-    forward, backward = own_attention(attention, own)
-    backward = backward * (own.subject != own.object)[:, None, None]  # a loop is one cell, and forward has both
-    after = PathCells(places, own)
-    avoiding_s, avoiding_o = [torch.ones_like(forward[..., 0])], [torch.zeros_like(forward[..., 0])]
+class FirstUses:
+    """Paths from s that use the fact p(s, o), by the place where they first do: avoided before, anything after."""
 
-    def using(steps: int, end: Int[Tensor, " fact"]) -> Float[Tensor, "fact reformulator"]:
-        """Paths of `steps` places from s to `end` that use the fact."""
-        total = torch.zeros_like(forward[..., 0])
+    def __init__(self, attention: Float[Tensor, "goal reformulator place atom"], places: Places, own: OwnFacts) -> None:
+        self._forward, backward = own_attention(attention, own)
+        # A loop is one cell, and forward has both.
+        self._backward = backward * (own.subject != own.object)[:, None, None]
+        self._own, self._length, self._after = own, len(places), PathCells(places, own)
+        self._at_s = [torch.ones_like(self._forward[..., 0])]  # paths that end there and have avoided the fact
+        self._at_o = [torch.zeros_like(self._forward[..., 0])]
+        for steps in range(1, self._length):
+            avoiding = [
+                self._after(0, steps, own.subject, end) - self._to(steps, end) for end in (own.subject, own.object)
+            ]
+            self._at_s.append(avoiding[0])
+            self._at_o.append(avoiding[1])
+
+    def of_object(self) -> Float[Tensor, "fact reformulator"]:
+        """Those that end at o."""
+        return self._to(self._length, self._own.object)
+
+    def of_anything(self) -> Float[Tensor, "fact reformulator"]:
+        """Wherever they end."""
+        return self._first_used(self._length, self._after.anywhere)
+
+    def _to(self, steps: int, end: Int[Tensor, " fact"]) -> Float[Tensor, "fact reformulator"]:
+        return self._first_used(steps, lambda place, start: self._after(place, steps, start, end))
+
+    def _first_used(
+        self, steps: int, onward: Callable[[int, Int[Tensor, " fact"]], Float[Tensor, "fact reformulator"]]
+    ) -> Float[Tensor, "fact reformulator"]:
+        total = torch.zeros_like(self._forward[..., 0])
         for place in range(steps):
-            out = avoiding_s[place] * forward[..., place] * after(place + 1, steps, own.object, end)
-            back = avoiding_o[place] * backward[..., place] * after(place + 1, steps, own.subject, end)
+            out = self._at_s[place] * self._forward[..., place] * onward(place + 1, self._own.object)
+            back = self._at_o[place] * self._backward[..., place] * onward(place + 1, self._own.subject)
             total = total + out + back
         return total
-
-    for steps in range(1, len(places)):
-        avoiding_s.append(after(0, steps, own.subject, own.subject) - using(steps, own.subject))
-        avoiding_o.append(after(0, steps, own.subject, own.object) - using(steps, own.object))
-    return using(len(places), own.object)
 
 
 class PathCells:
@@ -284,6 +328,12 @@ class PathCells:
         if first == end:
             return (start == stop)[:, None].to(self._places[0].dtype)
         return self._chain(first, end)[self._goal, :, start, stop]
+
+    def anywhere(self, first: int, start: Int[Tensor, " fact"]) -> Float[Tensor, "fact reformulators"]:
+        """From `start` to anything through all places from `first` on."""
+        if first == len(self._places):
+            return self._places[0].new_ones(1)
+        return self._chain(first, len(self._places)).sum(-1)[self._goal, :, start]
 
     def _chain(self, first: int, end: int) -> Float[Tensor, "goal reformulator entity entity"]:
         if end == first + 1:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ctp_core.datasets.kb import FactIds
 from ctp_core.provers.counting import UNARY
-from ctp_core.provers.edge_list import EdgeList, Paths
+from ctp_core.provers.edge_list import EVERYTHING, EdgeList, Paths
 from ctp_core.provers.evidence import EvidenceHead
 
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ class EvidenceArrays:
 
     def __init__(self, head: EvidenceHead) -> None:
         goals = torch.arange(head.num_predicates, device=head.bias.device)
-        self.num_predicates = head.num_predicates
+        self.num_predicates, self._by_share = head.num_predicates, head.saturation == "subject"
         self.attention: dict[str, Floats] = {t: _array(head.attention(t, goals)) for t in head.templates}
         # The same as [predicate, place, atom, reformulator]: what a path picks lies side by side.
         self._rows = {t: np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for t, a in self.attention.items()}
@@ -72,15 +72,20 @@ class EvidenceArrays:
         masses = math.prod(factors[1:], start=factors[0])
         masses[own_paths(edges, facts, paths)] = 0
         bounds = np.searchsorted(paths.pair, np.arange(len(facts) + 1))
-        strength = self.strength[template][facts[:, 1]]
-        weights, shares = np.empty_like(strength), np.empty(len(masses))
+        weights, shares = self.strength[template][facts[:, 1]], np.empty(len(masses))
         for fact, (start, end) in enumerate(pairwise(bounds.tolist())):
             mine = masses[start:end]
-            counts = mine.sum(0)
-            ratio = np.divide(saturate(counts, template), counts, where=counts > 0, out=np.zeros_like(counts))
-            weights[fact] = strength[fact] * ratio
+            if template != "1":
+                by_share = self._by_share and template not in UNARY
+                weights[fact] /= 1 + (self._total(template, edges, facts[fact]) if by_share else mine.sum(0))
             shares[start:end] = mine @ weights[fact]
         return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights)
+
+    def _total(self, template: str, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> Float[np.ndarray, " reformulator"]:
+        """Weighted number of paths from a fact's subject to anything, none by the fact itself."""
+        subject, predicate, object_ = fact.tolist()
+        without = edges.edges_of(subject, predicate, object_)
+        return np.asarray(edges.push(subject, self.attention[template][predicate], without).sum(1))
 
     def _factors(
         self, template: str, goal: Int[np.ndarray, " path"], atoms: Int[np.ndarray, "path place"]
@@ -114,14 +119,23 @@ class EvidenceArrays:
         for template, attention in self.attention.items():
             places = attention[predicate]  # [reformulator, place, atom]
             if template in UNARY:
-                counts = edges.degrees(places[:, 0])
+                saturated = saturate(edges.degrees(places[:, 0]), template)
             else:  # read from its end, a path is the same with places in reverse and every atom inverted
                 turned = places if forward else np.roll(places[:, ::-1], self.num_predicates, axis=-1)
-                counts = edges.push(start, turned)
-            evidence = self.strength[template][predicate] @ saturate(counts, template)
+                saturated = self._reached(template, edges, start, turned, forward=forward)
+            evidence = self.strength[template][predicate] @ saturated
             about_start = (template == "1X") == forward
             total += evidence[start] if template in UNARY and about_start else evidence
         return total
+
+    def _reached(
+        self, template: str, edges: EdgeList, start: int, places: Floats, *, forward: bool
+    ) -> Float[np.ndarray, "reformulator entity"]:
+        """h of every entity that paths from `start` lead to, which is their subject or, turned round, their object."""
+        counts = edges.push(start, places)
+        if template == "1" or not self._by_share:
+            return saturate(counts, template)
+        return np.asarray(counts / (1 + (counts.sum(1, keepdims=True) if forward else edges.push(EVERYTHING, places))))
 
     def bodies(self, predicate: int, least: float) -> set[tuple[str, tuple[int, ...]]]:
         """(template, body) of all rules of which a single proof adds at least `least` to the logit."""

@@ -15,7 +15,7 @@ from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.proofs import ProofsModel
 from ctp_core.provers.dense import check_dense
 from ctp_core.provers.ensemble import Ensemble
-from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables
+from ctp_core.provers.evidence import EXCLUDED, EvidenceHead, OwnFacts, atom_tables
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.losses import LOSSES
 from ctp_core.training.schedule import one_cycle
@@ -39,8 +39,8 @@ class ProofsTrainer(GradientTrainer):
         self._goals = torch.from_numpy(np.unique(self.split.train[:, 1]))
 
     def _new_head(self, config: ProofsConfig) -> EvidenceHead:
-        num_predicates = self._sizes[1]
-        return EvidenceHead(num_predicates, config.templates, self.generator, self.device, config.initial_scale)
+        sizes = (self._sizes[1], config.templates)
+        return EvidenceHead(*sizes, self.generator, self.device, config.initial_scale, config.saturation)
 
     def batches(self) -> Sequence[Tensor]:
         order = self._goals[torch.randperm(len(self._goals), generator=self.generator)]
@@ -56,9 +56,13 @@ class ProofsTrainer(GradientTrainer):
 
     def _loss_of(self, head: EvidenceHead, goals: Int[Tensor, " goal"]) -> Float[Tensor, ""]:
         visible = self._visible()
-        goal, subject, object_ = visible[goals].nonzero().unbind(1)
-        logits = head.logits(visible, goals, OwnFacts(goal, goals[goal], subject, object_))
-        loss = LOSSES[self.config.loss](logits, self._tables[goals])
+        facts, shown = self._tables[goals], visible[goals]
+        if self.config.ranked == "hidden":  # what is shown is neither to be found nor a rival of what is
+            logits, facts = head.logits(visible, goals).masked_fill(shown.bool(), EXCLUDED), facts - shown
+        else:
+            goal, subject, object_ = shown.nonzero().unbind(1)
+            logits = head.logits(visible, goals, OwnFacts(goal, goals[goal], subject, object_))
+        loss = LOSSES[self.config.loss](logits, facts)
         return (loss + self.config.sparsity * head.sparsity(goals)) / len(goals)
 
     def _visible(self) -> Float[Tensor, "atom entity entity"]:

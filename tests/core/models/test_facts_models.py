@@ -47,22 +47,34 @@ CONFIGS: dict[str, BaseConfig] = {
         proofs=ProofsConfig(templates={"2": 3}, epochs=5, members=2), embedding=ComplexConfig(rank=4, epochs=4)
     ),
 }
+VARIANTS: dict[str, BaseConfig] = {
+    "proofs by share": ProofsConfig(
+        templates={"1": 2, "1X": 1, "2": 3, "3": 2, "4": 1},
+        saturation="subject",
+        ranked="hidden",
+        epochs=20,
+        batch_size=2,
+        learning_rate=0.1,
+        hidden_facts=0.2,
+    ),
+}
 FAMILY = random_family(0)
 HIDDEN = Fact(*FAMILY.grandparent[0][:1], "grandparent", FAMILY.grandparent[0][1])
 KB = FAMILY.kb(("parent", "grandparent", "sister"), HIDDEN)
 trained: dict[str, Model] = {}
 
-methods = pytest.mark.parametrize("method", CONFIGS)
+methods = pytest.mark.parametrize("method", CONFIGS | VARIANTS)
 
 
 def brief(method: str) -> BaseConfig:
     """For trainings whose result need not be good."""
-    return CONFIGS[method].model_copy(update={"epochs": min(CONFIGS[method].epochs, 6)})
+    config = (CONFIGS | VARIANTS)[method]
+    return config.model_copy(update={"epochs": min(config.epochs, 6)})
 
 
 def model_of(method: str) -> Model:
     if method not in trained:
-        trained[method] = create_trainer(CONFIGS[method], KB, CPU).fit()
+        trained[method] = create_trainer((CONFIGS | VARIANTS)[method], KB, CPU).fit()
     return trained[method]
 
 
@@ -204,7 +216,7 @@ def test_odd_kbs_train_and_answer(method: str, facts: list[tuple[str, str, str]]
 def test_a_kb_without_training_facts_says_why_not(method: str) -> None:
     kb = FactsKB.from_facts({"train": []})
     with pytest.raises(DataError, match="nothing to learn from"):
-        create_trainer(CONFIGS[method], kb, CPU)
+        create_trainer((CONFIGS | VARIANTS)[method], kb, CPU)
 
 
 @methods

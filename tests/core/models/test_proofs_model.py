@@ -21,14 +21,15 @@ NEW = (Fact("new", "parent", HIDDEN.subject), Fact("new", "sister", HIDDEN.objec
 GOALS = [Goal(*HIDDEN[:2], None), Goal(None, *HIDDEN[1:]), Goal(HIDDEN.subject, None, HIDDEN.object)]
 
 
-def answers_to(goal: Goal, extra: tuple[Fact, ...], proofs: int) -> tuple[Answer, ...]:
-    return ask(model_of(MODEL), goal, facts=extra, top_k=1000, proofs=proofs)[0]
+def answers_to(goal: Goal, extra: tuple[Fact, ...], proofs: int, model: str = MODEL) -> tuple[Answer, ...]:
+    return ask(model_of(model), goal, facts=extra, top_k=1000, proofs=proofs)[0]
 
 
+@pytest.mark.parametrize("model", [MODEL, "proofs by share"])
 @pytest.mark.parametrize("extra", [(), NEW])
 @pytest.mark.parametrize("goal", GOALS)
-def test_the_shares_of_all_proofs_and_the_bias_are_the_logit(goal: Goal, extra: tuple[Fact, ...]) -> None:
-    for answer in answers_to(goal, extra, proofs=100_000):
+def test_the_shares_of_all_proofs_and_the_bias_are_the_logit(goal: Goal, extra: tuple[Fact, ...], model: str) -> None:
+    for answer in answers_to(goal, extra, 100_000, model):
         parts = answer.score_parts
         assert parts is not None
         shares = [proof.share or 0.0 for proof in answer.proofs]

@@ -6,7 +6,7 @@ import torch
 
 from ctp_core.provers import counting
 from ctp_core.provers.counting import RuleCounter
-from ctp_core.provers.edge_list import EdgeList
+from ctp_core.provers.edge_list import EVERYTHING, EdgeList
 from ctp_core.provers.evidence import atom_tables
 
 NUM_ENTITIES, NUM_PREDICATES = 7, 3
@@ -48,6 +48,18 @@ def test_a_push_is_a_product_of_mixed_tables() -> None:
     for reformulator, (first, second) in enumerate(places):
         dense = np.tensordot(first, tables, 1) @ np.tensordot(second, tables, 1)
         assert pushed[reformulator] == pytest.approx(dense[3])
+        assert edges.push(EVERYTHING, places)[reformulator] == pytest.approx(dense.sum(0))
+
+
+def test_a_push_without_a_fact_is_that_of_a_kb_which_does_not_state_it() -> None:
+    facts = np.unique(random_facts(1), axis=0)
+    edges = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES)
+    places = np.random.default_rng(2).random((4, 3, 2 * NUM_PREDICATES))
+    for number, fact in enumerate(facts.tolist()):
+        others = EdgeList(np.delete(facts, number, axis=0), NUM_ENTITIES, NUM_PREDICATES)
+        pushed = edges.push(fact[0], places, without=edges.edges_of(*fact))
+        assert pushed == pytest.approx(others.push(fact[0], places))
+        assert not len(others.edges_of(*fact))
 
 
 def test_support_counts_pairs_not_paths() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from ctp_core.config.proofs import Saturation
 from ctp_core.provers.evidence import UNARY, EvidenceHead, OwnFacts, atom_tables, chain, mix, saturate
 
 NUM_ENTITIES, NUM_PREDICATES = 4, 2
@@ -19,11 +20,14 @@ def random_facts(seed: int) -> np.ndarray:
 
 EVERY_TEMPLATE = {"1": 2, "1X": 2, "1Y": 2, "2": 3, "3": 2, "4": 1}
 Attention = list[list[float]]  # [place, atom]
+saturations = pytest.mark.parametrize("saturation", ["pair", "subject"])
 
 
-def new_head(seed: int = 0, templates: dict[str, int] = EVERY_TEMPLATE) -> EvidenceHead:
+def new_head(
+    seed: int = 0, saturation: Saturation = "pair", templates: dict[str, int] = EVERY_TEMPLATE
+) -> EvidenceHead:
     generator = torch.Generator().manual_seed(seed)
-    return EvidenceHead(NUM_PREDICATES, templates, generator, torch.device("cpu"), scale=2.0).double()
+    return EvidenceHead(NUM_PREDICATES, templates, generator, torch.device("cpu"), 2.0, saturation).double()
 
 
 def count_one_by_one(attention: Attention, facts: set[tuple[int, int, int]], subject: int, object_: int) -> float:
@@ -62,9 +66,20 @@ def test_counts_are_those_of_all_paths(template: str) -> None:
         assert counts[goal, g, s, o].item() == pytest.approx(count_one_by_one(weights[goal][g], known, s, o))
 
 
+def evidence_of(
+    template: str, attention: Attention, facts: set[tuple[int, int, int]], pair: tuple[int, int], by: Saturation
+) -> float:
+    """h of one reformulator."""
+    count = count_template(template, attention, facts, *pair)
+    if by == "pair" or template == "1" or template in UNARY:
+        return float(saturate(torch.tensor(count, dtype=torch.float64), template))
+    return count / (1 + sum(count_template(template, attention, facts, pair[0], o) for o in range(NUM_ENTITIES)))
+
+
+@saturations
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int) -> None:
-    facts, head = random_facts(seed), new_head(seed)
+def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int, saturation: Saturation) -> None:
+    facts, head = random_facts(seed), new_head(seed, saturation)
     goals = torch.tensor([1, 0])
     subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
     own = OwnFacts(1 - predicate, predicate, subject, object_)
@@ -74,21 +89,41 @@ def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int) -> 
         expected = head.bias[p] + (head.loop_bias[p] if s == o else 0)
         for template in head.templates:
             attention = head.attention(template, torch.tensor([p]))[0].tolist()
-            counts = [count_template(template, row, known - {(s, p, o)}, s, o) for row in attention]
-            evidence = saturate(torch.tensor(counts, dtype=torch.float64), template)
-            expected = expected + head.strength(template, torch.tensor([p]))[0] @ evidence
+            evidence = [evidence_of(template, row, known - {(s, p, o)}, (s, o), saturation) for row in attention]
+            expected = expected + head.strength(template, torch.tensor([p]))[0] @ torch.tensor(
+                evidence, dtype=torch.float64
+            )
         assert logits[1 - p, s, o].item() == pytest.approx(expected.item(), abs=1e-9)
 
 
-def test_pairs_that_are_no_facts_are_not_masked() -> None:
-    facts, head = random_facts(3), new_head()
+@saturations
+def test_pairs_that_are_no_facts_are_not_masked(saturation: Saturation) -> None:
+    facts, head = random_facts(3), new_head(saturation=saturation)
     goals = torch.arange(NUM_PREDICATES)
     subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
     masked = head.logits(tables_of(facts), goals, OwnFacts(predicate, predicate, subject, object_))
     plain = head.logits(tables_of(facts), goals)
     absent = tables_of(facts)[:NUM_PREDICATES] == 0
     assert torch.equal(masked[absent], plain[absent])
-    assert (masked[~absent] <= plain[~absent]).all()
+    assert (masked[~absent] <= plain[~absent]).all() or saturation == "subject"  # there rivals may lose paths too
+
+
+def test_by_share_one_path_of_one_says_more_than_two_of_three() -> None:
+    """0 - 1 - 2 alone; 3 leads to 2 over 4 and 5, and over 6 to 7."""
+    edges = [(0, 1), (1, 2), (3, 4), (3, 5), (3, 6), (4, 2), (5, 2), (6, 7)]
+    facts = np.array([[subject, 0, object_] for subject, object_ in edges])
+    generator = torch.Generator().manual_seed(0)
+    logits = {}
+    for saturation in ("pair", "subject"):
+        head = EvidenceHead(1, {"2": 1}, generator, torch.device("cpu"), saturation=saturation)
+        with torch.no_grad():
+            head.attention_logits["2"][..., 0] = 50.0
+            logits[saturation] = (
+                head.logits(atom_tables(facts, 8, 1, torch.device("cpu")), torch.tensor([0]))[0] - head.bias
+            )
+    strength = torch.log(torch.tensor(2.0))
+    assert torch.allclose(logits["pair"][[0, 3, 3], [2, 2, 7]], strength * torch.tensor([1 / 2, 2 / 3, 1 / 2]))
+    assert torch.allclose(logits["subject"][[0, 3, 3], [2, 2, 7]], strength * torch.tensor([1 / 2, 2 / 4, 1 / 4]))
 
 
 def test_only_the_identity_gets_no_attention() -> None:
@@ -98,8 +133,9 @@ def test_only_the_identity_gets_no_attention() -> None:
         assert (attention[predicate, :, 0, predicate + NUM_PREDICATES] > 0).all()
 
 
-def test_gradients_through_the_mask_are_exact() -> None:
-    facts, head = random_facts(4), new_head(templates=dict.fromkeys(EVERY_TEMPLATE, 1))
+@saturations
+def test_gradients_through_the_mask_are_exact(saturation: Saturation) -> None:
+    facts, head = random_facts(4), new_head(saturation=saturation, templates=dict.fromkeys(EVERY_TEMPLATE, 1))
     subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
     own = OwnFacts(predicate, predicate, subject, object_)
     parameters = dict(head.named_parameters())

@@ -30,7 +30,9 @@ class Ensemble(nn.Module):
             return heads[0]
         first = heads[0]
         widths = {template: len(heads) * width for template, width in first.templates.items()}
-        merged = EvidenceHead(first.num_predicates, widths, torch.Generator(), first.bias.device)
+        merged = EvidenceHead(
+            first.num_predicates, widths, torch.Generator(), first.bias.device, saturation=first.saturation
+        )
         with torch.no_grad():
             for template in widths:
                 merged.attention_logits[template].copy_(torch.cat([h.attention_logits[template] for h in heads], 1))

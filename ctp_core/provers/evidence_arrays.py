@@ -14,7 +14,7 @@ from torch import Tensor
 from ctp_core.datasets.kb import FactIds
 from ctp_core.provers.counting import UNARY
 from ctp_core.provers.edge_list import EdgeList, Paths
-from ctp_core.provers.evidence import EvidenceHead
+from ctp_core.provers.evidence import EvidenceHead, half_count
 
 Floats = NDArray[np.float64]
 
@@ -55,6 +55,7 @@ class EvidenceArrays:
         # The same as [predicate, place, atom, reformulator]: what a path picks lies side by side.
         self._rows = {t: np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for t, a in self.attention.items()}
         self.strength: dict[str, Floats] = {t: _array(head.strength(t, goals)) for t in head.templates}
+        self._half = {template: half_count(template, head.saturation) for template in head.templates}
         self.bias, self.loop_bias = _array(head.bias), _array(head.loop_bias)
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
@@ -77,10 +78,15 @@ class EvidenceArrays:
         for fact, (start, end) in enumerate(pairwise(bounds.tolist())):
             mine = masses[start:end]
             counts = mine.sum(0)
-            ratio = np.divide(saturate(counts, template), counts, where=counts > 0, out=np.zeros_like(counts))
+            ratio = np.divide(self._saturate(counts, template), counts, where=counts > 0, out=np.zeros_like(counts))
             weights[fact] = strength[fact] * ratio
             shares[start:end] = mine @ weights[fact]
         return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights)
+
+    def _saturate(self, counts: Floats, template: str) -> Floats:
+        """h: how much evidence a weighted number of groundings is."""
+        half = self._half[template]
+        return counts if half is None else np.asarray(counts / (half + counts))
 
     def _factors(
         self, template: str, goal: Int[np.ndarray, " path"], atoms: Int[np.ndarray, "path place"]
@@ -118,7 +124,7 @@ class EvidenceArrays:
             else:  # read from its end, a path is the same with places in reverse and every atom inverted
                 turned = places if forward else np.roll(places[:, ::-1], self.num_predicates, axis=-1)
                 counts = edges.push(start, turned)
-            evidence = self.strength[template][predicate] @ saturate(counts, template)
+            evidence = self.strength[template][predicate] @ self._saturate(counts, template)
             about_start = (template == "1X") == forward
             total += evidence[start] if template in UNARY and about_start else evidence
         return total
@@ -133,22 +139,22 @@ class EvidenceArrays:
         attention, strength = self.attention[template][predicate], self.strength[template][predicate]
         grown = []
         for places, weight in zip(attention, strength.tolist(), strict=True):
-            masses, bodies = np.array([weight]), np.zeros((1, 0), dtype=np.int64)
+            masses, bodies = np.ones(1), np.zeros((1, 0), dtype=np.int64)
             for place in places:
                 longer = masses[:, None] * place  # [body, atom]
-                body, atom = np.nonzero(longer >= least / len(strength))
+                body, atom = np.nonzero(weight * self._saturate(longer, template) >= least / len(strength))
                 masses, bodies = longer[body, atom], np.column_stack([bodies[body], atom])
             grown.append(bodies)
         candidates = np.unique(np.concatenate(grown), axis=0)
         mass = math.prod(attention[:, place, atoms] for place, atoms in enumerate(candidates.T))
-        strong = strength @ saturate(np.asarray(mass), template) >= least
+        strong = strength @ self._saturate(np.asarray(mass), template) >= least
         return [tuple(body) for body in candidates[strong].tolist()]
 
     def evidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
         """What a single proof by this rule adds to the logit."""
         attention = self.attention[template][predicate]  # [reformulator, place, atom]
         mass = np.prod([attention[:, place, atom] for place, atom in enumerate(body)], axis=0)
-        return float(self.strength[template][predicate] @ saturate(mass, template))
+        return float(self.strength[template][predicate] @ self._saturate(mass, template))
 
 
 def provable_paths(edges: EdgeList, facts: FactIds, template: str) -> Paths:
@@ -177,10 +183,6 @@ def uses_own(paths: Paths, facts: FactIds, num_predicates: int) -> NDArray[np.bo
     forward = (paths.atoms == predicate) & (left == subject) & (right == object_)
     backward = (paths.atoms == predicate + num_predicates) & (left == object_) & (right == subject)
     return np.asarray((forward | backward).any(1))
-
-
-def saturate(counts: Floats, template: str) -> Floats:
-    return counts if template == "1" else np.asarray(counts / (1 + counts))
 
 
 def _array(tensor: Tensor) -> Floats:

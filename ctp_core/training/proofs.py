@@ -40,7 +40,14 @@ class ProofsTrainer(GradientTrainer):
 
     def _new_head(self, config: ProofsConfig) -> EvidenceHead:
         num_predicates = self._sizes[1]
-        return EvidenceHead(num_predicates, config.templates, self.generator, self.device, config.initial_scale)
+        return EvidenceHead(
+            num_predicates,
+            config.templates,
+            self.generator,
+            self.device,
+            scale=config.initial_scale,
+            saturation=config.saturation,
+        )
 
     def batches(self) -> Sequence[Tensor]:
         order = self._goals[torch.randperm(len(self._goals), generator=self.generator)]

@@ -3,11 +3,12 @@
 import torch
 
 from ctp_core.provers.ensemble import Ensemble
-from tests.core.provers.test_evidence import NUM_PREDICATES, new_head, random_facts, tables_of
+from tests.core.provers.test_evidence import NUM_PREDICATES, new_head, random_facts, saturations, tables_of
 
 
-def test_the_merged_head_scores_like_the_mean_of_its_members() -> None:
-    ensemble = Ensemble([new_head(seed) for seed in range(3)])
+@saturations
+def test_the_merged_head_scores_like_the_mean_of_its_members(saturation: float | None) -> None:
+    ensemble = Ensemble([new_head(seed, saturation) for seed in range(3)])
     with torch.no_grad():
         for number, head in enumerate(ensemble.heads):
             for parameter in head.parameters():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ctp_core.provers.evidence import UNARY, EvidenceHead, OwnFacts, atom_tables, chain, mix, saturate
+from ctp_core.provers.evidence import UNARY, EvidenceHead, OwnFacts, atom_tables, chain, half_count, mix, saturate
 
 NUM_ENTITIES, NUM_PREDICATES = 4, 2
 
@@ -17,11 +17,13 @@ def random_facts(seed: int) -> np.ndarray:
     return everything[np.random.default_rng(seed).random(len(everything)) < 0.5]
 
 
-def new_head(seed: int = 0) -> EvidenceHead:
-    generator = torch.Generator().manual_seed(seed)
-    return EvidenceHead(
-        NUM_PREDICATES, {"1": 2, "1X": 2, "1Y": 2, "2": 3, "3": 2, "4": 1}, generator, torch.device("cpu"), scale=2.0
-    ).double()
+saturations = pytest.mark.parametrize("saturation", [None, 0.2])
+
+
+def new_head(seed: int = 0, saturation: float | None = None) -> EvidenceHead:
+    generator, templates = torch.Generator().manual_seed(seed), {"1": 2, "1X": 2, "1Y": 2, "2": 3, "3": 2, "4": 1}
+    cpu = torch.device("cpu")
+    return EvidenceHead(NUM_PREDICATES, templates, generator, cpu, scale=2.0, saturation=saturation).double()
 
 
 def count_one_by_one(attention: torch.Tensor, facts: set[tuple[int, int, int]], subject: int, object_: int) -> float:
@@ -60,9 +62,10 @@ def test_counts_are_those_of_all_paths(template: str) -> None:
         assert counts[goal, g, s, o].item() == pytest.approx(count_one_by_one(attention[goal, g], known, s, o))
 
 
+@saturations
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int) -> None:
-    facts, head = random_facts(seed), new_head(seed)
+def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int, saturation: float | None) -> None:
+    facts, head = random_facts(seed), new_head(seed, saturation)
     goals = torch.tensor([1, 0])
     subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
     own = OwnFacts(1 - predicate, predicate, subject, object_)
@@ -73,7 +76,7 @@ def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int) -> 
         for template in head.templates:
             attention = head.attention(template, torch.tensor([p]))[0]
             counts = [count_template(template, row, known - {(s, p, o)}, s, o) for row in attention]
-            evidence = saturate(torch.tensor(counts, dtype=torch.float64), template)
+            evidence = saturate(torch.tensor(counts, dtype=torch.float64), half_count(template, saturation))
             expected = expected + head.strength(template, torch.tensor([p]))[0] @ evidence
         assert logits[1 - p, s, o].item() == pytest.approx(expected.item(), abs=1e-9)
 
@@ -89,6 +92,18 @@ def test_pairs_that_are_no_facts_are_not_masked() -> None:
     assert (masked[~absent] <= plain[~absent]).all()
 
 
+def test_with_a_low_saturation_one_fact_says_almost_as_much_as_two() -> None:
+    """Attention of half and half: c is .5 for one of the facts and 1 for both, h(c) 5/7 and 10/12."""
+    head = EvidenceHead(3, {"1": 1}, torch.Generator(), torch.device("cpu"), saturation=0.2)
+    with torch.no_grad():
+        head.attention_logits["1"].fill_(-1e9)
+        head.attention_logits["1"][0, 0, 0, [1, 2]] = 0
+    facts = np.array([[0, 1, 1], [0, 1, 2], [0, 2, 2]])  # one between 0 and 1, two between 0 and 2
+    logits = head.logits(atom_tables(facts, 3, 3, torch.device("cpu")), torch.tensor([0]))[0, 0] - head.bias[0]
+    strength = head.strength("1", torch.tensor([0])).item()
+    assert logits.tolist() == pytest.approx([0, strength * 5 / 7, strength * 10 / 12], abs=1e-6)
+
+
 def test_only_the_identity_gets_no_attention() -> None:
     attention = new_head().attention("1", torch.arange(NUM_PREDICATES))
     for predicate in range(NUM_PREDICATES):
@@ -96,8 +111,9 @@ def test_only_the_identity_gets_no_attention() -> None:
         assert (attention[predicate, :, 0, predicate + NUM_PREDICATES] > 0).all()
 
 
-def test_gradients_through_the_mask_are_exact() -> None:
-    facts, head = random_facts(4), new_head()
+@saturations
+def test_gradients_through_the_mask_are_exact(saturation: float | None) -> None:
+    facts, head = random_facts(4), new_head(saturation=saturation)
     subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
     own = OwnFacts(predicate, predicate, subject, object_)
     parameters = dict(head.named_parameters())

@@ -59,7 +59,7 @@ def proofs_config(profile: Profile, *, best: bool = False) -> ProofsConfig | Rul
     if profile.num_facts < SMALL_KB:
         return ProofsConfig(epochs=200, learning_rate=0.1, sparsity=0.1, hidden_facts=0.1)
     if density(profile) > DENSE:
-        return _dense_proofs(members=6 if best else 3)
+        return _dense_proofs(members=6 if best else 2)
     if profile.num_predicates <= FEW_PREDICATES:
         return _few_predicates_proofs(long=profile.num_predicates * profile.num_entities**3 < CHEAP_CHAINS)
     if profile.num_predicates * profile.num_entities**3 < CHEAP_CHAINS:

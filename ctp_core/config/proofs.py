@@ -7,8 +7,8 @@ from pydantic import Field, model_validator
 from ctp_core.config.base import BaseConfig
 
 EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3", "4"]
-Loss = Literal["binary", "softmax"]
-Saturation = Literal["pair", "subject"]
+Loss = Literal["binary", "softmax", "open_world"]
+Counting = Literal["number", "share"]
 
 
 class ProofsConfig(BaseConfig):
@@ -31,13 +31,21 @@ class ProofsConfig(BaseConfig):
     loss: Loss = Field(
         default="binary",
         description="One-vs-all on every pair of entities: cross-entropy of each fact, or of the true object among all "
-        "objects and the true subject among all subjects.",
+        "objects and the true subject among all subjects. `open_world` is `binary` where what is not stated may be "
+        "true: a pair that looks like a fact is punished less for not being one.",
     )
-    saturation: Saturation = Field(
-        default="pair",
-        description="What bounds the evidence of longer bodies: h = c / (1 + the groundings between the same two "
-        "entities), or c / (1 + those from the subject to any object): for predicates that hold of one object of a "
-        "kind, whose rivals take from its share.",
+    saturation: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        description="Bodies of one atom add h(c) = c / (saturation + c): the first fact between a pair says most, and "
+        "any of several predicates will do. null: h(c) = c. Longer bodies add c / (1 + c) in any case.",
+    )
+    counting: Counting = Field(
+        default="number",
+        description="What longer bodies add: h = c / (1 + c) of the number c of groundings between two entities, or "
+        "their share, c / (1 + all groundings from the subject): for predicates that hold of one object of a kind, "
+        "whose rivals take from its share.",
     )
     learning_rate: float = Field(default=0.05, gt=0, le=10)
     batch_size: int = Field(default=8, ge=1, description="Predicates in one step; each brings all its pairs.")

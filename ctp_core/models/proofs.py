@@ -18,6 +18,8 @@ from ctp_core.models.facts_model import FactsView, facts_about, load_state, read
 from ctp_core.provers.evidence import EvidenceHead, OwnFacts, atom_tables
 from ctp_core.provers.evidence_arrays import EvidenceArrays
 
+CELLS_AT_ONCE = 2e5  # counts computed together: a small KB is asked for all its predicates in a few calls
+
 
 class ProofsModel(EvidenceModel):
     """The answering side of the evidence head: crisp entities, attention over predicates and their inverses."""
@@ -63,12 +65,14 @@ class ProofsModel(EvidenceModel):
     def object_logits(
         self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Float[np.ndarray, "question entity"]:
+        self._compute_tables(predicates)
         rows = zip(subjects.tolist(), predicates.tolist(), strict=True)
         return np.stack([self._table(predicate)[subject] for subject, predicate in rows])
 
     def subject_logits(
         self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Float[np.ndarray, "question entity"]:
+        self._compute_tables(predicates)
         rows = zip(objects.tolist(), predicates.tolist(), strict=True)
         return np.stack([self._table(predicate)[:, object_] for object_, predicate in rows])
 
@@ -79,12 +83,20 @@ class ProofsModel(EvidenceModel):
     def _table(self, predicate: int) -> NDArray[np.float32]:
         """Logits of all pairs of entities, computed when a predicate is first asked for; no fact proves itself."""
         if predicate not in self._tables:
-            goals = torch.tensor([predicate], device=self._device)
-            subject, object_ = self._atom_tables[predicate].nonzero().unbind(1)
-            own = OwnFacts(torch.zeros_like(subject), goals.expand(len(subject)), subject, object_)
-            with torch.no_grad():
-                self._tables[predicate] = self.head.logits(self._atom_tables, goals, own)[0].cpu().numpy()
+            self._compute_tables(np.array([predicate]))
         return self._tables[predicate]
+
+    def _compute_tables(self, predicates: Int[np.ndarray, " predicate"]) -> None:
+        """Those that are missing, as many at once as fit in little memory."""
+        missing = [predicate for predicate in np.unique(predicates).tolist() if predicate not in self._tables]
+        cells = max(self.head.templates.values()) * len(self.kb.entities) ** 2
+        at_once = max(1, int(CELLS_AT_ONCE / max(1, cells)))
+        for start in range(0, len(missing), at_once):
+            goals = torch.tensor(missing[start : start + at_once], device=self._device)
+            goal, subject, object_ = self._atom_tables[goals].nonzero().unbind(1)
+            with torch.no_grad():
+                logits = self.head.logits(self._atom_tables, goals, OwnFacts(goal, goals[goal], subject, object_))
+            self._tables.update(zip(goals.tolist(), logits.cpu().numpy(), strict=True))
 
     def to_artifact(self) -> Artifact:
         return self._base_artifact({f"head.{name}": tensor for name, tensor in self.head.state_dict().items()})
@@ -95,6 +107,7 @@ class ProofsModel(EvidenceModel):
         if not isinstance(config, ProofsConfig):
             raise ArtifactError(f"a model of method {config.method!r} is no model of proofs")
         widths = {template: config.members * width for template, width in config.templates.items()}
-        head = EvidenceHead(len(kb.predicates), widths, torch.Generator(), device, saturation=config.saturation)
+        sizes, how = (len(kb.predicates), widths), (config.saturation, config.counting)
+        head = EvidenceHead(*sizes, torch.Generator(), device, config.initial_scale, *how)
         load_state(head, "head", artifact)
         return cls(config, kb, head)

@@ -30,9 +30,8 @@ class Ensemble(nn.Module):
             return heads[0]
         first = heads[0]
         widths = {template: len(heads) * width for template, width in first.templates.items()}
-        merged = EvidenceHead(
-            first.num_predicates, widths, torch.Generator(), first.bias.device, saturation=first.saturation
-        )
+        sizes, how = (first.num_predicates, widths), (first.saturation, first.counting)
+        merged = EvidenceHead(*sizes, torch.Generator(), first.bias.device, 1.0, *how)
         with torch.no_grad():
             for template in widths:
                 merged.attention_logits[template].copy_(torch.cat([h.attention_logits[template] for h in heads], 1))

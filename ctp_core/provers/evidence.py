@@ -2,29 +2,32 @@
 
     logit(p, s, o) = b_p + [s = o] l_p + Σ_g softplus(w_pg) · h(c_g(s, o))
 
-c_g is the number of groundings of reformulator g, each weighted by the product of its attentions; h(c) = c for one
-body atom and c / (1 + c) for longer bodies, so that many detours never outweigh a direct hint without bound.
-With saturation `subject` longer bodies count by their share, h(c) = c(s, o) / (1 + Σ_o' c(s, o')): one neighbour of one
-says more than two of nine. A stated fact has the logit that it would have if it were not stated.
+c_g is the number of groundings of reformulator g, each weighted by the product of its attentions; h(c) = c / (k + c)
+with k = 1 for longer bodies, so that many detours never outweigh a direct hint without bound, and k = `saturation` for
+one body atom, or h(c) = c without it: a small k makes a rule of *any* of the predicates that are attended to.
+Counted by `share`, longer bodies add h(c) = c(s, o) / (1 + Σ_o' c(s, o')): one neighbour of one says more than two of
+nine. A stated fact has the logit that it would have if it were not stated.
 l_p says whether p holds of anything and itself: without it, sibling(X,Y) :- parent(Z,X), parent(Z,Y)
 is refuted by everybody who is not their own sibling. Atoms are the predicates 0…P-1 and their inverses P…2P-1.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctp_core.config.proofs import EvidenceTemplate, Saturation
+from ctp_core.config.proofs import Counting, EvidenceTemplate
 from ctp_core.datasets.kb import FactIds
 from ctp_core.provers.counting import UNARY
 from ctp_core.provers.saturation import SaturatedEvidence
 
 EXCLUDED = -1e9  # an attention logit whose softmax is exactly 0 in float32
 INITIAL_WEIGHT = 0.0  # softplus(0) = 0.69: every reformulator starts as evidence worth following
+LONG_BODY_HALF = 1.0  # of bodies of several atoms, and of those about one entity
 INITIAL_BIAS = -3.0  # most pairs of entities are no facts
 
 
@@ -43,9 +46,14 @@ def length_of(template: str) -> int:
     return int(template[0])
 
 
-def saturate(count: Float[Tensor, "*shape"], template: str) -> Float[Tensor, "*shape"]:
+def half_count(template: str, saturation: float | None) -> float | None:
+    """k: the number of groundings that is half of all evidence; None where evidence is the number itself."""
+    return saturation if template == "1" else LONG_BODY_HALF
+
+
+def saturate(count: Float[Tensor, "*shape"], half: float | None) -> Float[Tensor, "*shape"]:
     """h: how much evidence a weighted number of groundings is."""
-    return count if template == "1" else count / (1 + count)
+    return count if half is None else count / (half + count)
 
 
 def inverse_softplus(value: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -63,10 +71,11 @@ class EvidenceHead(nn.Module):
         generator: torch.Generator,
         device: torch.device,
         scale: float = 1.0,
-        saturation: Saturation = "pair",
+        saturation: float | None = None,
+        counting: Counting = "number",
     ) -> None:
         super().__init__()
-        self.num_predicates, self.saturation = num_predicates, saturation
+        self.num_predicates, self.saturation, self.counting = num_predicates, saturation, counting
         self.templates: dict[str, int] = {str(name): width for name, width in sorted(templates.items())}
         self.attention_logits, self.weights = nn.ParameterDict(), nn.ParameterDict()
         for template, width in self.templates.items():
@@ -104,7 +113,10 @@ class EvidenceHead(nn.Module):
             if template in UNARY:
                 total = total + unary_evidence(template, attention, strength, tables, own)
             else:
-                total = total + CHAIN_EVIDENCE[self.saturation](attention, strength, tables, own)
+                half = half_count(template, self.saturation)
+                by_share = self.counting == "share" and length_of(template) > 1
+                evidence = share_evidence if by_share else partial(chain_evidence, half=half)
+                total = total + evidence(attention, strength, tables, own)
         return total
 
     def logits(
@@ -137,16 +149,17 @@ def chain_evidence(
     strength: Float[Tensor, "goal reformulator"],
     tables: Float[Tensor, "atom entity entity"],
     own: OwnFacts | None,
+    half: float | None,
 ) -> Float[Tensor, "goal entity entity"]:
     """What the paths from one entity to the other add to the logit of each pair, by their number."""
     places = mix(attention, tables)
     counts = chain(places)
     if own is None:
-        return torch.einsum("pg,pgij->pij", strength, saturate(counts, str(len(places))))
-    if len(places) == 1:
+        return torch.einsum("pg,pgij->pij", strength, saturate(counts, half))
+    if half is None:
         return torch.einsum("pg,pgij->pij", strength, without_own(counts, attention, places, own))
     rows = (own.goal, own.subject, own.object)
-    evidence: Tensor = SaturatedEvidence.apply(counts, strength, own_counts(attention, places, own), *rows)  # type: ignore[no-untyped-call]
+    evidence: Tensor = SaturatedEvidence.apply(counts, strength, half, own_counts(attention, places, own), *rows)  # type: ignore[no-untyped-call]
     return evidence
 
 
@@ -156,9 +169,7 @@ def share_evidence(
     tables: Float[Tensor, "atom entity entity"],
     own: OwnFacts | None,
 ) -> Float[Tensor, "goal entity entity"]:
-    """The same by their share of all paths from the first entity; one atom is one fact, and counts as it is."""
-    if attention.shape[2] == 1:
-        return chain_evidence(attention, strength, tables, own)
+    """The same by their share of all paths from the first entity."""
     places = mix(attention, tables)
     counts = chain(places)
     totals = counts.sum(-1)  # [goal, reformulator, subject]
@@ -173,9 +184,6 @@ def share_evidence(
     return torch.einsum("pg,pgij->pij", strength, shares)
 
 
-CHAIN_EVIDENCE = {"pair": chain_evidence, "subject": share_evidence}
-
-
 def unary_evidence(
     template: str,
     attention: Float[Tensor, "goal reformulator place atom"],
@@ -185,7 +193,7 @@ def unary_evidence(
 ) -> Float[Tensor, "goal entity entity"]:
     """What the facts of one entity of a pair add to its logit; the same for all pairs of that entity."""
     counts = attention[:, :, 0] @ tables.sum(2)  # [goal, reformulator, entity]
-    evidence = torch.einsum("pg,pgi->pi", strength, saturate(counts, template))
+    evidence = torch.einsum("pg,pgi->pi", strength, saturate(counts, LONG_BODY_HALF))
     about_subject = template == "1X"
     num_entities = tables.shape[-1]
     if about_subject:
@@ -197,7 +205,7 @@ def unary_evidence(
     forward, backward = own_attention(attention, own)
     entity, uses = (own.subject, forward[..., 0]) if about_subject else (own.object, backward[..., 0])
     others = (counts[own.goal, :, entity] - uses).clamp(min=0)  # [fact, reformulator]
-    without = (strength[own.goal] * saturate(others, template)).sum(-1)
+    without = (strength[own.goal] * saturate(others, LONG_BODY_HALF)).sum(-1)
     return evidence.index_put((own.goal, own.subject, own.object), without)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from ctp_core.datasets.kb import FactIds
 from ctp_core.provers.counting import UNARY
 from ctp_core.provers.edge_list import EVERYTHING, EdgeList, Paths
-from ctp_core.provers.evidence import EvidenceHead
+from ctp_core.provers.evidence import EvidenceHead, half_count
 
 Floats = NDArray[np.float64]
 
@@ -50,11 +50,12 @@ class EvidenceArrays:
 
     def __init__(self, head: EvidenceHead) -> None:
         goals = torch.arange(head.num_predicates, device=head.bias.device)
-        self.num_predicates, self._by_share = head.num_predicates, head.saturation == "subject"
+        self.num_predicates, self._by_share = head.num_predicates, head.counting == "share"
         self.attention: dict[str, Floats] = {t: _array(head.attention(t, goals)) for t in head.templates}
         # The same as [predicate, place, atom, reformulator]: what a path picks lies side by side.
         self._rows = {t: np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for t, a in self.attention.items()}
         self.strength: dict[str, Floats] = {t: _array(head.strength(t, goals)) for t in head.templates}
+        self._half = {template: half_count(template, head.saturation) for template in head.templates}
         self.bias, self.loop_bias = _array(head.bias), _array(head.loop_bias)
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
@@ -75,17 +76,29 @@ class EvidenceArrays:
         weights, shares = self.strength[template][facts[:, 1]], np.empty(len(masses))
         for fact, (start, end) in enumerate(pairwise(bounds.tolist())):
             mine = masses[start:end]
-            if template != "1":
-                by_share = self._by_share and template not in UNARY
-                weights[fact] /= 1 + (self._total(template, edges, facts[fact]) if by_share else mine.sum(0))
+            counts = mine.sum(0)
+            if self._counted_by_share(template):
+                ratio = 1 / (1 + self._total(template, edges, facts[fact]))
+            else:
+                ratio = np.divide(self._saturate(counts, template), counts, where=counts > 0, out=np.zeros_like(counts))
+            weights[fact] *= ratio
             shares[start:end] = mine @ weights[fact]
         return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights)
+
+    def _counted_by_share(self, template: str) -> bool:
+        """One atom is one fact, and counts as it is."""
+        return self._by_share and template not in UNARY and template != "1"
 
     def _total(self, template: str, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> Float[np.ndarray, " reformulator"]:
         """Weighted number of paths from a fact's subject to anything, none by the fact itself."""
         subject, predicate, object_ = fact.tolist()
         without = edges.edges_of(subject, predicate, object_)
         return np.asarray(edges.push(subject, self.attention[template][predicate], without).sum(1))
+
+    def _saturate(self, counts: Floats, template: str) -> Floats:
+        """h: how much evidence a weighted number of groundings is."""
+        half = self._half[template]
+        return counts if half is None else np.asarray(counts / (half + counts))
 
     def _factors(
         self, template: str, goal: Int[np.ndarray, " path"], atoms: Int[np.ndarray, "path place"]
@@ -119,7 +132,7 @@ class EvidenceArrays:
         for template, attention in self.attention.items():
             places = attention[predicate]  # [reformulator, place, atom]
             if template in UNARY:
-                saturated = saturate(edges.degrees(places[:, 0]), template)
+                saturated = self._saturate(edges.degrees(places[:, 0]), template)
             else:  # read from its end, a path is the same with places in reverse and every atom inverted
                 turned = places if forward else np.roll(places[:, ::-1], self.num_predicates, axis=-1)
                 saturated = self._reached(template, edges, start, turned, forward=forward)
@@ -133,8 +146,8 @@ class EvidenceArrays:
     ) -> Float[np.ndarray, "reformulator entity"]:
         """h of every entity that paths from `start` lead to, which is their subject or, turned round, their object."""
         counts = edges.push(start, places)
-        if template == "1" or not self._by_share:
-            return saturate(counts, template)
+        if not self._counted_by_share(template):
+            return self._saturate(counts, template)
         return np.asarray(counts / (1 + (counts.sum(1, keepdims=True) if forward else edges.push(EVERYTHING, places))))
 
     def bodies(self, predicate: int, least: float) -> set[tuple[str, tuple[int, ...]]]:
@@ -147,22 +160,22 @@ class EvidenceArrays:
         attention, strength = self.attention[template][predicate], self.strength[template][predicate]
         grown = []
         for places, weight in zip(attention, strength.tolist(), strict=True):
-            masses, bodies = np.array([weight]), np.zeros((1, 0), dtype=np.int64)
+            masses, bodies = np.ones(1), np.zeros((1, 0), dtype=np.int64)
             for place in places:
                 longer = masses[:, None] * place  # [body, atom]
-                body, atom = np.nonzero(longer >= least / len(strength))
+                body, atom = np.nonzero(weight * self._saturate(longer, template) >= least / len(strength))
                 masses, bodies = longer[body, atom], np.column_stack([bodies[body], atom])
             grown.append(bodies)
         candidates = np.unique(np.concatenate(grown), axis=0)
         mass = math.prod(attention[:, place, atoms] for place, atoms in enumerate(candidates.T))
-        strong = strength @ saturate(np.asarray(mass), template) >= least
+        strong = strength @ self._saturate(np.asarray(mass), template) >= least
         return [tuple(body) for body in candidates[strong].tolist()]
 
     def evidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
         """What a single proof by this rule adds to the logit."""
         attention = self.attention[template][predicate]  # [reformulator, place, atom]
         mass = np.prod([attention[:, place, atom] for place, atom in enumerate(body)], axis=0)
-        return float(self.strength[template][predicate] @ saturate(mass, template))
+        return float(self.strength[template][predicate] @ self._saturate(mass, template))
 
 
 def provable_paths(edges: EdgeList, facts: FactIds, template: str) -> Paths:
@@ -191,10 +204,6 @@ def uses_own(paths: Paths, facts: FactIds, num_predicates: int) -> NDArray[np.bo
     forward = (paths.atoms == predicate) & (left == subject) & (right == object_)
     backward = (paths.atoms == predicate + num_predicates) & (left == object_) & (right == subject)
     return np.asarray((forward | backward).any(1))
-
-
-def saturate(counts: Floats, template: str) -> Floats:
-    return counts if template == "1" else np.asarray(counts / (1 + counts))
 
 
 def _array(tensor: Tensor) -> Floats:

@@ -8,9 +8,9 @@ from torch import Tensor
 
 
 class SaturatedEvidence(torch.autograd.Function):
-    """Σ_g strength_g · h(c_g) with h(c) = c / (1 + c), c_g without what a fact says of itself.
+    """Σ_g strength_g · h(c_g) with h(c) = c / (half + c), c_g without what a fact says of itself.
 
-    The gradient in c is strength · (1 - h)²: only h is kept, and half of the passes over it are saved.
+    The gradient in c is strength · (1 - h)² / half: only h is kept, and half of the passes over it are saved.
     """
 
     @staticmethod
@@ -18,6 +18,7 @@ class SaturatedEvidence(torch.autograd.Function):
         ctx: Any,
         counts: Float[Tensor, "goal reformulator entity entity"],
         strength: Float[Tensor, "goal reformulator"],
+        half: float,
         own_counts: Float[Tensor, "fact reformulator"],
         goal: Int[Tensor, " fact"],
         subject: Int[Tensor, " fact"],
@@ -25,10 +26,11 @@ class SaturatedEvidence(torch.autograd.Function):
     ) -> Float[Tensor, "goal entity entity"]:
         cells = _cells(counts.shape[1], goal, subject, object_)
         others = counts[cells] - own_counts
-        saturated = counts + 1
+        saturated = counts + half
         torch.div(counts, saturated, out=saturated)
         kept = others.clamp(min=0)  # a difference of equal sums may be -1e-8
-        saturated[cells] = kept / (1 + kept)
+        saturated[cells] = kept / (half + kept)
+        ctx.half = half
         ctx.save_for_backward(saturated, strength, others > 0, goal, subject, object_)
         total = torch.bmm(strength[:, None], saturated.flatten(2))  # [goal, 1, entity · entity]
         return total.view(len(strength), *counts.shape[2:])
@@ -39,11 +41,11 @@ class SaturatedEvidence(torch.autograd.Function):
         gradient = gradients[0]
         of_strength = torch.bmm(saturated.flatten(2), gradient.flatten(1)[:, :, None])[..., 0]
         of_counts = 1 - saturated
-        of_counts.square_().mul_(gradient[:, None]).mul_(strength[:, :, None, None])
+        of_counts.square_().mul_(gradient[:, None]).mul_(strength[:, :, None, None] / ctx.half)
         cells = _cells(strength.shape[1], goal, subject, object_)
         at_cells = of_counts[cells] * positive
         of_counts[cells] = at_cells
-        return of_counts, of_strength, -at_cells, None, None, None
+        return of_counts, of_strength, None, -at_cells, None, None, None
 
 
 def _cells(reformulators: int, goal: Tensor, subject: Tensor, object_: Tensor) -> tuple[Tensor, ...]:

@@ -39,8 +39,16 @@ class ProofsTrainer(GradientTrainer):
         self._goals = torch.from_numpy(np.unique(self.split.train[:, 1]))
 
     def _new_head(self, config: ProofsConfig) -> EvidenceHead:
-        sizes = (self._sizes[1], config.templates)
-        return EvidenceHead(*sizes, self.generator, self.device, config.initial_scale, config.saturation)
+        num_predicates = self._sizes[1]
+        return EvidenceHead(
+            num_predicates,
+            config.templates,
+            self.generator,
+            self.device,
+            scale=config.initial_scale,
+            saturation=config.saturation,
+            counting=config.counting,
+        )
 
     def batches(self) -> Sequence[Tensor]:
         order = self._goals[torch.randperm(len(self._goals), generator=self.generator)]

@@ -50,7 +50,7 @@ def test_a_preset_means_something_for_every_method_of_the_benchmark(name: str, m
 @pytest.mark.parametrize("name", PROFILES)
 def test_chains_count_by_their_share_where_predicates_are_few(name: str) -> None:
     config = facts_config(profile_of(name), "proofs", "fast")
-    assert getattr(config, "saturation", "pair") == ("subject" if name == "countries" else "pair")
+    assert getattr(config, "counting", "number") == ("share" if name == "countries" else "number")
 
 
 @pytest.mark.parametrize(

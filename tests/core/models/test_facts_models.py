@@ -44,13 +44,14 @@ CONFIGS: dict[str, BaseConfig] = {
     "neurallp": NeuralLpConfig(dim=8, epochs=6, batch_size=2, length=2),
     "minerva": MinervaConfig(dim=8, epochs=4, beam=10, eval_every=1),
     "hybrid": HybridConfig(
-        proofs=ProofsConfig(templates={"2": 3}, epochs=5, members=2), embedding=ComplexConfig(rank=4, epochs=4)
+        proofs=ProofsConfig(templates={"1": 2, "2": 3}, epochs=5, members=2, loss="open_world", saturation=0.2),
+        embedding=ComplexConfig(rank=4, epochs=4),
     ),
 }
 VARIANTS: dict[str, BaseConfig] = {
     "proofs by share": ProofsConfig(
         templates={"1": 2, "1X": 1, "2": 3, "3": 2, "4": 1},
-        saturation="subject",
+        counting="share",
         ranked="hidden",
         epochs=20,
         batch_size=2,

@@ -3,33 +3,39 @@
 import math
 from itertools import pairwise, product
 
+import numpy as np
 import pytest
 import torch
 
 from ctp_core.config import ProofsConfig
-from ctp_core.models.base import Answer
+from ctp_core.models.base import Answer, Model
 from ctp_core.models.evidence_model import MIN_EVIDENCE
 from ctp_core.models.proofs import ProofsModel
 from ctp_core.models.registry import create_trainer
 from ctp_core.proofs import ProofNode
+from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.evidence import length_of
 from ctp_core.symbols import Fact, Goal
-from tests.core.models.test_facts_models import FAMILY, HIDDEN, KB, ask, model_of
+from tests.core.models.test_facts_models import CONFIGS, CPU, FAMILY, HIDDEN, KB, ask, model_of
 
-MODEL = "proofs"
+SATURATED = CONFIGS["proofs"].model_copy(update={"saturation": 0.2, "loss": "open_world"})
 NEW = (Fact("new", "parent", HIDDEN.subject), Fact("new", "sister", HIDDEN.object))
 GOALS = [Goal(*HIDDEN[:2], None), Goal(None, *HIDDEN[1:]), Goal(HIDDEN.subject, None, HIDDEN.object)]
 
 
-def answers_to(goal: Goal, extra: tuple[Fact, ...], proofs: int, model: str = MODEL) -> tuple[Answer, ...]:
-    return ask(model_of(model), goal, facts=extra, top_k=1000, proofs=proofs)[0]
+@pytest.fixture(scope="module", params=["proofs", "saturated", "proofs by share"])
+def model(request: pytest.FixtureRequest) -> Model:
+    return create_trainer(SATURATED, KB, CPU).fit() if request.param == "saturated" else model_of(request.param)
 
 
-@pytest.mark.parametrize("model", [MODEL, "proofs by share"])
+def answers_to(model: Model, goal: Goal, extra: tuple[Fact, ...], proofs: int) -> tuple[Answer, ...]:
+    return ask(model, goal, facts=extra, top_k=1000, proofs=proofs)[0]
+
+
 @pytest.mark.parametrize("extra", [(), NEW])
 @pytest.mark.parametrize("goal", GOALS)
-def test_the_shares_of_all_proofs_and_the_bias_are_the_logit(goal: Goal, extra: tuple[Fact, ...], model: str) -> None:
-    for answer in answers_to(goal, extra, 100_000, model):
+def test_the_shares_of_all_proofs_and_the_bias_are_the_logit(model: Model, goal: Goal, extra: tuple[Fact, ...]) -> None:
+    for answer in answers_to(model, goal, extra, proofs=100_000):
         parts = answer.score_parts
         assert parts is not None
         shares = [proof.share or 0.0 for proof in answer.proofs]
@@ -41,10 +47,10 @@ def test_the_shares_of_all_proofs_and_the_bias_are_the_logit(goal: Goal, extra: 
 
 
 @pytest.mark.parametrize("extra", [(), NEW])
-def test_the_parts_add_up_however_few_proofs_are_shown(extra: tuple[Fact, ...]) -> None:
+def test_the_parts_add_up_however_few_proofs_are_shown(model: Model, extra: tuple[Fact, ...]) -> None:
     goal = Goal(*HIDDEN[:2], None)
-    complete = {a.fact: a for a in answers_to(goal, extra, proofs=100_000)}
-    for answer in answers_to(goal, extra, proofs=2):
+    complete = {a.fact: a for a in answers_to(model, goal, extra, proofs=100_000)}
+    for answer in answers_to(model, goal, extra, proofs=2):
         parts, everything = answer.score_parts, complete[answer.fact]
         assert parts is not None
         total = sum(parts[name] or 0.0 for name in ("bias", "shown", "rest"))
@@ -53,18 +59,18 @@ def test_the_parts_add_up_however_few_proofs_are_shown(extra: tuple[Fact, ...]) 
         assert parts["num_proofs"] == len(everything.proofs)
 
 
-def test_proofs_are_distinct_best_first_and_stand_on_facts() -> None:
+def test_proofs_are_distinct_best_first_and_stand_on_facts(model: Model) -> None:
     stated = {*KB.facts("train"), *NEW}
-    for answer in answers_to(Goal(None, *HIDDEN[1:]), NEW, proofs=50):
+    for answer in answers_to(model, Goal(None, *HIDDEN[1:]), NEW, proofs=50):
         assert len({(proof.tree.rule, proof.facts) for proof in answer.proofs}) == len(answer.proofs)
         assert all((a.share or 0) >= (b.share or 0) for a, b in pairwise(answer.proofs))
         assert all(fact in stated for proof in answer.proofs for fact in proof.facts)
         assert all(proof.tree.goal == answer.fact for proof in answer.proofs)
 
 
-def test_a_fact_never_proves_itself() -> None:
+def test_a_fact_never_proves_itself(model: Model) -> None:
     for a, b in FAMILY.parent[:5]:
-        (answer,) = answers_to(Goal(a, "parent", b), (), proofs=100)
+        (answer,) = answers_to(model, Goal(a, "parent", b), (), proofs=100)
         assert all(answer.fact not in proof.facts for proof in answer.proofs)
 
 
@@ -72,8 +78,8 @@ def recomputed(node: ProofNode) -> float:
     return math.prod([u.score for u in node.unifications] + [recomputed(child) for child in node.children])
 
 
-def test_the_score_of_a_node_is_the_product_of_its_unifications_and_children() -> None:
-    for answer in answers_to(Goal(*HIDDEN[:2], None), (), proofs=20):
+def test_the_score_of_a_node_is_the_product_of_its_unifications_and_children(model: Model) -> None:
+    for answer in answers_to(model, Goal(*HIDDEN[:2], None), (), proofs=20):
         for proof in answer.proofs:
             assert proof.score == pytest.approx(recomputed(proof.tree))
             assert len(proof.tree.unifications) == len(proof.tree.children)
@@ -91,8 +97,7 @@ def test_the_confidence_of_a_rule_is_the_score_of_a_fact_with_that_proof_alone()
     assert listed[proof.tree.rule.text] == proof.tree.rule.confidence
 
 
-def test_a_proof_cites_a_listed_rule_unless_it_hardly_counts() -> None:
-    model = model_of(MODEL)
+def test_a_proof_cites_a_listed_rule_unless_it_hardly_counts(model: Model) -> None:
     listed = {rule.text: rule.confidence for rule in model.rules()}
     people = sorted({name for pair in FAMILY.parent for name in pair})[:6]
     goals = [Goal(person, predicate, None) for person in people for predicate in KB.predicates]
@@ -104,8 +109,7 @@ def test_a_proof_cites_a_listed_rule_unless_it_hardly_counts() -> None:
         assert listed[proof.tree.rule.text] == proof.tree.rule.confidence
 
 
-def test_a_rule_is_listed_as_far_as_its_evidence_says() -> None:
-    model = model_of(MODEL)
+def test_a_rule_is_listed_as_far_as_its_evidence_says(model: Model) -> None:
     assert isinstance(model, ProofsModel)
     arrays, predicate = model.arrays, KB.predicates.id("grandparent")
     atoms = range(2 * len(KB.predicates))
@@ -115,19 +119,30 @@ def test_a_rule_is_listed_as_far_as_its_evidence_says() -> None:
     assert {template for template, _ in strong} >= {"1", "2"}
 
 
-def test_an_unseen_entity_is_answered_from_the_facts_of_the_question() -> None:
+def test_predicates_asked_for_together_have_the_logits_they_have_alone(model: Model) -> None:
+    assert isinstance(model, ProofsModel)
+    predicates, subjects = np.arange(3), np.zeros(3, dtype=np.int64)
+    fresh = ProofsModel(model.config, KB, model.head)
+    together = fresh.object_logits(subjects, predicates)
+    facts = KB.splits["train"]
+    for predicate in predicates.tolist():
+        alone = model.arrays.reach(EdgeList(facts, len(KB.entities), 3), predicate, 0, forward=True)
+        assert together[predicate] == pytest.approx(alone, abs=1e-4)
+
+
+def test_an_unseen_entity_is_answered_from_the_facts_of_the_question(model: Model) -> None:
     child = HIDDEN.object
     facts = (Fact("stranger", "parent", "newcomer"), Fact("newcomer", "parent", child))
-    (answers,) = ask(model_of(MODEL), Goal("stranger", "grandparent", None), facts=facts, top_k=1)
+    (answers,) = ask(model, Goal("stranger", "grandparent", None), facts=facts, top_k=1)
     assert answers[0].fact.object == child
     assert answers[0].proofs[0].facts == facts
 
 
 @pytest.mark.parametrize("extra", [(), NEW])
 @pytest.mark.parametrize("goal", [*GOALS, Goal(FAMILY.parent[0][0], "parent", None)])
-def test_who_asks_for_no_proofs_gets_the_same_scores(goal: Goal, extra: tuple[Fact, ...]) -> None:
-    listed = {answer.fact: answer for answer in answers_to(goal, extra, proofs=3)}
-    for answer in answers_to(goal, extra, proofs=0):
+def test_who_asks_for_no_proofs_gets_the_same_scores(model: Model, goal: Goal, extra: tuple[Fact, ...]) -> None:
+    listed = {answer.fact: answer for answer in answers_to(model, goal, extra, proofs=3)}
+    for answer in answers_to(model, goal, extra, proofs=0):
         other = listed[answer.fact]
         assert (answer.proofs, answer.score) == ((), other.score)
         assert answer.score_parts is not None

@@ -2,14 +2,13 @@
 
 import torch
 
-from ctp_core.config.proofs import Saturation
 from ctp_core.provers.ensemble import Ensemble
-from tests.core.provers.test_evidence import NUM_PREDICATES, new_head, random_facts, saturations, tables_of
+from tests.core.provers.test_evidence import NUM_PREDICATES, How, new_head, random_facts, tables_of, ways
 
 
-@saturations
-def test_the_merged_head_scores_like_the_mean_of_its_members(saturation: Saturation) -> None:
-    ensemble = Ensemble([new_head(seed, saturation) for seed in range(3)])
+@ways
+def test_the_merged_head_scores_like_the_mean_of_its_members(how: How) -> None:
+    ensemble = Ensemble([new_head(seed, how) for seed in range(3)])
     with torch.no_grad():
         for number, head in enumerate(ensemble.heads):
             for parameter in head.parameters():

@@ -27,7 +27,8 @@ from service.models.archive import Card, pack, unpack
 from service.models.transfer import Import
 from service.models.upload import SPOOL_BYTES, write_pieces
 from service.settings import NAME_LIMIT, Settings
-from service.storage import FolderStorage, StorageFull
+from service.storage import StorageFull
+from tests.stores import folder_store
 
 PIECE = b"x" * 65_536
 
@@ -103,7 +104,7 @@ def test_no_text_of_an_archive_holds_what_the_database_cannot_store() -> None:
 
 def test_an_import_whose_commit_was_not_heard_of_keeps_its_files(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
-    database, storage = Database(settings.database), FolderStorage(tmp_path / "artifacts")
+    database, storage = Database(settings.database), folder_store(tmp_path / "artifacts")
     migrate(database.engine)
     found = Import(io.BytesIO(archive()), None, settings)
     found.store(database, storage)

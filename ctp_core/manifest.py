@@ -1,6 +1,7 @@
 """The names and the manifest of a model's files, and whether they are whole. Imports no torch."""
 
 import json
+import math
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
@@ -18,10 +19,17 @@ def encode_manifest(manifest: Mapping[str, Any], tensors: bytes) -> bytes:
     return json.dumps(whole, ensure_ascii=False, allow_nan=False).encode()
 
 
+def _finite(text: str) -> float:
+    """JSON has no other numbers, but the library reads NaN, Infinity and 1e999."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is not finite")
+    return number
+
+
 def decode_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
     """The manifest of files that are whole; raises ArtifactError on anything missing, damaged or of another format."""
     try:
-        manifest = json.loads(files[MANIFEST])
+        manifest = json.loads(files[MANIFEST], parse_float=_finite, parse_constant=_finite)
         tensors = files[TENSORS]
     except KeyError as error:
         raise ArtifactError(f"the artifact has no {error.args[0]}") from None

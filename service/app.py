@@ -1,5 +1,6 @@
 """The FastAPI app: the one place where its parts are put together."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -58,6 +59,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.storage = make_storage(settings)
     app.state.targets = Targets(app.state.database)
     app.state.waiting = Waiting(settings.max_waiting_calls)
+    app.state.importing = asyncio.Lock()
     app.state.redis = make_redis(settings)
     app.state.parts = Remembered(lambda _: parts(app.state.database, app.state.redis, app.state.storage), PARTS_SECONDS)
     add_problem_handlers(app)

@@ -19,6 +19,9 @@ from service.db.engine import Database
 from service.db.migrate import migrate
 from service.processes import PARTS, Part
 from service.samples import load_samples
+from service.settings import Settings
+from service.storage import make_storage
+from service.stores import adopt
 from service.supervisor import redis_command
 
 READY_SECONDS = 90.0
@@ -59,6 +62,7 @@ class Cluster:
         database = self.database()
         migrate(database.engine)
         load_samples(database)
+        adopt(database, make_storage(self._settings()))
         database.dispose()
         self.start("redis")
         return self
@@ -72,6 +76,9 @@ class Cluster:
                 part.wait()
             except subprocess.TimeoutExpired:
                 part.kill()
+
+    def _settings(self) -> Settings:
+        return Settings(data_dir=self.folder, artifacts_url=self.settings.get("artifacts_url", ""))
 
     def database(self) -> Database:
         return Database(self.settings.get("database_url") or f"sqlite:///{self.folder / 'ctp.db'}")

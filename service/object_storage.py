@@ -16,6 +16,8 @@ from urllib3.exceptions import HTTPError
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST
 from service.storage import (
+    MARK,
+    MEMBERS,
     Entry,
     Files,
     StorageAway,
@@ -23,8 +25,13 @@ from service.storage import (
     StorageFull,
     StorageRefused,
     checked,
+    checked_owner,
+    decode_mark,
+    encode_mark,
+    entry_key,
     key_of,
     storage_error,
+    unmarked,
 )
 
 # Whoever calls waits better than the library does: it can be told to stop.
@@ -48,6 +55,7 @@ class ObjectStorage:
 
     def put(self, owner: str, files: Files) -> str:
         key = key_of(owner, files)
+        self.check()
         try:
             with self._reaching():
                 for name in sorted(files, key=lambda name: name == MANIFEST):
@@ -65,36 +73,54 @@ class ObjectStorage:
     def get(self, key: str) -> Files:
         try:
             with self._reaching():
-                names = [path.rsplit("/", 1)[1] for path in self.filesystem.ls(self._path(key), detail=False)]
-                files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in names}
+                files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in MEMBERS}
         except FileNotFoundError:
+            self.check()
             raise ArtifactError(f"the files {key!r} are gone") from None
         return checked(key, files)
 
     def delete(self, owner: str) -> None:
+        folder = self._path(checked_owner(owner))
+        self.check()
         with self._reaching(), suppress(FileNotFoundError):
-            for path in self.filesystem.find(self._path(owner)):
+            for path in self.filesystem.find(folder):
                 self.filesystem.rm_file(path)
 
     def entries(self) -> Iterator[Entry]:
         found: dict[str, Entry] = {}
+        self.check()
         with self._reaching():
             listed = self.filesystem.find(self.root, detail=True)
         for path, detail in listed.items():
-            key = path.removeprefix(self.root).lstrip("/").rsplit("/", 1)[0]
+            key = entry_key(path.removeprefix(self.root).lstrip("/"))
+            if key == MARK:
+                continue
             before = found.get(key, Entry(key, 0, 0.0))
             modified = max(before.modified, _modified(detail))
             found[key] = Entry(key, before.num_bytes + int(detail["size"]), modified)
         yield from found.values()
 
-    def check(self) -> None:
-        """Asks for the bucket, which is there before anything is in it."""
+    def check(self) -> str:
+        marked = self.mark()
+        if marked is None:
+            raise unmarked(self.root)
+        return marked
+
+    def mark(self) -> str | None:
+        """Asks for the bucket where there is no mark: it is there before anything is in it."""
+        with self._reaching(), suppress(FileNotFoundError):
+            return decode_mark(self.filesystem.cat_file(self._path(MARK)))
         bucket = self.root.split("/", maxsplit=1)[0]
         try:
             with self._reaching():
                 self.filesystem.ls(bucket, detail=False)
         except FileNotFoundError as error:
             raise StorageRefused(f"{bucket} is not there") from error
+        return None
+
+    def set_mark(self, store_id: str) -> None:
+        with self._reaching():
+            self.filesystem.pipe_file(self._path(MARK), encode_mark(store_id))
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:

@@ -36,7 +36,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(48 * MIB, gt=0, description="Largest request body, but for imports of models.")
     max_json_bytes: int = Field(16 * MIB, gt=0, description="Largest request body of type application/json.")
     max_decompressed_bytes: int = Field(512 * MIB, gt=0, description="Largest file of a KB once it is unzipped.")
-    max_compression_ratio: float = Field(200.0, gt=1, description="Most bytes that one byte of gzip may become.")
+    max_compression_ratio: float = Field(200.0, gt=1, description="Most bytes that one byte of gzip or zip may become.")
     max_line_bytes: int = Field(64 * 1024, gt=0, description="Longest line of a file of a KB.")
     max_symbols: int = Field(1_000_000, gt=0, description="Most entities, and most predicates, in one KB.")
     max_requests_per_second: float = Field(5000.0, ge=1, description="Calls a second of a tenant to one API process.")

@@ -2,11 +2,15 @@
 
 A key is `owner/sha256-of-the-manifest`, the manifest names the checksum of the tensors: what is under a key is whole
 or refused. Every process that may write has an owner of its own, so that nobody removes what another has written.
+A mark says whose store this is (`service.stores`): what has none is not empty, but not there.
 """
 
 import errno
+import json
 import os
+import re
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,11 +21,16 @@ from typing import ClassVar, Protocol
 from urllib.parse import urlsplit
 
 from ctp_core.errors import ArtifactError
-from ctp_core.manifest import MANIFEST, decode_manifest
+from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
 from service.settings import Settings
 
 Files = dict[str, bytes]
+MEMBERS = (MANIFEST, TENSORS)
 PART = ".part"
+MARK = "ctp-store.json"
+# `service.training.outcomes` and `service.models.transfer` name the owners.
+OWNER = re.compile(r"(jobs|models)(/\w+)+")
+KEY = re.compile(rf"{OWNER.pattern}/([0-9a-f]{{64}}|\.[0-9a-f]{{32}}{re.escape(PART)})")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED = (
     errno.EACCES,
@@ -76,11 +85,15 @@ def _is_refusal(error: OSError) -> bool:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something under a key, or the rest of a write that was killed."""
+    """Something under a key, the rest of a write that was killed, or a file that nobody here has written."""
 
     key: str
     num_bytes: int
     modified: float  # seconds since 1970
+
+    @property
+    def is_foreign(self) -> bool:
+        return not KEY.fullmatch(self.key)
 
 
 class Storage(Protocol):
@@ -102,9 +115,15 @@ class Storage(Protocol):
         """All that is stored, whole or not."""
         ...
 
-    def check(self) -> None:
-        """Raises StorageError where files could not be written or read now."""
+    def check(self) -> str:
+        """The mark; raises StorageError where files could not be written or read now, or where there is no mark."""
         ...
+
+    def mark(self) -> str | None:
+        """Whose store this is; None where nothing says so."""
+        ...
+
+    def set_mark(self, store_id: str) -> None: ...
 
 
 def key_of(owner: str, files: Files) -> str:
@@ -119,6 +138,35 @@ def checked(key: str, files: Files) -> Files:
     return files
 
 
+def checked_owner(owner: str) -> str:
+    """An owner or a key. Whatever else were removed could be everything."""
+    if not (OWNER.fullmatch(owner) or KEY.fullmatch(owner)):
+        raise ValueError(f"{owner!r} is no owner of files")
+    return owner
+
+
+def entry_key(path: str) -> str:
+    """What a file belongs to: the key that it lies under, or itself."""
+    folder = path.rpartition("/")[0]
+    return folder if KEY.fullmatch(folder) else path
+
+
+def encode_mark(store_id: str) -> bytes:
+    return json.dumps({"id": store_id}).encode()
+
+
+def decode_mark(content: bytes) -> str:
+    """A mark that cannot be read is nobody's, but a mark."""
+    try:
+        return str(json.loads(content)["id"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def unmarked(root: object) -> StorageAway:
+    return StorageAway(f"{root} has no {MARK}, so it is not mounted or not where the files are")
+
+
 class FolderStorage:
     """A folder: written aside, synced and renamed, so that a kill leaves all of an artifact or nothing."""
 
@@ -128,6 +176,7 @@ class FolderStorage:
     def put(self, owner: str, files: Files) -> str:
         key = key_of(owner, files)
         target = self.root / key
+        self.check()
         try:
             if target.exists():
                 if self._is_whole(key):
@@ -155,42 +204,76 @@ class FolderStorage:
 
     def get(self, key: str) -> Files:
         try:
-            files = {path.name: path.read_bytes() for path in (self.root / key).iterdir()}
+            files = {name: (self.root / key / name).read_bytes() for name in MEMBERS}
         except FileNotFoundError:
+            self.check()
             raise ArtifactError(f"the files {key!r} are gone") from None
+        except IsADirectoryError:
+            raise ArtifactError(f"the files {key!r} are damaged: one of them is a folder") from None
         except OSError as error:
             raise storage_error(error, f"the files {key!r} cannot be read") from error
         return checked(key, files)
 
     def delete(self, owner: str) -> None:
+        folder = self.root / checked_owner(owner)
+        self.check()
         # Others may remove the same at this moment: what counts is that it is gone in the end.
-        shutil.rmtree(self.root / owner, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         try:
             with suppress(FileNotFoundError):
-                shutil.rmtree(self.root / owner)
+                shutil.rmtree(folder)
         except OSError as error:
             raise storage_error(error, f"the files of {owner!r} cannot be removed") from error
         # Folders that became empty; a writer that needs one at this moment makes it again.
-        for parent in (self.root / owner).parents:
+        for parent in folder.parents:
             if parent == self.root:
                 return
             with suppress(OSError):
                 parent.rmdir()
 
     def entries(self) -> Iterator[Entry]:
+        self.check()
         for folder, _, names in os.walk(self.root):
-            if names or folder.endswith(PART):
-                paths = [Path(folder, name) for name in names]
-                with suppress(FileNotFoundError):
-                    modified = max(path.stat().st_mtime for path in [Path(folder), *paths])
-                    size = sum(path.stat().st_size for path in paths)
-                    yield Entry(str(Path(folder).relative_to(self.root)), size, modified)
+            key = str(Path(folder).relative_to(self.root))
+            if KEY.fullmatch(key):
+                yield from self._entry(key, [Path(folder), *(Path(folder, name) for name in names)])
+                continue
+            for name in names:
+                path = Path(folder, name)
+                if path != self.root / MARK:
+                    yield from self._entry(str(path.relative_to(self.root)), [path])
 
-    def check(self) -> None:
+    @staticmethod
+    def _entry(key: str, paths: list[Path]) -> Iterator[Entry]:
+        """Nothing where they go at this moment."""
+        with suppress(FileNotFoundError):
+            found = [path.lstat() for path in paths]
+            size = sum(state.st_size for state in found if not stat.S_ISDIR(state.st_mode))
+            yield Entry(key, size, max(state.st_mtime for state in found))
+
+    def check(self) -> str:
+        marked = self.mark()
+        if marked is None:
+            raise unmarked(self.root)
+        if not os.access(self.root, os.R_OK | os.W_OK | os.X_OK):
+            raise StorageRefused(f"{self.root} cannot be used (Permission denied)")
+        return marked
+
+    def mark(self) -> str | None:
+        try:
+            return decode_mark((self.root / MARK).read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise storage_error(error, f"{self.root / MARK} cannot be read") from error
+
+    def set_mark(self, store_id: str) -> None:
+        temporary = self.root / f".{MARK}{PART}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            if not os.access(self.root, os.R_OK | os.W_OK | os.X_OK):
-                raise PermissionError(errno.EACCES, "Permission denied")
+            _write_synced(temporary, encode_mark(store_id))
+            temporary.replace(self.root / MARK)
+            _sync_folder(self.root)
         except OSError as error:
             raise storage_error(error, f"{self.root} cannot be used") from error
 

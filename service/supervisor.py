@@ -122,6 +122,8 @@ class Supervisor:
         from service.db.reach import reaching  # noqa: PLC0415
         from service.keys.service import NO_KEYS, is_open, may_listen  # noqa: PLC0415
         from service.samples import load_samples  # noqa: PLC0415
+        from service.storage import StorageError, make_storage  # noqa: PLC0415
+        from service.stores import adopt  # noqa: PLC0415
 
         settings = self.settings
         with reaching(settings.database):
@@ -129,6 +131,10 @@ class Supervisor:
             migrate(database.engine)
             self._say(f"  database   {database.engine.dialect.name}, schema up to date")
             self._say(f"  samples    {load_samples(database)} knowledge bases")
+            try:
+                adopt(database, make_storage(settings))
+            except StorageError as error:
+                raise StartError(str(error)) from error
             if not may_listen(database, settings):
                 raise StartError(NO_KEYS.format(host=settings.host))
             self._open = is_open(database, settings)

@@ -8,8 +8,9 @@ from ctp_core.artifact import Artifact
 from ctp_core.config import BaseConfig, check_kind
 from ctp_core.config.networks import NETWORKS
 from ctp_core.datasets.kb import KnowledgeBase
-from ctp_core.errors import ArtifactError
+from ctp_core.errors import ArtifactError, UnknownSymbol
 from ctp_core.models.base import Model
+from ctp_core.models.consistency import check_consistent
 from ctp_core.models.ctp_facts import CtpFactsModel
 from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.embeddings import ComplexModel, DistMultModel
@@ -60,8 +61,16 @@ def create_trainer(config: BaseConfig, kb: KnowledgeBase, device: torch.device) 
 
 
 def load_model(artifact: Artifact, device: torch.device) -> Model:
-    """The model that `Model.to_artifact` wrote; its manifest names `kind` and `config.method`."""
-    key = (artifact.manifest.get("kind"), artifact.manifest.get("config", {}).get("method"))
+    """The model that `Model.to_artifact` wrote; its manifest names `kind` and `config.method`.
+
+    Raises ArtifactError where the files are of no model, or contradict each other.
+    """
+    config = artifact.manifest.get("config")
+    key = (str(artifact.manifest.get("kind")), str(config.get("method") if isinstance(config, dict) else None))
     if key not in MODELS:
         raise ArtifactError(f"no model of kind {key[0]!r} and method {key[1]!r} is known to this version")
-    return MODELS[key].model.from_artifact(artifact, device)
+    check_consistent(artifact)
+    try:
+        return MODELS[key].model.from_artifact(artifact, device)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, UnknownSymbol) as error:
+        raise ArtifactError(f"the parts of the model do not go together ({type(error).__name__}: {error})") from error

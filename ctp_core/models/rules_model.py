@@ -18,7 +18,7 @@ from ctp_core.evaluation.ranking import BATCH, known_filters, realistic_ranks
 from ctp_core.models.evidence_model import EvidenceModel
 from ctp_core.models.facts_model import FactsView, facts_about, read_config, read_kb
 from ctp_core.provers.constants import SIDES, ConstantRules
-from ctp_core.provers.rule_arrays import RuleArrays, RuleTable
+from ctp_core.provers.rule_arrays import PADDING, TEMPLATES, RuleArrays, RuleTable
 
 COLUMNS = ("head", "template", "body", "weight", "bias", "constants")
 
@@ -111,4 +111,18 @@ class RulesModel(EvidenceModel):
             table = RuleTable(**{name: artifact.tensors[f"rules.{name}"].numpy() for name in COLUMNS})
         except KeyError as error:
             raise ArtifactError(f"the artifact of mined rules has no {error}") from None
+        _check(table, len(kb.predicates))
         return cls(config, kb, table)
+
+
+def _check(table: RuleTable, num_predicates: int) -> None:
+    """Rules are about predicates that there are; raises ArtifactError."""
+    num_rules = len(table.head)
+    shapes = [table.template.shape, table.body.shape[:1], table.weight.shape, table.bias.shape, table.constants.shape]
+    if table.body.ndim != 2 or shapes != [(num_rules,)] * 3 + [(num_predicates,)] * 2:
+        raise ArtifactError("the columns of the mined rules do not go together")
+    # An atom of a body may be read backwards.
+    numbers = ((table.head, 0, num_predicates), (table.template, 0, len(TEMPLATES)))
+    for column, low, high in (*numbers, (table.body, PADDING, 2 * num_predicates)):
+        if column.dtype.kind != "i" or ((column < low) | (column >= high)).any():
+            raise ArtifactError("a mined rule is about a predicate or a template that is not there")

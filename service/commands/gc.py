@@ -11,7 +11,11 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     min_age: Annotated[float, typer.Option(help="Seconds for which a file must have been there.", min=0)] = 3600.0,
 ) -> None:
-    """Remove files that no model, checkpoint or job knows of, and name models whose files are gone."""
+    """Remove files that no model, checkpoint or job knows of, and name models whose files are gone.
+
+    Files that the service has not written are listed as foreign and stay.
+    """
+    from service import stores  # noqa: PLC0415
     from service.db.engine import Database  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
     from service.garbage import find_garbage  # noqa: PLC0415
@@ -21,13 +25,17 @@ def gc(
     storage = make_storage(settings)
     try:
         with reaching(settings.database):
-            findings = find_garbage(Database(settings.database), storage, min_age)
+            database = Database(settings.database)
+            stores.check(database, storage)
+            findings = find_garbage(database, storage, min_age)
         for entry in findings.orphans:
             if not dry_run:
                 storage.delete(entry.key)
             typer.echo(f"{'orphan' if dry_run else 'removed'}\t{entry.num_bytes}\t{entry.key}")
     except StorageError as error:
         raise UserError(str(error)) from error
+    for entry in findings.foreign:
+        typer.echo(f"foreign\t{entry.num_bytes}\t{entry.key}")
     for key in findings.missing:
         typer.echo(f"missing\t\t{key}")
     total = sum(entry.num_bytes for entry in findings.orphans)

@@ -69,15 +69,26 @@ def dispatch() -> None:
     Dispatcher(settings).run(stop)
 
 
-def migrate() -> None:
-    """Bring the database to the newest schema and load the sample KBs."""
+def migrate(
+    take_store: Annotated[
+        bool,
+        typer.Option("--take-store", help="Use the model files at CTP_ARTIFACTS_URL though another database has them."),
+    ] = False,
+) -> None:
+    """Bring the database to the newest schema, load the sample KBs and mark the store of the model files."""
     from service.db.engine import Database  # noqa: PLC0415
     from service.db.migrate import migrate as run  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
     from service.samples import load_samples  # noqa: PLC0415
+    from service.storage import StorageError, make_storage  # noqa: PLC0415
+    from service.stores import adopt  # noqa: PLC0415
 
-    url = get_settings().database
-    with reaching(url):
-        database = Database(url)
+    settings = get_settings()
+    with reaching(settings.database):
+        database = Database(settings.database)
         run(database.engine)
         load_samples(database)
+        try:
+            adopt(database, make_storage(settings), take_store)
+        except StorageError as error:
+            raise UserError(str(error)) from error

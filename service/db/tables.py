@@ -189,6 +189,15 @@ class Removal(Table):
     due_at: Mapped[float] = mapped_column(index=True)
 
 
+class Store(Table):
+    """Whose files these are: one row, whose id is also in the mark of the store (`service.stores`)."""
+
+    __tablename__ = "stores"
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(String(32))
+
+
 class Metric(Table):
     """Loss and validation metrics of one epoch."""
 

@@ -18,7 +18,8 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz")
 async def readyz(request: Request) -> JSONResponse:
     """Every part that a training and a query need is there; 503 names those that are missing."""
-    parts = await request.app.state.parts.get(None)
+    listens = "ok" if request.app.state.batcher.listens else "missing"
+    parts = {**await request.app.state.parts.get(None), "replies": listens}
     ready = all(state == "ok" for state in parts.values())
     return JSONResponse({"status": "ok" if ready else "not ready", "parts": parts}, 200 if ready else 503)
 

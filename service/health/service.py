@@ -1,10 +1,12 @@
 """What is there, part by part."""
 
+from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
+from service import stores
 from service.db.engine import Database
 from service.leases import DISPATCHER, leader
 from service.queue import QUERY_QUEUE, TRAIN_QUEUE, alive
@@ -29,9 +31,15 @@ def parts(database: Database, redis: Any, storage: Storage | None = None) -> dic
     except RedisError as error:
         found["queue"] = type(error).__name__
     if storage is not None:
-        try:
-            storage.check()
-            found["storage"] = "ok"
-        except StorageError as error:
-            found["storage"] = error.code
+        found["storage"] = storage_state(database, storage)
     return found
+
+
+def storage_state(database: Database, storage: Storage) -> str:
+    """Whose it is cannot be told without the database, which says so itself."""
+    try:
+        with suppress(SQLAlchemyError):
+            stores.check(database, storage)
+    except StorageError as error:
+        return error.code
+    return "ok"

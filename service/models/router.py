@@ -85,8 +85,9 @@ async def import_model(
     name: Annotated[str | None, Query(max_length=64, description="Another name than the archive's.")] = None,
 ) -> ModelOut:
     """Take in an archive that `export` made, here or elsewhere, as a new version. It answers at once."""
-    found = await asyncio.to_thread(transfer.Import, archive.file, name or archive.name, settings)
-    await asyncio.to_thread(found.store, database, storage)
+    async with transfer.alone(request.app.state.importing, settings.reply_seconds):
+        found = await asyncio.to_thread(transfer.Import, archive.file, name or archive.name, settings)
+        await asyncio.to_thread(found.store, database, storage)
 
     def create(session: Session) -> Reply:
         model = found.register(session, once.tenant)

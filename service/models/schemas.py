@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from service.pages import Page
+from service.tags import Tags
 from service.timestamps import Timestamp
 
 
@@ -95,7 +96,7 @@ class TagsIn(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"tags": {"stage": "tried"}}})
 
-    tags: dict[str, str] = Field(max_length=32)
+    tags: Tags
 
 
 class FactRef(BaseModel):

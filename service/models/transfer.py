@@ -1,6 +1,8 @@
 """Models on their way out of one registry and into another."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import BinaryIO
 
@@ -10,6 +12,7 @@ from ctp_core.rules import Atom, Rule
 from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import ModelVersion
+from service.errors import ServiceError, TooMany
 from service.idempotency import Once, Reply
 from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service
@@ -43,27 +46,42 @@ def _rule(rule: CardRule) -> Rule:
     return Rule(head=Atom(**rule.head.model_dump()), body=body, **values)
 
 
+@asynccontextmanager
+async def alone(importing: asyncio.Lock, seconds: float) -> AsyncIterator[None]:
+    """One archive at a time is in the memory of this process; raises TooMany where it was not our turn in time."""
+    try:
+        await asyncio.wait_for(importing.acquire(), seconds)
+    except TimeoutError:
+        raise TooMany("too_many_imports", "other imports are being unpacked: try again in a moment") from None
+    try:
+        yield
+    finally:
+        importing.release()
+
+
 class Import:
     """An archive that was unpacked and checked, but is not yet in the registry."""
 
     def __init__(self, file: BinaryIO, name: str | None, settings: Settings) -> None:
-        self.card, self.files, self.config = unpack(file, settings.max_model_bytes)
+        self.card, self.files, self.config = unpack(file, settings)
         self.name = check_name(name or self.card.name)
         self.model_id = new_id("model")
         self.owner = f"{model_owner(self.model_id)}/import"
         self.artifact = ""
-
-    @property
-    def content(self) -> bytes:
-        """What makes two imports the same."""
         parts = (self.name.encode(), self.card.model_dump_json().encode(), *(self.files[n] for n in sorted(self.files)))
-        return b"".join(sha256(part).digest() for part in parts)
+        # What makes two imports the same.
+        self.content = b"".join(sha256(part).digest() for part in parts)
+        self.num_bytes = sum(map(len, self.files.values()))
 
     def store(self, database: Database, storage: Storage) -> None:
-        """The note that removes the files comes first: a kill leaves nothing behind that nobody knows of."""
+        """The note that removes the files comes first: a kill leaves nothing behind that nobody knows of.
+
+        They are not kept in memory after that.
+        """
         with database.write() as session:
             remove_later(session, self.owner, UNCLAIMED_SECONDS)
         self.artifact = storage.put(self.owner, self.files)
+        self.files = {}
 
     def drop(self, database: Database) -> None:
         with database.write() as session:
@@ -72,9 +90,14 @@ class Import:
     def create(self, database: Database, once: Once, create: Callable[[Session], Reply]) -> Reply:
         """The files of an import that was made before are not needed.
 
-        An error may come after the commit, and then they are: if not, they go when their time is up.
+        A refusal comes before the commit. Any other error may come after it, and then they are: if not, they go when
+        their time is up.
         """
-        reply = once.create(database, self.content, create)
+        try:
+            reply = once.create(database, self.content, create)
+        except ServiceError:
+            self.drop(database)
+            raise
         if reply.replayed:
             self.drop(database)
         return reply
@@ -92,7 +115,7 @@ class Import:
             method=self.config["method"],
             config=self.config,
             artifact=self.artifact,
-            artifact_bytes=sum(map(len, self.files.values())),
+            artifact_bytes=self.num_bytes,
             origin={"model_id": card.id, "name": card.name, "version": card.version},
             ready_at=now(),
             **card.model_dump(include={"kb_sha256", "kind", "preset", "metrics", "tags", "code_version"}),

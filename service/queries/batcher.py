@@ -83,10 +83,15 @@ class Batcher:
         self.workers: frozenset[str] = frozenset()
         self.num_waiting = 0
         self.tasks: set[asyncio.Task[None]] = set()
+        self.loops: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        self._spawn(self._for_ever(self._listen))
-        self._spawn(self._for_ever(self._watch))
+        self.loops = [self._spawn(self._for_ever(turn)) for turn in (self._listen, self._watch)]
+
+    @property
+    def listens(self) -> bool:
+        """Without its loops no question would ever be answered."""
+        return bool(self.loops) and not any(loop.done() for loop in self.loops)
 
     async def stop(self) -> None:
         tasks = list(self.tasks)
@@ -118,10 +123,11 @@ class Batcher:
         finally:
             self.num_waiting -= len(asked)
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        return task
 
     async def _drain(self, target: Target, lane: Lane) -> None:
         try:

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ctp_core.config.base import MAX_SEED
 from service.queue import PRIORITIES
+from service.tags import Tags
 from service.timestamps import Timestamp
 
 MAX_SEEDS = 32
@@ -44,7 +45,7 @@ class TrainRequest(BaseModel):
         description="Several are trained apart, and the best on validation becomes the model.",
     )
     priority: int = Field(0, ge=0, lt=PRIORITIES, description="Larger is sooner.")
-    tags: dict[str, str] = Field(default_factory=dict, max_length=32)
+    tags: Tags = Field(default_factory=dict)
 
 
 WAITING = Field(

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 import uuid
+from pathlib import Path
 
 import httpx
 import pytest
@@ -103,3 +104,31 @@ def test_a_more_urgent_job_overtakes_those_that_wait(watch: Watch) -> None:
     watch.cancel(running["id"])
     first, second = sorted(watch.wait_for_end(patient, urgent), key=lambda job: job.started_at or 0.0)
     assert (first.id, second.id) == (urgent, patient)
+
+
+def test_a_disk_without_room_for_logs_ends_no_loop(watch: Watch) -> None:
+    """Redis goes away, which every loop writes a line about that cannot be written."""
+    (trained,) = watch.wait_for_end(watch.submit(SHORT)["id"])
+    goal = {"subject": None, "predicate": "grandparent", "object": "morty"}
+    watch.cluster.start("query")
+    logs = {name: watch.cluster.parts[name].log for name in ("api", "dispatch")}
+    try:
+        for name in logs:
+            watch.cluster.parts[name].stop()
+            watch.cluster.parts[name].log = Path("/dev/full")
+            watch.cluster.start(name)
+        dispatcher = watch.cluster.parts["dispatch"].process
+        watch.cluster.parts["redis"].kill()
+        time.sleep(2)  # several turns of each loop
+        watch.cluster.start("redis")
+        watch.cluster.wait_until_ready()
+        with watch.client() as client:
+            answer = client.post("/query", json={"model": trained.model_id, "goal": goal})
+        assert answer.status_code == 200, answer.text
+        assert dispatcher is not None
+        assert dispatcher.poll() is None
+    finally:
+        for name, log in logs.items():
+            watch.cluster.parts[name].stop()
+            watch.cluster.parts[name].log = log
+            watch.cluster.start(name)

@@ -13,8 +13,9 @@ import pytest
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
 from service.cluster import Cluster, wait_for
-from service.storage import PART, FolderStorage, StorageFull
+from service.storage import PART, StorageFull
 from tests.faults.watching import FAST, JOB, SHORT, Watch, undisturbed
+from tests.stores import folder_store
 
 pytestmark = pytest.mark.slow
 Needs = Callable[..., str]
@@ -55,7 +56,7 @@ def tmpfs(tmp_path: Path, needs: Needs) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_said_so_and_leaves_the_old_files_whole(tmpfs: Path) -> None:
-    storage = FolderStorage(tmpfs)
+    storage = folder_store(tmpfs)
     old = storage.put("jobs/j/1", files(b"o"))
     with pytest.raises(StorageFull, match=r"3000\d+ bytes cannot be written .*No space left.*make room"):
         storage.put("jobs/j/1", files(b"n", 3_000_000))
@@ -123,7 +124,7 @@ def strace(needs: Needs, root: Path, calls: str, fault: str) -> int:
 
 
 def test_a_kill_at_the_rename_leaves_old_files_whole_and_new_ones_absent(tmp_path: Path, needs: Needs) -> None:
-    storage = FolderStorage(tmp_path)
+    storage = folder_store(tmp_path)
     old = storage.put("jobs/j/0", files(b"o"))
     code = strace(needs, tmp_path, "rename,renameat,renameat2", "signal=KILL:when=1")
     assert code == -9
@@ -136,7 +137,7 @@ def test_a_kill_at_the_rename_leaves_old_files_whole_and_new_ones_absent(tmp_pat
 @pytest.mark.parametrize("number", range(1, 8))
 def test_no_space_at_any_fsync_leaves_nothing_of_the_new_files(tmp_path: Path, needs: Needs, number: int) -> None:
     """Two files, their folder, and the four folders above: every one of them is synced."""
-    storage = FolderStorage(tmp_path)
+    storage = folder_store(tmp_path)
     old = storage.put("jobs/j/0", files(b"o"))
     code = strace(needs, tmp_path, "fsync", f"error=ENOSPC:when={number}")
     assert code == errno.ENOSPC
@@ -145,20 +146,21 @@ def test_no_space_at_any_fsync_leaves_nothing_of_the_new_files(tmp_path: Path, n
 
 
 def test_a_disk_that_fails_for_a_moment_is_told_from_a_full_one(tmp_path: Path, needs: Needs) -> None:
+    storage = folder_store(tmp_path)
     assert strace(needs, tmp_path, "fsync", "error=EIO:when=1") == errno.EIO
-    assert list(FolderStorage(tmp_path).entries()) == []
+    assert list(storage.entries()) == []
 
 
 @pytest.mark.parametrize("number", [1, 3, 4])
 def test_a_kill_at_any_fsync_leaves_whole_files_or_none(tmp_path: Path, needs: Needs, number: int) -> None:
-    storage = FolderStorage(tmp_path)
+    storage = folder_store(tmp_path)
     assert strace(needs, tmp_path, "fsync", f"signal=KILL:when={number}") == -9
     whole = [entry.key for entry in storage.entries() if not entry.key.endswith(PART)]
     assert [storage.get(key) for key in whole] == ([] if number < 4 else [files(b"n")])
 
 
 def test_what_is_not_under_its_checksum_is_refused(tmp_path: Path) -> None:
-    storage = FolderStorage(tmp_path)
+    storage = folder_store(tmp_path)
     key = storage.put("models/m", files(b"o"))
     (tmp_path / key / TENSORS).unlink()
     with pytest.raises(ArtifactError):

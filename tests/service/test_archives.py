@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pytest
 import safetensors.numpy
+from pydantic import ValidationError
 from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
@@ -21,13 +22,17 @@ from ctp_core.rules import quoted
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import ModelVersion, Removal
-from service.errors import Invalid, storage_problem
+from service.errors import Invalid, TooMany, storage_problem
 from service.idempotency import Once, Reply
 from service.models.archive import Card, pack, unpack
-from service.models.transfer import Import
+from service.models.schemas import TagsIn
+from service.models.transfer import Import, alone
 from service.models.upload import SPOOL_BYTES, write_pieces
+from service.removals import due
 from service.settings import NAME_LIMIT, Settings
-from service.storage import FolderStorage, StorageFull
+from service.storage import StorageFull
+from service.training.schemas import TrainRequest
+from tests.stores import folder_store
 
 PIECE = b"x" * 65_536
 
@@ -80,7 +85,7 @@ def test_a_rule_with_the_longest_names_is_packed_and_unpacked() -> None:
     constant = quoted("'" * NAME_LIMIT)
     head = {"predicate": "p" * NAME_LIMIT, "subject": "X", "object": constant}
     rule = {"head": head, "body": [head], "template": "c", "confidence": 1.0}
-    card, _, _ = unpack(io.BytesIO(archive(rules=[rule])), 10**6)
+    card, _, _ = unpack(io.BytesIO(archive(rules=[rule])), Settings())
     assert card.rules[0].head.object == constant
 
 
@@ -91,19 +96,19 @@ def test_a_zip_of_many_members_is_refused_before_they_are_listed() -> None:
             zipped.writestr(str(number), b"")
     tracemalloc.start()
     with pytest.raises(Invalid, match="must hold exactly"):
-        unpack(many, 10**6)
+        unpack(many, Settings())
     assert tracemalloc.get_traced_memory()[1] < 10**6
     tracemalloc.stop()
 
 
 def test_no_text_of_an_archive_holds_what_the_database_cannot_store() -> None:
     with pytest.raises(Invalid, match="NUL"):
-        unpack(io.BytesIO(archive(preset="a\0b")), 10**6)
+        unpack(io.BytesIO(archive(preset="a\0b")), Settings())
 
 
 def test_an_import_whose_commit_was_not_heard_of_keeps_its_files(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path)
-    database, storage = Database(settings.database), FolderStorage(tmp_path / "artifacts")
+    database, storage = Database(settings.database), folder_store(tmp_path / "artifacts")
     migrate(database.engine)
     found = Import(io.BytesIO(archive()), None, settings)
     found.store(database, storage)
@@ -125,3 +130,71 @@ def test_an_import_whose_commit_was_not_heard_of_keeps_its_files(tmp_path: Path)
         assert session.scalars(select(Removal)).all() == []
     assert storage.get(found.artifact)
     database.dispose()
+
+
+def zeros(num_bytes: int) -> bytes:
+    """An archive of a thousandth of that size."""
+    tensors = safetensors.numpy.save({"weights": np.zeros(num_bytes, dtype=np.uint8)})
+    manifest = encode_manifest({"kind": "facts", "config": {"method": "proofs"}}, tensors)
+    return pack(unpack(io.BytesIO(archive()), Settings())[0], {MANIFEST: manifest, TENSORS: tensors})
+
+
+def test_what_shrinks_too_much_is_refused_before_it_is_unpacked() -> None:
+    bomb = io.BytesIO(zeros(20_000_000))
+    tracemalloc.start()
+    with pytest.raises(Invalid, match="compressed more than 200 times"):
+        unpack(bomb, Settings())
+    assert tracemalloc.get_traced_memory()[1] < 10**6
+    tracemalloc.stop()
+    unpack(io.BytesIO(zeros(1_000_000)), Settings())
+
+
+def test_an_archive_that_lies_about_its_compression_is_refused() -> None:
+    lie = bytearray(zeros(20_000_000))
+    entry = lie.rindex(b"PK\x01\x02")  # of the tensors, the last member in the directory
+    lie[entry + 20 : entry + 24] = (10_000_000).to_bytes(4, "little")
+    with pytest.raises(Invalid, match="longer than itself"):
+        unpack(io.BytesIO(bytes(lie)), Settings())
+
+
+def test_one_archive_at_a_time_is_in_memory() -> None:
+    async def both() -> str:
+        importing = asyncio.Lock()
+        async with alone(importing, 1.0):
+            try:
+                async with alone(importing, 0.01):
+                    return "two at once"
+            except TooMany as error:
+                refused = error.code
+        async with alone(importing, 0.01):
+            return refused
+
+    assert asyncio.run(both()) == "too_many_imports"
+
+
+def test_a_refused_import_keeps_neither_memory_nor_files(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path)
+    database, storage = Database(settings.database), folder_store(tmp_path / "artifacts")
+    migrate(database.engine)
+    found = Import(io.BytesIO(archive()), None, settings)
+    found.store(database, storage)
+    assert found.files == {}
+
+    def refuse(_: Session) -> Reply:
+        raise Invalid("bad_archive", "no")
+
+    with pytest.raises(Invalid):
+        found.create(database, Once("default", "POST /models/import", None), refuse)
+    with database.read() as session:
+        assert found.owner in [removal.owner for removal in due(session, 10)]
+    database.dispose()
+
+
+@pytest.mark.parametrize("tags", [{"k" * 65: "v"}, {"k": "v" * 1025}, {str(number): "v" for number in range(33)}])
+def test_tags_are_short_wherever_they_come_from(tags: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        TagsIn(tags=tags)
+    with pytest.raises(ValidationError):
+        TrainRequest(kb="family", tags=tags)
+    with pytest.raises(ValidationError):
+        archive(tags=tags)

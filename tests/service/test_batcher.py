@@ -144,3 +144,17 @@ def test_facts_that_many_goals_share_travel_once() -> None:
     assert lists == [facts, others]
     assert [question["facts"] for question in numbered] == [0, 0, 0, 1]
     assert [question["goal"] for question in numbered] == [question["goal"] for question in questions]
+
+
+def test_a_loop_that_has_ended_is_told(alone: Settings) -> None:
+    async def look() -> list[bool]:
+        batcher = Batcher(alone)
+        await batcher.start()
+        listened = [batcher.listens]
+        batcher.loops[1].cancel()
+        await asyncio.wait([batcher.loops[1]])
+        listened.append(batcher.listens)
+        await batcher.stop()
+        return listened
+
+    assert asyncio.run(look()) == [True, False]

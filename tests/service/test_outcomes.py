@@ -16,12 +16,12 @@ from service.garbage import find_garbage
 from service.idempotency import KEPT_SECONDS, Once, Reply
 from service.kbs import service as kbs
 from service.settings import Settings
-from service.storage import FolderStorage
 from service.training import outcomes, repository, service
 from service.training.outcomes import Trained
 from service.training.repository import Claim, LeaseLost
 from service.training.retention import keep_checkpoints
 from service.training.schemas import TrainRequest
+from tests.stores import folder_store
 
 TENANT = "default"
 LEASE = 30.0
@@ -194,7 +194,7 @@ def test_a_seed_that_had_succeeded_leaves_nothing_to_miss_when_its_job_is_cancel
     finish(database, claim(database, children[0]))
     service.cancel(database, TENANT, parent.id, LEASE)
     assert job_of(database, parent).status == "cancelled"
-    assert find_garbage(database, FolderStorage(tmp_path / "artifacts")).missing == []
+    assert find_garbage(database, folder_store(tmp_path / "artifacts")).missing == []
 
 
 def test_the_best_the_last_and_the_one_before_are_kept_while_a_job_runs(database: Database) -> None:

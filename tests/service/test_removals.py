@@ -9,12 +9,14 @@ from service.db.engine import Database
 from service.db.migrate import migrate
 from service.dispatch import Dispatcher
 from service.settings import Settings
+from service.stores import adopt
 
 
 @pytest.fixture
 def dispatcher(tmp_path: Path) -> Dispatcher:
     made = Dispatcher(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
     migrate(made.database.engine)
+    adopt(made.database, made.storage)
     return made
 
 
@@ -26,7 +28,7 @@ def due(database: Database, limit: int = 100) -> list[str]:
 def test_what_cannot_be_removed_keeps_nothing_else_from_going(
     dispatcher: Dispatcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stuck = "m" * 300  # no file system takes such a name: every call with it fails
+    stuck = f"models/{'m' * 300}"  # no file system takes such a name: every call with it fails
     for number in (1, 2):
         (tmp_path / "artifacts" / "models" / f"{number}").mkdir(parents=True)
     with dispatcher.database.write() as session:

@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
+import boto3
 import pytest
 
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
 from service.object_storage import ObjectStorage
 from service.settings import Settings
-from service.storage import FolderStorage, Storage, StorageAway, StorageRefused, make_storage
+from service.storage import MARK, FolderStorage, Storage, StorageAway, StorageRefused, make_storage
 from tests.object_store import BUCKET, object_store
+from tests.stores import folder_store
 
 pytestmark = pytest.mark.slow
+S = TypeVar("S", bound=Storage)
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +27,24 @@ def bucket() -> Iterator[str]:
 
 @pytest.fixture(params=["folder", "objects"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    return marked(unmarked(request, tmp_path))
+
+
+@pytest.fixture(params=["folder", "objects"])
+def new_storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """That nobody has marked."""
+    return unmarked(request, tmp_path)
+
+
+def unmarked(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "folder":
         return FolderStorage(tmp_path)
     return ObjectStorage(f"{request.getfixturevalue('bucket')}/{tmp_path.name}")
+
+
+def marked(storage: S) -> S:
+    storage.set_mark("store_of_a_test")
+    return storage
 
 
 def files(letter: bytes) -> dict[str, bytes]:
@@ -58,7 +77,7 @@ def test_putting_the_same_again_is_harmless(storage: Storage) -> None:
 
 
 def test_a_damaged_object_is_refused_and_can_be_put_again(bucket: str) -> None:
-    storage = ObjectStorage(bucket)
+    storage = marked(ObjectStorage(bucket))
     key = storage.put("models/m", files(b"a"))
     storage.filesystem.pipe_file(f"{storage.root}/{key}/{TENSORS}", b"other")
     with pytest.raises(ArtifactError, match="checksum"):
@@ -74,7 +93,7 @@ def test_the_url_decides_where_files_go(bucket: str, tmp_path: Path) -> None:
 
 def test_a_server_that_is_gone_is_told_from_files_that_are_gone() -> None:
     with object_store() as store:
-        storage = ObjectStorage(f"s3://{BUCKET}/gone")
+        storage = marked(ObjectStorage(f"s3://{BUCKET}/gone"))
         key = storage.put("models/m", files(b"a"))
         store.stop()
         for call in (
@@ -106,4 +125,74 @@ def test_a_file_where_the_folder_should_be_is_refused(tmp_path: Path) -> None:
 def test_trouble_before_the_first_byte_is_the_storages_too(tmp_path: Path) -> None:
     """The look whether the files are there already fails, here for a name that no file system takes."""
     with pytest.raises(StorageRefused, match="File name too long"):
-        FolderStorage(tmp_path).put("m" * 300, files(b"a"))
+        folder_store(tmp_path).put("m" * 300, files(b"a"))
+
+
+def test_a_store_without_its_mark_is_away_and_not_empty(new_storage: Storage) -> None:
+    """A volume that is not mounted is an empty folder: nothing is written to it, and nothing in it counts as gone."""
+    key = f"models/m/{'0' * 64}"
+    for call in (
+        lambda: new_storage.put("models/m", files(b"a")),
+        lambda: new_storage.get(key),
+        lambda: new_storage.delete(key),
+        lambda: list(new_storage.entries()),
+        new_storage.check,
+    ):
+        with pytest.raises(StorageAway, match=MARK):
+            call()
+    marked(new_storage)
+    assert new_storage.check() == "store_of_a_test"
+    assert list(new_storage.entries()) == []
+
+
+def test_a_folder_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    with pytest.raises(StorageAway):
+        FolderStorage(tmp_path / "gone").check()
+    assert not (tmp_path / "gone").exists()
+
+
+@pytest.mark.parametrize("owner", ["", ".", "/", "models", "jobs/", "models/..", "models/a/../b", "/etc"])
+def test_what_is_no_owner_is_never_removed(storage: Storage, owner: str) -> None:
+    key = storage.put("models/a", files(b"a"))
+    with pytest.raises(ValueError, match="no owner"):
+        storage.delete(owner)
+    assert storage.get(key) == files(b"a")
+
+
+def test_files_that_nobody_here_wrote_are_listed_by_themselves(storage: Storage) -> None:
+    key = storage.put("models/m", files(b"a"))
+    strays = [".DS_Store", "models/.DS_Store", f"{key}/more/notes"]
+    for stray in strays:
+        write(storage, stray)
+    write(storage, f"{key}/.DS_Store")
+    entries = {entry.key: entry.is_foreign for entry in storage.entries()}
+    assert entries == dict.fromkeys(strays, True) | {key: False}
+    assert storage.get(key) == files(b"a"), "only its own files are the model's"
+
+
+def write(storage: Storage, path: str) -> None:
+    if isinstance(storage, ObjectStorage):
+        storage.filesystem.pipe_file(f"{storage.root}/{path}", b"x")
+    elif isinstance(storage, FolderStorage):
+        (storage.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (storage.root / path).write_bytes(b"x")
+
+
+def test_empty_objects_that_stand_for_folders_are_foreign(bucket: str) -> None:
+    storage = marked(ObjectStorage(f"{bucket}/folders"))
+    key = storage.put("models/m", files(b"a"))
+    client = boto3.client("s3")
+    for folder in ("", "models/", "models/m/", f"{key}/"):
+        client.put_object(Bucket=BUCKET, Key=f"some/prefix/folders/{folder}")
+    assert [entry.key for entry in storage.entries() if not entry.is_foreign] == [key]
+    storage.delete("models/m")
+    assert not [entry for entry in storage.entries() if not entry.is_foreign]
+
+
+def test_a_folder_in_place_of_a_file_is_damage(tmp_path: Path) -> None:
+    storage = folder_store(tmp_path)
+    key = storage.put("models/m", files(b"a"))
+    (tmp_path / key / MANIFEST).unlink()
+    (tmp_path / key / MANIFEST).mkdir()
+    with pytest.raises(ArtifactError, match="damaged"):
+        storage.get(key)

@@ -23,7 +23,8 @@ from ctp_core.models.registry import create_trainer
 from service.metrics import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.samples import read_sample
 from service.settings import Settings
-from service.storage import Files, FolderStorage
+from service.storage import Files
+from tests.stores import folder_store
 from worker.query_engine import Counts, QueryEngine
 
 pytestmark = pytest.mark.slow
@@ -48,7 +49,7 @@ def message(artifact: str, *questions: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_question_that_breaks_the_model_fails_alone(tmp_path: Path, files: Files) -> None:
-    key = FolderStorage(tmp_path / "artifacts").put("models/m", files)
+    key = folder_store(tmp_path / "artifacts").put("models/m", files)
     broken = QUESTION | {"top_k": "ten"}  # no such question leaves the API: it stands for a fault of our own
     first, second, third = engine(tmp_path).replies(message(key, QUESTION, broken, QUESTION))
     assert isinstance(first, bytes)
@@ -59,7 +60,7 @@ def test_a_question_that_breaks_the_model_fails_alone(tmp_path: Path, files: Fil
 
 def test_a_batch_ends_while_its_sender_still_waits(tmp_path: Path, files: Files) -> None:
     """A search that finds nothing in its time is tried again alone, and so are all when one breaks: not for ever."""
-    key = FolderStorage(tmp_path / "artifacts").put("models/m", files)
+    key = folder_store(tmp_path / "artifacts").put("models/m", files)
     asked = engine(tmp_path)
     asked.models.get(key, None).model = Dawdler()
     for questions in ([QUESTION] * 20, [QUESTION | {"top_k": "ten"}, *[QUESTION] * 19]):
@@ -95,7 +96,7 @@ class Dawdler(Model):
 
 
 def test_a_model_that_is_slow_to_load_lets_others_pass(tmp_path: Path, files: Files) -> None:
-    storage = FolderStorage(tmp_path / "artifacts")
+    storage = folder_store(tmp_path / "artifacts")
     slow, quick = storage.put("models/slow", files), storage.put("models/quick", files)
     pipe = tmp_path / "artifacts" / slow / TENSORS
     pipe.unlink()
@@ -113,7 +114,7 @@ def test_a_model_that_is_slow_to_load_lets_others_pass(tmp_path: Path, files: Fi
 
 
 def test_room_is_made_also_when_a_question_failed(tmp_path: Path, files: Files) -> None:
-    storage = FolderStorage(tmp_path / "artifacts")
+    storage = folder_store(tmp_path / "artifacts")
     keys = [storage.put(f"models/{name}", files) for name in "ab"]
     asked = engine(tmp_path, model_cache_bytes=1)
     for key in keys:
@@ -123,7 +124,7 @@ def test_room_is_made_also_when_a_question_failed(tmp_path: Path, files: Files) 
 
 
 def test_a_model_that_gives_way_is_gone_even_where_it_refers_to_itself(tmp_path: Path, files: Files) -> None:
-    storage = FolderStorage(tmp_path / "artifacts")
+    storage = folder_store(tmp_path / "artifacts")
     keys = [storage.put(f"models/{name}", files) for name in "ab"]
     asked = engine(tmp_path, model_cache_bytes=1)
     gc.disable()  # a worker's thresholds are so high that this is what it comes to
@@ -139,7 +140,7 @@ def test_a_model_that_gives_way_is_gone_even_where_it_refers_to_itself(tmp_path:
 
 
 def test_damaged_files_are_everybodys_problem(tmp_path: Path, files: Files) -> None:
-    key = FolderStorage(tmp_path / "artifacts").put("models/m", files)
+    key = folder_store(tmp_path / "artifacts").put("models/m", files)
     (tmp_path / "artifacts" / key / TENSORS).write_bytes(b"damaged")
     replies = engine(tmp_path).replies(message(key, QUESTION, QUESTION))
     assert [reply["code"] for reply in replies if isinstance(reply, dict)] == ["bad_artifact"] * 2
@@ -160,7 +161,7 @@ class Broken(Dawdler):
     [(MemoryError(), "out_of_memory"), (OperationalError("SELECT", None, Exception()), "part_is_away")],
 )
 def test_what_may_be_better_later_is_a_503(tmp_path: Path, files: Files, error: Exception, code: str) -> None:
-    key = FolderStorage(tmp_path / "artifacts").put("models/m", files)
+    key = folder_store(tmp_path / "artifacts").put("models/m", files)
     asked = engine(tmp_path)
     asked.models.get(key, None).model = Broken(error)
     (reply,) = asked.replies(message(key, QUESTION))

@@ -14,6 +14,7 @@ from service.db.migrate import migrate
 from service.db.tables import Job, ModelVersion
 from service.kbs import service as kbs
 from service.settings import Settings
+from service.stores import adopt
 from service.training import service
 from service.training.schemas import TrainRequest
 from worker.training_job import TrainingJob
@@ -26,6 +27,7 @@ def training(tmp_path: Path) -> Iterator[TrainingJob]:
     """With a small KB in its database."""
     made = TrainingJob(Settings(data_dir=tmp_path, device="cpu", threads=1), threading.Event())
     migrate(made.database.engine)
+    adopt(made.database, made.storage)
     builder = FactsBuilder(KbLimits())
     facts = [(i, f"a{i}", predicate, f"a{i + 1}") for i in range(1, 12) for predicate in "pq"]
     builder.add("train", facts, "facts.tsv")

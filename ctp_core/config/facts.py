@@ -115,7 +115,7 @@ def _few_predicates_proofs(*, long: bool) -> ProofsConfig:
         return ProofsConfig(epochs=60, templates={"1": 4, "2": 8, "3": 8})
     templates = {"1": 2, "2": 3, "3": 3, "4": 3}
     learnt: dict[str, Any] = {"hidden_facts": 0.5, "ranked": "hidden", "learning_rate": 0.2}
-    return ProofsConfig(epochs=70, eval_every=70, templates=templates, counting="share", **learnt)
+    return ProofsConfig(epochs=70, eval_every=70, templates=templates, counting="share", members=3, **learnt)
 
 
 def hybrid_config(profile: Profile, *, best: bool = False) -> HybridConfig:

@@ -17,6 +17,7 @@ from service.limits import BodyLimit, RateLimit
 from service.logs import configure_logs
 from service.models.router import router as models
 from service.observed import Observed
+from service.openapi import PROBLEMS
 from service.parameters import KNOWN_PARAMETERS
 from service.problems import add_problem_handlers
 from service.queries.batcher import Batcher
@@ -52,7 +53,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             app.state.database.dispose()
 
     app = FastAPI(
-        title="CTP", version=__version__, description=DESCRIPTION, lifespan=lifespan, docs_url=None, redoc_url=None
+        title="CTP",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        responses=PROBLEMS,
     )
     app.state.settings = settings
     app.state.database = Database(settings.database)

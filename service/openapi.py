@@ -5,6 +5,17 @@ from typing import Any
 from pydantic import BaseModel
 
 Responses = dict[int | str, dict[str, Any]]
+EXAMPLE_PROBLEM = {
+    "type": "about:blank",
+    "title": "Invalid request",
+    "status": 422,
+    "detail": "limit: this should be at most 1000",
+    "code": "invalid_request",
+}
+# In the place of what FastAPI would say of its own errors, which never leave this service.
+PROBLEMS: Responses = {
+    422: {"description": "RFC 9457 problem", "content": {"application/problem+json": {"example": EXAMPLE_PROBLEM}}}
+}
 
 
 def example(status: int, value: Any) -> Responses:

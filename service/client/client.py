@@ -38,7 +38,7 @@ class Client:
     def presets(self, kb: str) -> list[Preset]:
         """What each preset means for a KB."""
         answer = self._transport.send("GET", "/presets", params={"kb": kb}).json()
-        return [Preset.model_validate(preset) for preset in answer]
+        return [Preset.model_validate(preset) for preset in answer["items"]]
 
     def train(
         self,

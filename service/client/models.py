@@ -43,10 +43,11 @@ class Models:
         path = f"/models/{segment(model)}/rules"
         return self._transport.send("GET", path, params=params, headers={"Accept": "text/plain"}).text
 
-    def groundings(self, model: str, rule: str, limit: int | None = None) -> dict[str, Any]:
-        """The facts behind a rule."""
+    def groundings(self, model: str, rule: str, limit: int | None = None, cursor: str | None = None) -> dict[str, Any]:
+        """The facts behind a rule, a page at a time."""
         path = f"/models/{segment(model)}/rules/{segment(rule)}/groundings"
-        params = {"limit": limit} if limit else {}
+        given = {"limit": limit, "cursor": cursor}
+        params = {key: value for key, value in given.items() if value is not None}
         answer: dict[str, Any] = self._transport.send("GET", path, params=params).json()
         return answer
 

@@ -17,6 +17,7 @@ OPEN = {"?", "_"}
 VARIABLE = re.compile(r"[A-Z]\w?|_\w+")
 # What a model gives to almost anything: shown only where nothing better is, or when asked for.
 WEAK = 0.1
+EVIDENCE = "evidence"  # `semiring` of models that add evidence, in which no fact proves itself
 
 
 def query(
@@ -88,8 +89,10 @@ def print_answers(found: Answers, every: bool = False) -> None:
     ]
     out.print(table(("", "score", "answer", ""), rows, ("", "score")))
     if len(shown) < len(found.answers):
-        out.print(f"and {len(found.answers) - len(shown)} below {WEAK}: --all shows them", style="dim")
-    if found.answers[0].score < WEAK:
+        out.print(f"and {len(found.answers) - len(shown)} more below {WEAK}: --all shows them", style="dim")
+    if any(a.known for a in shown) and found.semiring == EVIDENCE:
+        out.print("known: the KB states it; its score says how well the other facts support it", style="dim")
+    elif found.answers[0].score < WEAK:
         out.print(f"no answer reaches {WEAK}: the model finds no good reason for any of them", style="dim")
     for proof in found.answers[0].proofs:
         out.print()

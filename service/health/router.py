@@ -5,17 +5,18 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 
 from service.dependencies import DatabaseDep
 from service.health import metrics
+from service.openapi import example
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
+@router.get("/healthz", responses=example(200, {"status": "ok"}))
 async def healthz() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok"}
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses=example(200, {"status": "ok", "parts": {"database": "ok", "queue": "ok"}}))
 async def readyz(request: Request) -> JSONResponse:
     """Every part that a training and a query need is there; 503 names those that are missing."""
     listens = "ok" if request.app.state.batcher.listens else "missing"
@@ -24,7 +25,11 @@ async def readyz(request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok" if ready else "not ready", "parts": parts}, 200 if ready else 503)
 
 
-@router.get("/metrics", response_class=PlainTextResponse)
+@router.get(
+    "/metrics",
+    response_class=PlainTextResponse,
+    responses={200: {"content": {"text/plain": {"example": "ctp_http_requests_total 12.0\n"}}}},
+)
 def get_metrics(request: Request, database: DatabaseDep) -> Response:
     """Counts and times of the whole service, for Prometheus."""
     return Response(metrics.exposition(database, request.app.state.redis), media_type=metrics.CONTENT_TYPE)

@@ -149,7 +149,11 @@ def list_entities(
     return page(rows, limit, shown_symbol, lambda symbol: [symbol.name])
 
 
-@router.get("/{kb}/export", response_class=StreamingResponse)
+@router.get(
+    "/{kb}/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/tab-separated-values": {"example": "rick\tparent\tbeth\n"}}}},
+)
 def export_kb(
     kb: str,
     database: DatabaseDep,

@@ -16,6 +16,10 @@ from service.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, 
 from service.idempotency import Reply
 from service.models import comparison, probe, repository, service, transfer
 from service.models.schemas import (
+    EXAMPLE_CHECKPOINT,
+    EXAMPLE_COMPARISON,
+    EXAMPLE_EPOCH,
+    EXAMPLE_GROUNDING,
     EXAMPLE_MODEL,
     EXAMPLE_RULE,
     AliasIn,
@@ -57,7 +61,7 @@ def list_models(
     return page(rows, limit, lambda row: items[row.id], lambda row: [row.created_at, row.id])
 
 
-@router.get("/compare")
+@router.get("/compare", responses=example(200, EXAMPLE_COMPARISON))
 async def compare_models(
     request: Request,
     database: DatabaseDep,
@@ -111,7 +115,7 @@ def get_model(model: str, database: DatabaseDep, tenant: TenantDep) -> ModelOut:
         return service.shown(session, [service.get(session, tenant, model)])[0]
 
 
-@router.get("/{model}/metrics")
+@router.get("/{model}/metrics", responses=example(200, {"items": [EXAMPLE_EPOCH], "next_cursor": None}))
 def list_metrics(
     model: str,
     database: DatabaseDep,
@@ -128,7 +132,7 @@ def list_metrics(
     return page(rows, limit, lambda m: EpochOut.model_validate({**vars(m), "metrics": m.values}), lambda m: [m.epoch])
 
 
-@router.get("/{model}/checkpoints")
+@router.get("/{model}/checkpoints", responses=example(200, {"items": [EXAMPLE_CHECKPOINT], "next_cursor": None}))
 def list_checkpoints(model: str, database: DatabaseDep, tenant: TenantDep) -> Page[CheckpointOut]:
     """Saved states, newest first: the best and the last of each training."""
 
@@ -235,10 +239,19 @@ def _csv(rules: Sequence[RuleRow]) -> str:
     return text.getvalue()
 
 
-@router.get("/{model}/rules/{rule_id}/groundings")
+@router.get(
+    "/{model}/rules/{rule_id}/groundings",
+    responses=example(200, {"items": [EXAMPLE_GROUNDING], "next_cursor": None, "truncated": False}),
+)
 def list_groundings(
-    model: str, rule_id: str, database: DatabaseDep, tenant: TenantDep, limit: Limit = DEFAULT_LIMIT
+    model: str,
+    rule_id: str,
+    database: DatabaseDep,
+    tenant: TenantDep,
+    limit: Limit = DEFAULT_LIMIT,
+    cursor: Cursor = None,
 ) -> Groundings:
     """The facts behind a rule; those whose head the KB states come first."""
+    after = max(0, (decode_cursor(cursor, int) or [0])[0])
     with database.read() as session:
-        return service.grounded(session, tenant, model, rule_id, limit)
+        return service.grounded(session, tenant, model, rule_id, after, limit)

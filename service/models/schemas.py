@@ -224,3 +224,58 @@ EXAMPLE_RULE: dict[str, Any] = {
     "precision": 1.0,
     "approximate": False,
 }
+EXAMPLE_GROUNDING: dict[str, Any] = {
+    "known": True,
+    "facts": [
+        {"subject": "rick", "predicate": "parent", "object": "beth"},
+        {"subject": "beth", "predicate": "parent", "object": "morty"},
+    ],
+}
+EXAMPLE_EPOCH: dict[str, Any] = {
+    "epoch": 10,
+    "loss": 0.41,
+    "metrics": {"mrr": 0.93},
+    "created_at": "2026-01-01T12:00:03Z",
+}
+EXAMPLE_CHECKPOINT: dict[str, Any] = {
+    "job_id": "job_0c9a7be844215d1f",
+    "seed": 0,
+    "epoch": 10,
+    "attempt": 1,
+    "num_bytes": 48_128,
+    "metrics": {"mrr": 0.93},
+    "created_at": "2026-01-01T12:00:03Z",
+}
+_OTHER = EXAMPLE_MODEL | {"id": "model_844215d1f0c9a7be", "name": "embedding", "method": "complex", "aliases": []}
+EXAMPLE_COMPARISON: dict[str, Any] = {
+    "models": [EXAMPLE_MODEL, _OTHER],
+    "config": [{"name": "method", "values": ["proofs", "complex"]}],
+    "metrics": [{"name": "mrr", "values": [0.97, 0.91]}],
+    "num_rules": [12, 0],
+    "num_shared_rules": 0,
+    "rules": [{"id": EXAMPLE_RULE["id"], "text": EXAMPLE_RULE["text"], "confidences": [0.98, None]}],
+    "evaluation": {
+        "split": "test",
+        "num_questions": 100,
+        "num_left_out": 0,
+        "groups": [{"name": "all", "num_questions": 100, "right": [0.97, 0.88], "p_values": [None, 0.012]}],
+        "disagreements": [
+            {
+                "group": "grandparent",
+                "goal": {"subject": "rick", "predicate": "grandparent", "object": None},
+                "facts": [],
+                "expected": "morty",
+                "answers": [
+                    {
+                        "answer": "morty",
+                        "score": 0.98,
+                        "right": True,
+                        "proof": "grandparent(rick, morty) ⇐ parent(rick, beth), parent(beth, morty)",
+                    },
+                    {"answer": "jerry", "score": 0.61, "right": False, "proof": None},
+                ],
+            }
+        ],
+    },
+    "note": None,
+}

@@ -12,6 +12,7 @@ from service.kbs import repository as kbs
 from service.models import groundings, repository
 from service.models.schemas import FactRef, GroundingOut, Groundings, Lineage, ModelOut
 from service.names import check_name
+from service.pages import encode_cursor
 from service.removals import remove_later
 from service.suggestions import not_found, unknown_symbol
 from service.training.outcomes import checkpoint_owner, model_owner
@@ -137,21 +138,26 @@ def rules(
     return found
 
 
-def grounded(session: Session, tenant: str, reference: str, rule_id: str, limit: int) -> Groundings:
-    """The facts behind a rule, those whose head is known first."""
+def grounded(session: Session, tenant: str, reference: str, rule_id: str, after: int, limit: int) -> Groundings:
+    """The facts behind a rule, those whose head is known first, without the first `after` of them."""
     model = ready(session, tenant, reference)
     rule = repository.rule(session, model, rule_id)
     if rule is None:
-        raise NotFound("rule_not_found", f"model {reference!r} has no rule {rule_id[:80]!r}")
+        why = "a rule that only a proof names was too weak to be listed"
+        raise NotFound("rule_not_found", f"model {reference!r} lists no rule {rule_id[:80]!r}: {why}")
     kb = repository.kb_of(session, model)
     if kb is None:
         raise Conflict("kb_not_here", f"the KB of model {reference!r} is not on this service: upload it first")
     search = groundings.Search(session, kb, rule)
-    found: list[GroundingOut] = []
-    for known in (True, False):
-        ways = search.found(known, limit - len(found))
-        found += [
-            GroundingOut(known=known, facts=[FactRef.model_validate(fact._asdict()) for fact in facts])
-            for facts in groundings.named(session, kb, rule, ways)
-        ]
-    return Groundings(items=found, truncated=search.truncated)
+    end = after + limit
+    ways: list[tuple[bool, groundings.Pairs]] = []
+    for known in (True, False):  # in the same order each time: what was shown before is found again and passed over
+        ways += [(known, pairs) for pairs in search.found(known, end + 1 - len(ways))]
+    facts = groundings.named(session, kb, rule, [pairs for _, pairs in ways[after:end]])
+    items = [
+        GroundingOut(known=known, facts=[FactRef.model_validate(fact._asdict()) for fact in body])
+        for (known, _), body in zip(ways[after:end], facts, strict=True)
+    ]
+    return Groundings(
+        items=items, next_cursor=encode_cursor([end]) if len(ways) > end else None, truncated=search.truncated
+    )

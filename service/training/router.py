@@ -20,7 +20,9 @@ from service.openapi import example, json_request
 from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.training import events, repository, service
 from service.training.schemas import (
+    EXAMPLE_EVENT,
     EXAMPLE_JOB,
+    EXAMPLE_PRESET,
     EXAMPLE_TRAIN,
     JobOut,
     ModelRef,
@@ -117,7 +119,7 @@ async def get_job(job_id: str, database: DatabaseDep, tenant: TenantDep, waiting
     # Not EventSourceResponse, which would turn the route into a generator that cannot answer 204.
     response_class=Response,
     responses={
-        200: {"content": {EventSourceResponse.media_type: {}}},
+        200: {"content": {EventSourceResponse.media_type: {"example": EXAMPLE_EVENT}}},
         204: {"description": "The job has ended, and its last event was seen."},
     },
 )
@@ -146,10 +148,10 @@ def cancel_job(job_id: str, database: DatabaseDep, settings: SettingsDep, tenant
     return service.cancel(database, tenant, job_id, settings.lease_seconds)
 
 
-@router.get("/presets", responses=example(200, [{"name": "fast", "config": {"method": "proofs", "seed": 0}}]))
-def list_presets(database: DatabaseDep, tenant: TenantDep, kb: Annotated[str, Query(max_length=64)]) -> list[PresetOut]:
+@router.get("/presets", responses=example(200, {"items": [EXAMPLE_PRESET], "next_cursor": None}))
+def list_presets(database: DatabaseDep, tenant: TenantDep, kb: Annotated[str, Query(max_length=64)]) -> Page[PresetOut]:
     """What each preset means for a KB."""
     with database.read() as session:
         profile = service.profile_of(kbs.get(session, tenant, kb))
     found = presets(profile).items()
-    return [PresetOut(name=name, config=settings_for(config, profile.kind)) for name, config in found]
+    return Page(items=[PresetOut(name=name, config=settings_for(config, profile.kind)) for name, config in found])

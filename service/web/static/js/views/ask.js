@@ -11,6 +11,7 @@ import { entitiesOf, predicatesOf } from "./kb.js";
 
 const PLACES = [["s", "subject", "Subject"], ["p", "predicate", "Predicate"], ["o", "object", "Object"]];
 const TOP = 10, PROOFS = 5, WEAK = 0.1, LOOKS = 8;
+const STATED = "The KB states this; the score says how well the other facts support it.";
 const TOO_OPEN = "Fill at least two of the three places.";
 
 export async function ask(root, { params, signal }) {
@@ -111,8 +112,8 @@ async function answer(place, question, signal) {
     if (panel.getBoundingClientRect().top > innerHeight * 0.6) panel.scrollIntoView({ block: "start", behavior: "smooth" });
   }));
   const list = h("ol", { class: "answers" }, buttons.map((button) => h("li", {}, button)));
-  // What a model gives to almost anything is out of the way, but not gone.
-  const weak = [...list.children].filter((_, at) => at > 0 && found.answers[at].score < WEAK && at + 1 !== Number(question.params.get("answer")));
+  // What a model gives to almost anything is out of the way, but not gone; what the KB states is always in sight.
+  const weak = [...list.children].filter((_, at) => at > 0 && !found.answers[at].known && found.answers[at].score < WEAK && at + 1 !== Number(question.params.get("answer")));
   if (weak.length) {
     const more = h("li", {}, h("button", { type: "button", class: "weaker", onclick: () => { weak.forEach((item) => { item.hidden = false; }); more.remove(); } }, `Show ${plural(weak.length, "answer")} below ${WEAK}`));
     weak.forEach((item) => { item.hidden = true; });
@@ -144,7 +145,7 @@ function entry(one, goal, onclick) {
   const open = PLACES.map(([, long]) => long).filter((long) => !goal[long]);
   const what = open.length === 1 ? name(one[open[0]]) : [name(one.subject), " ", name(one.predicate), " ", name(one.object)];
   return h("button", { type: "button", "aria-pressed": "false", onclick },
-    h("span", { class: "rank" }, String(one.rank)), h("span", { class: "what" }, what, one.known ? h("span", { class: "badge" }, "known") : null),
+    h("span", { class: "rank" }, String(one.rank)), h("span", { class: "what" }, what, one.known ? h("span", { class: "badge", title: STATED }, "known") : null),
     h("span", { class: "strength value", "--s": one.score }, score(one.score)), meter(one.score, `score ${score(one.score)}`));
 }
 
@@ -152,13 +153,14 @@ function drawAnswer(panel, found, one, which, signal, turn) {
   const proof = one.proofs[Math.min(which, one.proofs.length - 1)];
   const head = h("div", { class: "proof-tools" }, h("h2", {}, name(one.subject), " ", name(one.predicate, { class: "pred" }), " ", name(one.object)),
     one.proofs.length > 1 ? h("div", { class: "segmented", role: "group", "aria-label": "Proofs" }, one.proofs.map((each, at) => h("a", { href: location.hash, role: "button", "aria-current": each === proof ? "true" : null, onclick: (event) => { event.preventDefault(); turn(at); } }, `Proof ${at + 1}`))) : null);
+  const stated = one.known ? h("p", { class: "note stated" }, found.semiring === "evidence" ? STATED : "The KB states this.") : null;
   if (!proof) {
-    show(panel, head, h("div", { class: "empty" }, found.explainable ? "No proof was found for this answer within the limits." : "This model cannot explain its answers: there is no proof to show."));
+    show(panel, head, stated, h("div", { class: "empty" }, found.explainable ? "No proof was found for this answer within the limits." : "This model cannot explain its answers: there is no proof to show."));
     return;
   }
   const frame = h("div", { class: "proof" });
   const written = plain(steps(proof.tree));
-  show(panel, head, frame,
+  show(panel, head, stated, frame,
     h("div", { class: "proof-text" },
       h("div", { class: "key" }, h("span", { class: "scale" }, "weak", h("span", { class: "ramp" }), "strong unification"), evidence(one, proof)),
       h("pre", { tabindex: "0", "aria-label": "The proof as text" }, name(written)),

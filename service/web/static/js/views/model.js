@@ -123,7 +123,7 @@ async function toggle(button, rule, found, signal) {
     const page = await get(path("models", found.id, "rules", rule.id, "groundings"), { limit: SHOWN_GROUNDINGS }, signal);
     show(cell, page.items.length ? h("ul", { class: "groundings mono" }, page.items.map((item) => grounding(rule, item))) : "No facts of the KB fit the rule.",
       page.truncated ? h("span", { class: "note" }, "The search ran out of time: there may be more.")
-        : page.items.length === SHOWN_GROUNDINGS ? h("span", { class: "note" }, `The first ${SHOWN_GROUNDINGS}.`) : null);
+        : page.next_cursor ? h("span", { class: "note" }, `The first ${SHOWN_GROUNDINGS}.`) : null);
   } catch (error) { if (!signal.aborted) show(cell, problem(error)); }
 }
 

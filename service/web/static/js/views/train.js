@@ -23,7 +23,7 @@ export async function train(root, { params, signal }) {
     settings = null;
     ready();
     try {
-      const presets = await get("/presets", { kb }, signal);
+      const { items: presets } = await get("/presets", { kb }, signal);
       if (kb !== select.value) return;
       const current = presets.find((one) => one.name === preset) ?? presets.find((one) => one.name === DEFAULT) ?? presets[0];
       settings = presetForm(presetPlace, presets, current, load);

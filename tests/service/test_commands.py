@@ -127,7 +127,7 @@ def test_weak_answers_are_shown_on_demand(trained: RunningService) -> None:
     assert 0 < weak < 10
     words = ("query", "command-family", "grandparent(?, morty)")
     some, every = ctp(trained, *words), ctp(trained, *words, "--all")
-    assert f"and {weak} below 0.1: --all shows them" in some
+    assert f"and {weak} more below 0.1: --all shows them" in some
     assert some.count("grandparent(") == every.count("grandparent(") - weak
 
 

@@ -116,6 +116,26 @@ def test_versions_are_compared_by_settings_metrics_and_rules(client: httpx.Clien
     assert client.get("/models/compare", params={"ids": model["id"]}).json()["code"] == "bad_comparison"
 
 
+def test_the_facts_behind_a_rule_come_page_by_page(client: httpx.Client, model: dict[str, Any]) -> None:
+    rules = client.get(f"/models/{model['id']}/rules").json()["items"]
+    path = f"/models/{model['id']}/rules/{max(rules, key=lambda rule: rule['support'])['id']}/groundings"
+    everything = client.get(path, params={"limit": 1000}).json()
+    assert everything["next_cursor"] is None
+    pages, cursor = [], None
+    while not pages or cursor:
+        page = client.get(path, params={"limit": 7} | ({"cursor": cursor} if cursor else {})).json()
+        pages.append(page["items"])
+        cursor = page["next_cursor"]
+    assert len(pages) > 1
+    assert [item for page in pages for item in page] == everything["items"]
+
+
+def test_a_rule_that_is_not_listed_is_told_why_it_may_be_missing(client: httpx.Client, model: dict[str, Any]) -> None:
+    answer = client.get(f"/models/{model['id']}/rules/abcdef012345/groundings")
+    assert (answer.status_code, answer.json()["code"]) == (404, "rule_not_found")
+    assert "too weak to be listed" in answer.json()["detail"]
+
+
 def test_the_facts_behind_a_rule_make_its_body_true(client: httpx.Client, model: dict[str, Any]) -> None:
     facts = {
         (f["subject"], f["predicate"], f["object"])

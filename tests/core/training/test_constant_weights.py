@@ -66,13 +66,13 @@ def test_ranks_do_not_depend_on_how_many_are_computed_at_once(
         assert np.array_equal(ranks, together[weight])
 
 
-def test_a_predicate_has_a_weight_of_its_own_only_where_it_is_clearly_better(
+def test_the_more_of_all_questions_are_heard_the_less_a_predicate_goes_its_own_way(
     trainer: RulesTrainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constant_weights, "CLEARLY", 1e9)
+    monkeypatch.setattr(constant_weights, "COMMON", 1e9)
     weights, mrr = choose_weights(visible(trainer), trainer.split.valid)
     assert len(set(weights.tolist())) == 1
-    monkeypatch.setattr(constant_weights, "CLEARLY", 0.0)
+    monkeypatch.setattr(constant_weights, "COMMON", 0)
     _, own = choose_weights(visible(trainer), trainer.split.valid)
     assert own >= mrr
 

@@ -5,11 +5,10 @@ from jaxtyping import Float
 
 from ctp_core.datasets.kb import FactIds
 from ctp_core.models.rules_model import RulesModel
-from ctp_core.training.shrinkage import own_choice
+from ctp_core.training.shrinkage import own_choices
 
 WEIGHTS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 36.0)
 DEFAULT_WEIGHT = 4.0  # without validation facts
-COMMON = 50  # questions of all predicates that are heard beside a predicate's own
 
 
 def choose_weights(model: RulesModel, facts: FactIds) -> tuple[Float[np.ndarray, " predicate"], float]:
@@ -18,10 +17,9 @@ def choose_weights(model: RulesModel, facts: FactIds) -> tuple[Float[np.ndarray,
     if not len(facts):
         return chosen, 1.0
     ranks = np.stack([1 / found for found in model.ranks_by_constants(facts, WEIGHTS).values()])
-    chosen[:] = WEIGHTS[ranks.mean((1, 2)).argmax()]
-    reached = np.zeros(ranks.shape[1:])
-    for predicate in np.unique(facts[:, 1]).tolist():
-        rows = facts[:, 1] == predicate
-        own = own_choice(ranks, rows, COMMON)
-        chosen[predicate], reached[:, rows] = WEIGHTS[own], ranks[own][:, rows]
+    best = int(ranks.mean((1, 2)).argmax())
+    chosen[:], reached = WEIGHTS[best], ranks[best]
+    for predicate, own in own_choices(ranks, facts[:, 1]).items():
+        chosen[predicate] = WEIGHTS[own]
+        reached = np.where(facts[:, 1] == predicate, ranks[own], reached)
     return chosen, float(reached.mean())

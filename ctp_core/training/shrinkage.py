@@ -1,12 +1,18 @@
-"""A setting for each predicate, held near what serves all of them."""
+"""A setting of its own for each predicate with many facts, held near what serves all of them."""
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
+
+OWN_FROM = 200  # questions of a predicate; fewer choose nothing of their own
+COMMON = 50  # questions, ranked as all are on average, that are heard beside a predicate's own
 
 
-def own_choice(
-    reciprocal_ranks: Float[np.ndarray, "setting way fact"], rows: Bool[np.ndarray, " fact"], common: float
-) -> int:
-    """The setting that ranks these facts best, together with `common` questions that are ranked as all are on average:
-    few facts choose what all do, many their own."""
-    return int((reciprocal_ranks[:, :, rows].sum((1, 2)) + common * reciprocal_ranks.mean((1, 2))).argmax())
+def own_choices(
+    reciprocal_ranks: Float[np.ndarray, "setting way fact"], predicates: Int[np.ndarray, " fact"]
+) -> dict[int, int]:
+    """The setting that ranks the facts of a predicate best, for those predicates that have enough."""
+    means, chosen = reciprocal_ranks.mean((1, 2)), {}
+    for predicate in np.flatnonzero(2 * np.bincount(predicates) >= OWN_FROM).tolist():
+        own = reciprocal_ranks[:, :, predicates == predicate].sum((1, 2))
+        chosen[predicate] = int((own + COMMON * means).argmax())
+    return chosen

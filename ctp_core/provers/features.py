@@ -14,7 +14,7 @@ ANY = -1  # in place of the other entity
 MAX_DEGREE = 60  # an entity with more edges is no middle of a body: it joins everything to everything
 MIN_HOLDERS = 2  # what is said of one entity alone through another supports no rule
 Ids = NDArray[np.int64]
-Said = tuple[Ids, Ids]  # entity, key
+Said = tuple[Ids, Ids, Ids]  # keys in rising order; entity and number of its key
 
 
 def key_of(path: int, other: int) -> int:
@@ -34,9 +34,11 @@ class EntityFeatures:
 
     def __init__(self, edges: "EdgeList", *, long: bool = False) -> None:
         self.num_atoms = 2 * edges.num_predicates
-        said = [_by_one_atom(edges), *([_by_two_atoms(edges)] if long else [])]
-        entity, key = (np.concatenate(column) for column in zip(*said, strict=True))
-        self.keys, feature = np.unique(key, return_inverse=True)
+        self.keys, entity, feature = _by_one_atom(edges)
+        if long:
+            keys, about, numbers = _by_two_atoms(edges)
+            entity, feature = np.concatenate([entity, about]), np.concatenate([feature, len(self.keys) + numbers])
+            self.keys = np.concatenate([self.keys, keys])  # in order: two atoms are numbered after all single ones
         shape = (edges.num_entities, len(self.keys))
         self.of_entity = sparse.csr_array((np.ones(len(entity), dtype=np.float32), (entity, feature)), shape=shape)
         self.of_entity.sort_indices()
@@ -78,7 +80,8 @@ def _by_one_atom(edges: "EdgeList") -> Said:
     anything = np.unique(edges.tail * num_atoms + edges.atom)
     tail, atom = anything // num_atoms, anything % num_atoms
     key = np.concatenate([edges.atom * STRIDE + edges.head, atom * STRIDE + STRIDE - 1])
-    return np.concatenate([edges.tail, tail]), key
+    keys, feature = np.unique(key, return_inverse=True)
+    return keys, np.concatenate([edges.tail, tail]), feature
 
 
 def _by_two_atoms(edges: "EdgeList") -> Said:
@@ -91,10 +94,16 @@ def _by_two_atoms(edges: "EdgeList") -> Said:
     apart = (ends != edges.tail[first]) & (ends != edges.head[first])
     first, second = first[apart], second[apart]
     path = num_atoms + edges.atom[first] * num_atoms + edges.atom[second]
-    keys, feature = np.unique(path * STRIDE + edges.head[second], return_inverse=True)
-    feature, entity = np.divmod(np.unique(feature * edges.num_entities + edges.tail[first]), max(1, edges.num_entities))
-    often = np.bincount(feature, minlength=len(keys))[feature] >= MIN_HOLDERS
-    return entity[often], keys[feature[often]]
+    # One number for path, end and entity: to sort that is far cheaper than np.unique, or to number the keys first.
+    size = max(1, edges.num_entities)
+    cells = np.sort((path * size + edges.head[second]) * size + edges.tail[first])
+    body, entity = np.divmod(cells[np.diff(cells, prepend=-1) > 0], size)
+    starts = np.flatnonzero(np.diff(body, prepend=-1))
+    holders = np.diff(starts, append=len(body))
+    kept = np.repeat(holders >= MIN_HOLDERS, holders)
+    path, end = np.divmod(body[starts[holders >= MIN_HOLDERS]], size)
+    holders = holders[holders >= MIN_HOLDERS]
+    return path * STRIDE + end, entity[kept], np.repeat(np.arange(len(holders)), holders)
 
 
 def middle(edges: "EdgeList", start: int, path: tuple[int, ...], end: int) -> int:

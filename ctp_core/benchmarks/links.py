@@ -93,7 +93,7 @@ def run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore)
     figures = _evaluate(links, kb, model)
     per_fact = 1000 * (time.process_time() - trained) / len(kb.splits[links.ranked])
     if isinstance(model, HybridModel):
-        figures["weight"] = model.weight
+        figures["weight"] = float(np.median(model.weights))
     if steps.seconds:
         figures["train_batch_cpu_ms"] = 1000 * median(steps.seconds)
     return {**figures, "train_cpu_seconds": spent, "rank_triple_cpu_ms": per_fact}

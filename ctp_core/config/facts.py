@@ -87,7 +87,7 @@ def _dense_proofs(members: int) -> ProofsConfig:
 def rules_config(profile: Profile) -> RulesConfig:
     """The more facts, the shorter the bodies whose groundings can be counted."""
     if profile.num_facts < LONG_CHAINS:
-        return RulesConfig(sample=1500, rules=150, steps=80)
+        return RulesConfig(sample=1500, rules=150, steps=80, constant_atoms=2)
     return RulesConfig(max_length=2, sample=150, steps=60)
 
 

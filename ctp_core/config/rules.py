@@ -23,3 +23,6 @@ class RulesConfig(BaseConfig):
         default=True,
         description="Also count rules with constants, p(X,c) :- q(X,d); their weight is chosen on validation facts.",
     )
+    constant_atoms: int = Field(
+        default=1, ge=1, le=2, description="Body atoms at most of rules with constants; two: p(X,c) :- q(X,Z), r(Z,d)."
+    )

@@ -3,7 +3,7 @@
 from ctp_core.datasets.kb import FactsKB
 from ctp_core.proofs import ProofNode, Unification
 from ctp_core.provers.constants import SIDES
-from ctp_core.provers.features import ANY
+from ctp_core.provers.features import ANY, atoms_of
 from ctp_core.rules import Atom, Rule, quoted
 from ctp_core.symbols import Fact
 
@@ -30,18 +30,18 @@ def chain_rule(
 def constant_rule(
     kb: FactsKB, head: int, body: tuple[int, ...], confidence: float, counts: tuple[int, int] | None = None
 ) -> Rule:
-    """p(X,c) :- q(X,d) or p(c,Y) :- q(Y,d); `body` is (side, atom, d or ANY, c)."""
-    side, atom, other, constant = body
+    """p(X,c) :- q(X,d), p(c,Y) :- q(Y,d) or the same through Z; `body` is (side, path, d or ANY, c)."""
+    side, path, other, constant = body
+    atoms = atoms_of(path, 2 * len(kb.predicates))
     about = "XY"[side]
     fixed = quoted(kb.entities.names[constant])
     end = "Z" if other == ANY else quoted(kb.entities.names[other])
-    (said,) = _oriented(kb.predicates.names, (atom,), (about, end))
+    said = _oriented(kb.predicates.names, atoms, (about, *MIDDLES[: len(atoms) - 1], end))
     arguments = (about, fixed) if side == 0 else (fixed, about)
     support, pairs = counts if counts is not None else (None, None)
     precision = support / pairs if support is not None and pairs else None
-    return Rule(
-        Atom(kb.predicates.names[head], *arguments), (Atom(*said),), SIDES[side], confidence, support, precision
-    )
+    head_atom, body_atoms = Atom(kb.predicates.names[head], *arguments), tuple(Atom(*one) for one in said)
+    return Rule(head_atom, body_atoms, SIDES[side], confidence, support, precision)
 
 
 def chain_facts(predicates: tuple[str, ...], body: tuple[int, ...], stations: tuple[str, ...]) -> tuple[Fact, ...]:

@@ -24,14 +24,23 @@ PARTS = ("proofs", "embedding")
 
 
 class HybridModel(FactsModel):
-    """logit = logit of the proofs + weight · logit of the embedding, the latter only where both entities are known."""
+    """logit = logit of the proofs + weight · logit of the embedding, the latter only where both entities are known.
+
+    The weight is that of the predicate, so that a fact has one score whichever place was asked for.
+    """
 
     method: ClassVar[str] = "hybrid"
 
-    def __init__(self, config: HybridConfig, proofs: EvidenceModel, embedding: EmbeddingModel, weight: float) -> None:
+    def __init__(
+        self,
+        config: HybridConfig,
+        proofs: EvidenceModel,
+        embedding: EmbeddingModel,
+        weights: Float[np.ndarray, " predicate"],
+    ) -> None:
         self.config: HybridConfig = config
         self.kb = proofs.kb
-        self.proofs, self.embedding, self.weight = proofs, embedding, weight
+        self.proofs, self.embedding, self.weights = proofs, embedding, weights
 
     @property
     def semiring(self) -> str:
@@ -47,7 +56,7 @@ class HybridModel(FactsModel):
     def _embedding_parts(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """NaN where an entity was never seen."""
         products = self.embedding.fact_products(facts)
-        return np.asarray(self.weight * (self.embedding.scale * products + self.embedding.offset))
+        return np.asarray(self.weights[facts[:, 1]] * (self.embedding.scale * products + self.embedding.offset))
 
     def object_logits(
         self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
@@ -63,21 +72,23 @@ class HybridModel(FactsModel):
         self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> dict[str, Float[np.ndarray, "question entity"]]:
         """What the whole says, and each part alone."""
-        return self._parts(
-            self.proofs.object_logits(subjects, predicates), self.embedding.object_logits(subjects, predicates)
-        )
+        proved, embedded = (part.object_logits(subjects, predicates) for part in (self.proofs, self.embedding))
+        return self._parts(predicates, proved, embedded)
 
     def subject_parts(
         self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> dict[str, Float[np.ndarray, "question entity"]]:
-        return self._parts(
-            self.proofs.subject_logits(objects, predicates), self.embedding.subject_logits(objects, predicates)
-        )
+        proved, embedded = (part.subject_logits(objects, predicates) for part in (self.proofs, self.embedding))
+        return self._parts(predicates, proved, embedded)
 
     def _parts(
-        self, proved: Float[np.ndarray, "question entity"], embedded: Float[np.ndarray, "question entity"]
+        self,
+        predicates: Int[np.ndarray, " question"],
+        proved: Float[np.ndarray, "question entity"],
+        embedded: Float[np.ndarray, "question entity"],
     ) -> dict[str, Float[np.ndarray, "question entity"]]:
-        return {"": np.asarray(proved + self.weight * embedded), "proofs_": proved, "embedding_": embedded}
+        together = np.asarray(proved + self.weights[predicates][:, None] * embedded)
+        return {"": together, "proofs_": proved, "embedding_": embedded}
 
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
@@ -102,7 +113,7 @@ class HybridModel(FactsModel):
             if not name.startswith("facts.")
         }
         own = {part: _own_manifest(artifact) for part, artifact in parts.items()}
-        return self._base_artifact(tensors, weight=self.weight, parts=own)
+        return self._base_artifact(tensors, weights=self.weights.tolist(), parts=own)
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "HybridModel":
@@ -111,13 +122,21 @@ class HybridModel(FactsModel):
             raise ArtifactError(f"a model of method {config.method!r} is no hybrid")
         try:
             parts = {part: _part(artifact, part) for part in PARTS}
-            weight = float(artifact.manifest["weight"])
-        except (KeyError, TypeError) as error:
+            weights = _weights(artifact)
+        except (KeyError, TypeError, ValueError) as error:
             raise ArtifactError(f"the artifact of a hybrid has no {error}") from None
         reader = ProofsModel if isinstance(config.proofs, ProofsConfig) else RulesModel
         proofs = reader.from_artifact(parts["proofs"], device)
         embedding = EmbeddingModel.from_artifact(parts["embedding"], device)
-        return cls(config, proofs, embedding, weight)
+        return cls(config, proofs, embedding, weights)
+
+
+def _weights(artifact: Artifact) -> Float[np.ndarray, " predicate"]:
+    """One for each predicate; artifacts of versions that had one `weight` for all hold that."""
+    manifest = artifact.manifest
+    size = len(manifest["predicates"])
+    stored = manifest["weights"] if "weights" in manifest else [manifest["weight"]] * size
+    return np.array(stored, dtype=np.float64).reshape(size)
 
 
 def _own_manifest(artifact: Artifact) -> dict[str, object]:

@@ -43,7 +43,8 @@ class RulesModel(EvidenceModel):
     def _arrays(self) -> RuleArrays:
         """Rules with constants speak of the entities of the KB that they were counted in, and of no other."""
         spoken = self._at_home and self._table.constants.any()
-        return RuleArrays(self._table, ConstantRules(self._kb_view.edges) if spoken else None)
+        long = self.config.constant_atoms > 1
+        return RuleArrays(self._table, ConstantRules(self._kb_view.edges, long=long) if spoken else None)
 
     def counts(self, predicate: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
         if template in SIDES and self.arrays.constants is not None:

@@ -1,4 +1,5 @@
 """Rules with constants, p(X,c) :- q(X,d) and p(c,Y) :- q(Y,d), counted over a KB; d may be anything: p(X,c) :- q(X,Z).
+Long ones have two atoms, p(X,c) :- q(X,Z), r(Z,d), where X, Z and d are three entities.
 
     confidence = support / (entities that the body holds of + PRIOR)        evidence = -log(1 - confidence)
 
@@ -39,11 +40,15 @@ class Strongest(NamedTuple):
 class ConstantRules:
     """All rules with constants of a KB. They are counted when a predicate is asked for, and never stored."""
 
-    def __init__(self, edges: EdgeList) -> None:
-        self.edges = edges
-        self.features = edges.features
+    def __init__(self, edges: EdgeList, *, long: bool = False) -> None:
+        self.edges, self._long = edges, long
+        self.features = self.features_in(edges)
         self.body_counts = np.diff(self.features.with_feature.indptr)
         self._tables: OrderedDict[tuple[int, str], sparse.csr_array] = OrderedDict()  # the least used first
+
+    def features_in(self, view: EdgeList) -> EntityFeatures:
+        """The bodies that hold in a KB, or in it and a question."""
+        return view.long_features if self._long else view.features
 
     def evidence(self, support: NDArray[np.floating] | Ids, features: Ids) -> Float[np.ndarray, " rule"]:
         """0 for a rule that is not worth keeping."""
@@ -68,7 +73,7 @@ class ConstantRules:
         features, constants = found.row[often].astype(np.int64), found.col[often]
         evidence = self.evidence(found.data[often], features)
         kept = np.flatnonzero(evidence)
-        kept = kept[~self.circular(predicate, features[kept], constants[kept])]
+        kept = kept[~self.circular(predicate, side, features[kept], constants[kept])]
         cells = (evidence[kept], (features[kept], constants[kept]))
         return sparse.csr_array(cells, shape=(len(self.features.keys), self.edges.num_entities))
 
@@ -76,11 +81,12 @@ class ConstantRules:
         """The atom that leads from the entity the body is about to the constant."""
         return predicate if side == "cX" else predicate + self.edges.num_predicates
 
-    def circular(self, predicate: int, features: Ids, constants: Ids | int) -> NDArray[np.bool_]:
-        """p(X,c) :- p(X,c); p(X,c) :- p(c,X), which needs no constant; p(X,c) :- p(X,Z), a mere base rate."""
-        other = self.features.other(features)
-        same = self.features.atom(features) % self.edges.num_predicates == predicate
-        return np.asarray(same & ((other == constants) | (other == ANY)))
+    def circular(self, predicate: int, side: str, features: Ids, constants: Ids | int) -> NDArray[np.bool_]:
+        """p(X,c) :- p(X,c); p(X,c) :- p(c,X), which needs no constant; p(X,c) :- p(X,Z), a mere base rate; and
+        p(X,c) :- p(X,Z), r(Z,d), which is true of every X of whom p(X,c) is, if r(c,d)."""
+        first, other = self.features.first(features), self.features.other(features)
+        same = (first % self.edges.num_predicates == predicate) & ((other == constants) | (other == ANY))
+        return np.asarray(np.where(self.features.is_long(features), first == self._towards(predicate, side), same))
 
     def row(self, view: EntityFeatures, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
         """Evidence for every answer to (start, p, ?), or to (?, p, start). A known fact counts for itself here."""
@@ -103,7 +109,7 @@ class ConstantRules:
         """The features of all rules with this constant, and their evidence."""
         features, support = self._supports(predicate, side, constant)
         evidence = self.evidence(support, features)
-        kept = (evidence > 0) & ~self.circular(predicate, features, constant)
+        kept = (evidence > 0) & ~self.circular(predicate, side, features, constant)
         return features[kept], evidence[kept]
 
     def _supports(self, predicate: int, side: str, constant: int) -> tuple[Ids, Ids]:
@@ -129,7 +135,7 @@ class ConstantRules:
             _, ours = view.shared(view.of(fact[about]), self.features)
             place = np.minimum(np.searchsorted(features, ours), len(features) - 1)
             here = np.flatnonzero(features[place] == ours) if len(features) else NO_IDS
-            here = here[~self.circular(fact[1], ours[here], fact[constant])]
+            here = here[~self.circular(fact[1], side, ours[here], fact[constant])]
             ours, support = ours[here], supports[place[here]]
             if known[row]:  # it was counted where the KB, not only the question, says the body of its entity
                 support = support - np.isin(ours, self.features.of(fact[about]))
@@ -157,13 +163,13 @@ class ConstantRules:
         return float(self.evidence(np.array([support]), np.array([self._parts(body)[1]]))[0])
 
     def body(self, side: str, feature: int, constant: int) -> Body:
-        """What names a rule: side, atom, d or ANY, c."""
+        """What names a rule: side, path, d or ANY, c."""
         ids = np.array([feature])
-        return SIDES.index(side), int(self.features.atom(ids)[0]), int(self.features.other(ids)[0]), constant
+        return SIDES.index(side), int(self.features.path(ids)[0]), int(self.features.other(ids)[0]), constant
 
     def _parts(self, body: Body) -> tuple[str, int, int]:
-        side, atom, other, constant = body
-        return SIDES[side], int(np.searchsorted(self.features.keys, key_of(atom, other))), constant
+        side, path, other, constant = body
+        return SIDES[side], int(np.searchsorted(self.features.keys, key_of(path, other))), constant
 
     def best_bodies(self, predicate: int, wanted: int) -> list[Body]:
         """The strongest rules of each side."""

@@ -51,6 +51,11 @@ class EdgeList:
         """What is said of each entity."""
         return EntityFeatures(self)
 
+    @cached_property
+    def long_features(self) -> EntityFeatures:
+        """The same, and what is said through another entity."""
+        return EntityFeatures(self, long=True)
+
     def of_entities(self, entities: Ids) -> tuple[Ids, Ids]:
         """(which, edge): all edges whose tail is entities[which]."""
         return slices(self._starts[entities], self._starts[entities + 1])

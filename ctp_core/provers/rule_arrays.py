@@ -21,7 +21,7 @@ from ctp_core.provers.constants import SIDES, ConstantRules
 from ctp_core.provers.counting import UNARY, RuleCounter
 from ctp_core.provers.edge_list import EdgeList, Paths
 from ctp_core.provers.evidence_arrays import WeighedPaths
-from ctp_core.provers.features import ANY
+from ctp_core.provers.features import ANY, atoms_of, middle
 
 TEMPLATES = ("1", "1X", "1Y", "2", "3", "4", "5")
 LONG = 3  # body atoms
@@ -83,7 +83,7 @@ class RuleArrays:
         """What the rules with constants say, before their weight."""
         if self.constants is None:
             return np.zeros((len(starts), edges.num_entities))
-        features = edges.features
+        features = self.constants.features_in(edges)
         return np.stack([self.constants.row(features, predicate, start, forward=forward) for start in starts.tolist()])
 
     def chain_rows(
@@ -126,8 +126,9 @@ class RuleArrays:
                     counts = np.bincount(walks.paths(template, body).pair, minlength=len(rows))
                 totals[rows] += weight * evidence_of(counts, template)
         if self.constants is not None:
+            features, counted = self.constants.features_in(edges), self.constants.counted(facts)
             for side in SIDES:
-                found = self.constants.strongest(edges.features, facts, self.constants.counted(facts), side)
+                found = self.constants.strongest(features, facts, counted, side)
                 totals += self.table.constants[facts[:, 1]] * found.evidence
         return totals
 
@@ -153,24 +154,27 @@ class RuleArrays:
                 found[template].append((paths._replace(pair=rows[paths.pair]), each[paths.pair]))
         weighed = [_together(template, ways, len(facts)) for template, ways in found.items() if ways]
         if self.constants is not None:
-            weighed += [self._weigh_constants(self.constants, side, edges, facts) for side in SIDES]
+            weighed += [one for side in SIDES for one in self._weigh_constants(self.constants, side, edges, facts)]
         return weighed or [_together("1", [], len(facts))]
 
-    def _weigh_constants(self, rules: ConstantRules, side: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
-        """One proof at most for each fact: its strongest rule, by a fact of the KB or of the question."""
-        found = rules.strongest(edges.features, facts, rules.counted(facts), side)
-        fact = np.flatnonzero(found.feature >= 0)
-        feature, about, constant = found.feature[fact], *((0, 2) if side == "cX" else (2, 0))
-        atoms, others = rules.features.atom(feature), rules.features.other(feature)
-        entities = facts[fact, about]
-        for row in np.flatnonzero(others == ANY).tolist():
-            others[row] = edges.neighbours(int(entities[row]), int(atoms[row]))[0]
-        cells = zip(feature.tolist(), facts[fact, constant].tolist(), strict=True)
-        bodies = [rules.body(side, one, other) for one, other in cells]
-        shares = self.table.constants[facts[fact, 1]] * found.evidence[fact]
-        stations = np.column_stack([entities, others])
-        one = np.ones((len(fact), 1))
-        return WeighedPaths(side, fact, atoms[:, None], stations, shares, [one], np.ones((len(facts), 1)), bodies)
+    def _weigh_constants(self, rules: ConstantRules, side: str, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
+        """One proof at most for each fact: its strongest rule, by facts of the KB or of the question."""
+        found = rules.strongest(rules.features_in(edges), facts, rules.counted(facts), side)
+        long = rules.features.is_long(np.maximum(found.feature, 0))
+        shares = self.table.constants[facts[:, 1]] * found.evidence
+        weighed = []
+        for length in (1, 2):
+            fact = np.flatnonzero((found.feature >= 0) & (long == (length == 2)))
+            about, constants = (facts[fact, 0], facts[fact, 2]) if side == "cX" else (facts[fact, 2], facts[fact, 0])
+            cells = zip(found.feature[fact].tolist(), constants.tolist(), strict=True)
+            bodies = [rules.body(side, feature, constant) for feature, constant in cells]
+            paths = [atoms_of(path, rules.features.num_atoms) for _, path, _, _ in bodies]
+            ends = zip(about.tolist(), paths, (other for _, _, other, _ in bodies), strict=True)
+            stations = np.array([_stations(edges, *one) for one in ends], dtype=np.int64).reshape(-1, length + 1)
+            atoms, one = np.array(paths, dtype=np.int64).reshape(-1, length), np.ones((len(fact), 1))
+            every = np.ones((len(facts), 1))
+            weighed.append(WeighedPaths(side, fact, atoms, stations, shares[fact], [one] * length, every, bodies))
+        return weighed
 
     def evidence(self, predicate: int, template: str, body: Body) -> float:
         if template in SIDES:
@@ -192,6 +196,13 @@ class RuleArrays:
             best = [(SIDES[body[0]], body) for body in self.constants.best_bodies(predicate, LISTED_CONSTANTS)]
             found |= {rule for rule in best if self.evidence(predicate, *rule) >= least}
         return found
+
+
+def _stations(edges: EdgeList, start: int, path: Body, end: int) -> tuple[int, ...]:
+    """The entities along a body about `start`, of several the first."""
+    if len(path) > 1:
+        return start, middle(edges, start, path, end), end
+    return start, int(edges.neighbours(start, path[0])[0]) if end == ANY else end
 
 
 def _together(template: str, ways: list[tuple[Paths, Float[np.ndarray, " path"]]], num_facts: int) -> WeighedPaths:

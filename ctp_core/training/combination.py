@@ -1,4 +1,4 @@
-"""How much an embedding may say beside proofs: one weight, chosen on validation facts."""
+"""How much an embedding may say beside proofs: weights chosen on validation facts, one for all or a predicate's own."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ctp_core.datasets.kb import FactIds, FactsKB
-from ctp_core.evaluation.ranking import known_filters, realistic_ranks
+from ctp_core.evaluation.ranking import BATCH, KnownFilter, known_filters, realistic_ranks
 from ctp_core.models.facts_model import FactsModel
+from ctp_core.training.shrinkage import own_choices
 
+Filters = tuple[KnownFilter, KnownFilter]
 WEIGHTS = (0.0, *(0.02 * 1.25**step for step in range(26)))  # 0.02 … 5.3
 MAX_CELLS = 3e7  # logits kept of each part: bounds memory at half a gigabyte
+CHOOSING = 3000  # validation facts that choose
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,8 @@ class ValidationLogits:
     known: Bool[np.ndarray, "question entity"]
 
     @classmethod
-    def of(cls, proofs: FactsModel, embedding: FactsModel, kb: FactsKB, facts: FactIds) -> "ValidationLogits":
-        objects, subjects = known_filters(kb, "valid")
+    def of(cls, proofs: FactsModel, embedding: FactsModel, filters: Filters, facts: FactIds) -> "ValidationLogits":
+        objects, subjects = filters
         known = [objects.mask(facts[:, 0], facts[:, 1]), subjects.mask(facts[:, 2], facts[:, 1])]
         true = np.concatenate([facts[:, 2], facts[:, 0]])
         return cls(_both_ways(proofs, facts), _both_ways(embedding, facts), true, np.concatenate(known))
@@ -45,17 +48,43 @@ class ValidationLogits:
         return min(float(one.mean()) for one in sums)
 
 
-def choose_weight(proofs: FactsModel, embedding: FactsModel, kb: FactsKB, facts: FactIds) -> float:
-    """The likeliest weight of those whose MRR is within two standard errors of the best.
+def choose_weights(
+    proofs: FactsModel, embedding: FactsModel, kb: FactsKB, facts: FactIds
+) -> Float[np.ndarray, " predicate"]:
+    """The likeliest weight of those whose MRR is within two standard errors of the best, for all predicates but those
+    with many questions, which are ranked best by their own.
 
     The MRR of a few hundred facts says little between neighbouring weights; the likelihood says more, but of
     probabilities, not of ranks. Each decides what it can.
     """
-    logits = ValidationLogits.of(proofs, embedding, kb, facts)
-    ranks = {weight: logits.reciprocal_ranks(weight) for weight in WEIGHTS}
-    best = max(ranks, key=lambda weight: float(ranks[weight].mean()))
-    good = [weight for weight in WEIGHTS if _as_good(ranks[weight], ranks[best])]
-    return min(good, key=logits.surprise)
+    filters = known_filters(kb, "valid")
+    ranks = _reciprocal_ranks(proofs, embedding, filters, facts)
+    best = ranks[ranks.mean((1, 2)).argmax()]
+    good = [weight for weight, found in zip(WEIGHTS, ranks, strict=True) if _as_good(found.ravel(), best.ravel())]
+    some = facts[np.linspace(0, len(facts) - 1, _affordable(kb, facts)).astype(np.int64)]
+    common = min(good, key=ValidationLogits.of(proofs, embedding, filters, some).surprise)
+    weights = np.full(len(kb.predicates), common)
+    for predicate, own in own_choices(ranks, facts[:, 1]).items():
+        weights[predicate] = WEIGHTS[own]
+    return weights
+
+
+def _affordable(kb: FactsKB, facts: FactIds) -> int:
+    return min(len(facts), max(1, int(MAX_CELLS / len(kb.entities))))
+
+
+def _reciprocal_ranks(
+    proofs: FactsModel, embedding: FactsModel, filters: Filters, facts: FactIds
+) -> Float[np.ndarray, "weight way fact"]:
+    """By every weight; the logits of a batch are forgotten before those of the next."""
+    ranks = np.zeros((len(WEIGHTS), 2, len(facts)))
+    order = np.argsort(facts[:, 1], kind="stable")  # a model may keep what it knows of a predicate for the next fact
+    for start in range(0, len(facts), BATCH):
+        rows = order[start : start + BATCH]
+        logits = ValidationLogits.of(proofs, embedding, filters, facts[rows])
+        for found, weight in zip(ranks, WEIGHTS, strict=True):
+            found[:, rows] = logits.reciprocal_ranks(weight).reshape(2, -1)
+    return ranks
 
 
 def _as_good(ranks: Float[np.ndarray, " question"], best: Float[np.ndarray, " question"]) -> bool:

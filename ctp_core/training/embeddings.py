@@ -17,6 +17,7 @@ from ctp_core.models.embeddings import ComplexModel, DistMultModel, EmbeddingMod
 from ctp_core.models.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.training.calibration import fit_calibration
 from ctp_core.training.gradient import GradientTrainer
+from ctp_core.training.log_partition import log_partition
 from ctp_core.training.questions import QuestionList
 
 MODELS: dict[str, type[EmbeddingModel]] = {"complex": ComplexModel, "distmult": DistMultModel}
@@ -36,7 +37,8 @@ class EmbeddingTrainer(GradientTrainer):
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
         self.module = FACTORISATIONS[config.method](sizes, config.rank, self.generator, device)
-        self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate)
+        fused = device.type == "cpu" and config.negatives is None  # a fused step knows no sparse gradients
+        self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate, fused=fused)
         self._questions = QuestionList(torch.from_numpy(self.split.train), sizes[1], grouped=config.grouped)
 
     def batches(self) -> Sequence[Tensor]:
@@ -55,11 +57,14 @@ class EmbeddingTrainer(GradientTrainer):
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
         entity, atom, question, answer = (ids.to(self.device) for ids in self._questions.of(batch))
         rivals, entity, answer = self._rivals(entity, answer)
-        queries, predicates = self.module.queries(rivals[entity], atom, tied=not self.config.reciprocal)
-        given, answers = rivals[entity[question]], rivals[answer]
+        # One gather for both: the gradient of each is a table of all entities.
+        gathered = functional.embedding(torch.cat([entity, answer]), rivals)
+        asked, answers = gathered[: len(entity)], gathered[len(entity) :]
+        queries, predicates = self.module.queries(asked, atom, tied=not self.config.reciprocal)
+        given = asked[question]
         # The product again, not a cell of the table: its gradient would be a table of zeros.
         true = (queries[question] * answers).sum(-1)
-        fit = (torch.logsumexp(queries @ rivals.T, 1)[question] - true).mean()
+        fit = (log_partition(queries, rivals)[question] - true).mean()
         if self.config.predicate_weight:
             fit = fit + self.config.predicate_weight * self._predicates_loss(given, atom[question], answers)
         norms = [(self.module.moduli(v) ** 3).sum() for v in (given, predicates[question], answers)]

@@ -1,6 +1,8 @@
-"""Trains the parts of a hybrid one after the other, then learns the weight of the embedding, unless it is given."""
+"""Trains the parts of a hybrid one after the other, then learns the weights of the embedding, unless one is given."""
 
+import numpy as np
 import torch
+from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
 from ctp_core.config.base import BaseConfig
@@ -13,7 +15,7 @@ from ctp_core.models.embeddings import EmbeddingModel
 from ctp_core.models.evidence_model import EvidenceModel
 from ctp_core.models.hybrid import PARTS, HybridModel
 from ctp_core.training.checkpoints import check_config, under
-from ctp_core.training.combination import MAX_CELLS, choose_weight
+from ctp_core.training.combination import CHOOSING, choose_weights
 from ctp_core.training.embeddings import VALIDATION, EmbeddingTrainer
 from ctp_core.training.proofs import ProofsTrainer
 from ctp_core.training.rules import RulesTrainer
@@ -37,7 +39,7 @@ class HybridTrainer(Trainer):
         )
         self.embedding = EmbeddingTrainer(embedded, kb, device)
         self.epochs = self.proofs.epochs + self.embedding.epochs
-        self._chosen: float | None = None  # the weight, once both parts are finished
+        self._chosen: Float[np.ndarray, " predicate"] | None = None  # the weights, once both parts are finished
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
@@ -67,19 +69,20 @@ class HybridTrainer(Trainer):
         return ranking_metrics(rank_facts(facts, model.object_logits, model.subject_logits, filters))
 
     def model(self) -> HybridModel:
-        return HybridModel(self.config, self.proofs.model(), self.embedding.model(), self._validated().weight)
+        return HybridModel(self.config, self.proofs.model(), self.embedding.model(), self._validated().weights)
 
     def _validated(self) -> HybridModel:
-        """Without the facts that are held out; on them the weight of the embedding is chosen."""
+        """Without the facts that are held out; on them the weights of the embedding are chosen."""
         proofs, embedding = self.proofs.model_on(self.proofs.split.visible(self.kb)), self.embedding.model()
-        return HybridModel(self.config, proofs, embedding, self._weight(proofs, embedding))
+        return HybridModel(self.config, proofs, embedding, self._weights(proofs, embedding))
 
-    def _weight(self, proofs: EvidenceModel, embedding: EmbeddingModel) -> float:
-        known = self.config.weight if self.config.weight is not None else self._chosen
-        if known is not None:
-            return known
-        facts = self.proofs.split.valid_sample(max(1, int(MAX_CELLS / len(self.kb.entities))))
-        chosen = choose_weight(proofs, embedding, self.kb, facts) if len(facts) else DEFAULT_WEIGHT
+    def _weights(self, proofs: EvidenceModel, embedding: EmbeddingModel) -> Float[np.ndarray, " predicate"]:
+        if self._chosen is not None:
+            return self._chosen
+        facts, given = self.proofs.split.valid_sample(CHOOSING), self.config.weight
+        if given is not None or not len(facts):
+            return np.full(len(self.kb.predicates), DEFAULT_WEIGHT if given is None else given)
+        chosen = choose_weights(proofs, embedding, self.kb, facts)
         if self.finished:
             self._chosen = chosen
         return chosen

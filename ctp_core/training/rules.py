@@ -28,7 +28,7 @@ MAX_FIRED = 500  # entities that a rule may propose per question; a vaguer one s
 MAX_PATHS = 5 * MAX_FIRED  # so many paths per question lead to more entities than that, or cost too much to tell
 MAX_GROUNDINGS = 12e6  # of all rules for all questions of a predicate: bounds the memory and the time of a fit
 VALIDATION = 1000  # facts ranked at the end
-CHOOSING = 1500  # validation facts that choose the weights of rules with constants
+CHOOSING = 3000  # validation facts that choose the weights of rules with constants
 NO_IDS, NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0)
 MAX_LENGTH = 5
 EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, MAX_LENGTH), dtype=np.int64), NO_VALUES, NO_VALUES, NO_VALUES)

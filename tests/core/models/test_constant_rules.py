@@ -62,3 +62,31 @@ def test_a_person_of_the_question_is_judged_by_its_facts() -> None:
     (answers,) = ask(model(), Goal("newcomer", "speaks", None), facts=facts)
     assert answers[0].fact.object == "italian"
     assert any(proof.facts == facts for proof in answers[0].proofs)
+
+
+def of_quarters() -> Model:
+    """Everybody lives in another quarter: only the city that it is part of says what is spoken."""
+    facts = [Fact(person, "lives in", f"quarter{i}") for i, person in enumerate(PEOPLE)]
+    facts += [Fact(f"quarter{i}", "part of", "Paris" if i % 2 else "Rome") for i in range(len(PEOPLE))]
+    facts += [Fact(person, "speaks", "french" if i % 2 else "italian") for i, person in enumerate(PEOPLE[:10])]
+    kb = FactsKB.from_facts({"train": facts})
+    return create_trainer(RulesConfig(max_length=1, steps=20, constant_atoms=2), kb, CPU).fit()
+
+
+def test_a_rule_with_constants_may_have_two_atoms() -> None:
+    quarters, text = of_quarters(), "speaks(X,'french') :- lives in(X,Z), part of(Z,'Paris')"
+    (answers,) = ask(quarters, Goal("person11", "speaks", None), top_k=3, proofs=10)
+    assert answers[0].fact.object == "french"
+    proof = next(proof for proof in answers[0].proofs if proof.tree.rule and proof.tree.rule.text == text)
+    assert proof.facts == (Fact("person11", "lives in", "quarter11"), Fact("quarter11", "part of", "Paris"))
+    assert answers[0].score_parts is not None
+    assert answers[0].score_parts["rest"] == pytest.approx(0, abs=1e-9)
+    rule = next(rule for rule in quarters.rules() if rule.text == text)
+    assert (rule.support, rule.precision) == (5, 5 / 6)
+
+
+def test_the_facts_of_a_question_may_be_either_atom_of_such_a_rule() -> None:
+    facts = (Fact("newcomer", "lives in", "new quarter"), Fact("new quarter", "part of", "Rome"))
+    (answers,) = ask(of_quarters(), Goal("newcomer", "speaks", None), facts=facts)
+    assert answers[0].fact.object == "italian"
+    assert any(proof.facts == facts for proof in answers[0].proofs)

@@ -78,10 +78,41 @@ def test_a_weight_that_is_given_is_not_learnt(weight: float) -> None:
     )
     hybrid = create_trainer(config, KB, torch.device("cpu")).fit()
     assert isinstance(hybrid, HybridModel)
-    assert hybrid.weight == weight
+    assert set(hybrid.weights.tolist()) == {weight}
     facts = KB.splits["train"][:3]
     parts = [part.object_logits(facts[:, 0], facts[:, 1]) for part in (hybrid.proofs, hybrid.embedding)]
     assert np.allclose(hybrid.object_logits(facts[:, 0], facts[:, 1]), parts[0] + weight * parts[1])
+
+
+def weighing_apart() -> HybridModel:
+    """A hybrid whose first predicate has another weight than the others."""
+    hybrid = model_of("hybrid")
+    assert isinstance(hybrid, HybridModel)
+    weights = np.full(len(KB.predicates), 0.5)
+    weights[0] = 3.0
+    return HybridModel(hybrid.config, hybrid.proofs, hybrid.embedding, weights)
+
+
+def test_a_predicate_may_have_a_weight_of_its_own_whichever_place_is_asked_for() -> None:
+    hybrid = weighing_apart()
+    facts = KB.splits["train"][::3]
+    subjects, predicates, objects = facts.T
+    assert set(predicates.tolist()) > {0}
+    rows = np.arange(len(facts))
+    proved, embedded = (p.object_logits(subjects, predicates)[rows, objects] for p in (hybrid.proofs, hybrid.embedding))
+    expected = proved + np.where(predicates == 0, 3.0, 0.5) * embedded
+    assert np.allclose(hybrid.object_logits(subjects, predicates)[rows, objects], expected)
+    assert np.allclose(hybrid.subject_logits(objects, predicates)[rows, subjects], expected)
+
+
+def test_an_artifact_with_one_weight_for_all_predicates_is_still_read() -> None:
+    artifact = weighing_apart().to_artifact()
+    assert HybridModel.from_artifact(artifact, torch.device("cpu")).weights[:2].tolist() == [3.0, 0.5]
+    del artifact.manifest["weights"]
+    with pytest.raises(ArtifactError, match="weight"):
+        HybridModel.from_artifact(artifact, torch.device("cpu"))
+    artifact.manifest["weight"] = 0.7
+    assert set(HybridModel.from_artifact(artifact, torch.device("cpu")).weights.tolist()) == {0.7}
 
 
 def test_a_checkpoint_that_does_not_name_a_setting_had_its_default() -> None:
@@ -109,7 +140,7 @@ def test_who_goes_back_to_a_checkpoint_chooses_the_weight_again() -> None:
     again = trainer.model()
     assert isinstance(before, HybridModel)
     assert isinstance(again, HybridModel)
-    assert again.weight == before.weight
+    assert again.weights.tolist() == before.weights.tolist()
 
 
 def test_only_the_whole_has_metrics_without_the_name_of_a_part() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ctp_core.provers.constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, TABLES, ConstantRules
 from ctp_core.provers.edge_list import EdgeList
-from ctp_core.provers.features import ANY, EntityFeatures
+from ctp_core.provers.features import ANY, MAX_DEGREE, EntityFeatures
 
 NUM_ENTITIES, NUM_PREDICATES = 9, 2
 
@@ -22,34 +22,48 @@ def random_edges(seed: int, extra: int = 0) -> EdgeList:
     return EdgeList(np.concatenate([facts, np.array(new, dtype=np.int64).reshape(-1, 3)]), NUM_ENTITIES + extra, 2)
 
 
-def said_of(edges: EdgeList, entity: int) -> set[tuple[int, int]]:
+Said = tuple[tuple[int, ...], int]
+
+
+def said_of(edges: EdgeList, entity: int, *, long: bool = False) -> set[Said]:
+    """(atoms, other entity); `long` also what is said through another entity."""
     own = edges.tail == entity
     pairs = set(zip(edges.atom[own].tolist(), edges.head[own].tolist(), strict=True))
-    return pairs | {(atom, ANY) for atom, _ in pairs}
+    said: set[Said] = {((atom,), other) for atom, other in pairs} | {((atom,), ANY) for atom, _ in pairs}
+    for atom, between in pairs if long else ():
+        further = said_of(edges, between)
+        said |= {((atom, *atoms), end) for atoms, end in further if len({entity, between, end}) == 3 and end != ANY}
+    return said
 
 
-def best_by_hand(edges: EdgeList, view: EdgeList, fact: list[int], side: str, *, masked: bool) -> float:
+def best_by_hand(
+    edges: EdgeList, view: EdgeList, fact: list[int], side: str, *, masked: bool, long: bool = False
+) -> float:
     """The strongest rule about one entity of the fact, its other entity the constant."""
     subject, predicate, object_ = fact
     about, constant = (subject, object_) if side == "cX" else (object_, subject)
     towards = predicate if side == "cX" else predicate + NUM_PREDICATES
+    everything = [said_of(edges, entity, long=long) for entity in range(edges.num_entities)]
     best = 0.0
-    for atom, other in said_of(view, about):
-        if atom % NUM_PREDICATES == predicate and other in (constant, ANY):
+    for atoms, other in said_of(view, about, long=long):
+        if len(atoms) == 1 and atoms[0] % NUM_PREDICATES == predicate and other in (constant, ANY):
             continue
-        holders = [e for e in range(edges.num_entities) if (atom, other) in said_of(edges, e)]
-        support = sum((towards, constant) in said_of(edges, e) for e in holders) - masked
+        if len(atoms) == 2 and atoms[0] == towards:
+            continue
+        holders = [said for said in everything if (atoms, other) in said]
+        support = sum(((towards,), constant) in said for said in holders) - masked
         confidence = support / (len(holders) + PRIOR)
         if support >= MIN_SUPPORT and confidence >= MIN_CONFIDENCE:
             best = max(best, -math.log(1 - confidence))
     return best
 
 
+@pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("extra", [0, 3])
 @pytest.mark.parametrize("forward", [True, False])
-def test_rows_hold_the_best_rule_of_each_side(forward: bool, extra: int) -> None:
+def test_rows_hold_the_best_rule_of_each_side(forward: bool, extra: int, long: bool) -> None:
     edges, view = random_edges(0), random_edges(0, extra)
-    rules, features = ConstantRules(edges), EntityFeatures(view)
+    rules, features = ConstantRules(edges, long=long), EntityFeatures(view, long=long)
     for start in (0, 4, NUM_ENTITIES + extra - 1):
         for predicate in range(NUM_PREDICATES):
             row = rules.row(features, predicate, start, forward=forward)
@@ -57,20 +71,29 @@ def test_rows_hold_the_best_rule_of_each_side(forward: bool, extra: int) -> None
                 fact = [start, predicate, answer] if forward else [answer, predicate, start]
                 sides = {"cX": fact[2], "cY": fact[0]}
                 expected = sum(
-                    best_by_hand(edges, view, fact, side, masked=False)
+                    best_by_hand(edges, view, fact, side, masked=False, long=long)
                     for side, constant in sides.items()
                     if constant < NUM_ENTITIES
                 )
                 assert row[answer] == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_known_fact_does_not_support_its_own_proof() -> None:
+@pytest.mark.parametrize("long", [False, True])
+def test_a_known_fact_does_not_support_its_own_proof(long: bool) -> None:
     edges = random_edges(1)
-    rules, facts = ConstantRules(edges), edges.facts
+    rules, facts = ConstantRules(edges, long=long), edges.facts
     for side in ("cX", "cY"):
         found = rules.strongest(rules.features, facts, np.ones(len(facts), dtype=bool), side)
         for row, fact in enumerate(facts.tolist()):
-            assert found.evidence[row] == pytest.approx(best_by_hand(edges, edges, fact, side, masked=True))
+            assert found.evidence[row] == pytest.approx(best_by_hand(edges, edges, fact, side, masked=True, long=long))
+
+
+def test_a_hub_is_no_middle_of_a_body() -> None:
+    facts = np.array([(0, 0, 1), (1, 1, 2), (3, 0, 1), *((1, 0, 4 + end) for end in range(MAX_DEGREE - 3))])
+    features = EntityFeatures(EdgeList(facts, 4 + MAX_DEGREE, 2), long=True)
+    assert features.is_long(features.of(0)).any()
+    hub = EntityFeatures(EdgeList(np.concatenate([facts, [(1, 0, 3 + MAX_DEGREE)]]), 4 + MAX_DEGREE, 2), long=True)
+    assert not hub.is_long(hub.of(0)).any()
 
 
 def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> None:

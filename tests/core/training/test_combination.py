@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ctp_core.training.combination import ValidationLogits, choose_weight
+from ctp_core.training.combination import ValidationLogits, choose_weights
+from ctp_core.training.shrinkage import OWN_FROM
 from tests.core.models.test_facts_models import KB, model_of
 
 FACTS = KB.splits["train"][::5]
@@ -48,5 +49,10 @@ class Noise:
 
 def test_an_embedding_that_knows_the_answers_weighs_more_than_one_that_guesses() -> None:
     proofs = model_of("proofs")
-    assert choose_weight(proofs, Truth(), KB, FACTS) > 1  # type: ignore[arg-type]
-    assert choose_weight(Truth(), Noise(), KB, FACTS) < 0.1  # type: ignore[arg-type]
+    assert choose_weights(proofs, Truth(), KB, FACTS).min() > 1  # type: ignore[arg-type]
+    assert choose_weights(Truth(), Noise(), KB, FACTS).max() < 0.1  # type: ignore[arg-type]
+
+
+def test_few_questions_choose_no_weight_of_their_own() -> None:
+    assert 2 * len(FACTS) < OWN_FROM
+    assert len(set(choose_weights(model_of("proofs"), Truth(), KB, FACTS).tolist())) == 1  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models import rules_model
 from ctp_core.models.registry import create_trainer
 from ctp_core.symbols import Fact
-from ctp_core.training import constant_weights
+from ctp_core.training import shrinkage
 from ctp_core.training.constant_weights import DEFAULT_WEIGHT, WEIGHTS, choose_weights
 from ctp_core.training.rules import RulesTrainer
 
@@ -66,13 +66,13 @@ def test_ranks_do_not_depend_on_how_many_are_computed_at_once(
         assert np.array_equal(ranks, together[weight])
 
 
-def test_a_predicate_has_a_weight_of_its_own_only_where_it_is_clearly_better(
+def test_a_predicate_has_a_weight_of_its_own_only_where_it_has_many_questions(
     trainer: RulesTrainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constant_weights, "CLEARLY", 1e9)
     weights, mrr = choose_weights(visible(trainer), trainer.split.valid)
     assert len(set(weights.tolist())) == 1
-    monkeypatch.setattr(constant_weights, "CLEARLY", 0.0)
+    monkeypatch.setattr(shrinkage, "OWN_FROM", 1)
+    monkeypatch.setattr(shrinkage, "COMMON", 0)
     _, own = choose_weights(visible(trainer), trainer.split.valid)
     assert own >= mrr
 

@@ -78,7 +78,7 @@ def test_twenty_seconds_without_the_database_cost_no_job(watch: Watch, server: P
     time.sleep(20 - (time.monotonic() - stopped))  # the fault itself
     server.start()
     (ended,) = watch.wait_for_end(job["id"])
-    assert ended.status == "succeeded"
+    assert (ended.status, ended.attempt, ended.crashes) == ("succeeded", 1, 0), "its worker never died"
     assert watch.files(ended.model_id) == undisturbed(ended)
     assert watch.wait_for_end(watch.submit(SHORT)["id"])[0].status == "succeeded"
 

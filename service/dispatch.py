@@ -24,7 +24,7 @@ from service.db.tables import Job
 from service.idempotency import forget_old_keys
 from service.kbs.store import sweep as sweep_kbs
 from service.leases import DISPATCHER
-from service.queue import make_celery, make_redis, publish_job, waiting_jobs
+from service.queue import make_celery, make_redis, publish_job, waiting_jobs, withdraw_jobs
 from service.settings import Settings
 from service.storage import Storage, StorageError, make_storage
 from service.sweeper import Sweeper
@@ -84,14 +84,21 @@ class Dispatcher:
             log.exception("dispatcher_failed", step=step.__name__)
 
     def relay(self) -> None:
-        """Publishes first and forgets second: a kill in between rings twice, which the claim makes harmless."""
+        """Publishes first and forgets second: a kill in between rings twice, which the claim makes harmless.
+
+        A job that has ended is taken out instead: each message that is left costs a worker up to a second.
+        """
         with self.database.read() as session:
             entries = repository.unpublished(session, RELAY_BATCH)
+            ended = repository.ended(session, entries)
+        if ended:
+            withdraw_jobs(self.redis, ended)
         for entry in entries:
-            publish_job(self.celery, entry.job_id, entry.priority)
+            if entry.job_id not in ended:
+                publish_job(self.celery, entry.job_id, entry.priority)
             with self.database.write() as session:
                 repository.mark_published(session, entry)
-            log.info("job_published", job_id=entry.job_id)
+            log.info("job_withdrawn" if entry.job_id in ended else "job_published", job_id=entry.job_id)
 
     def take_back(self) -> None:
         """Jobs whose worker is silent, and parents that nobody has ended.

@@ -35,6 +35,7 @@ def up(
 def api() -> None:
     """Run the API."""
     from service.db.engine import Database  # noqa: PLC0415
+    from service.db.migrate import check_schema  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
     from service.keys.service import NO_KEYS, may_listen  # noqa: PLC0415
     from service.queue import redis_url  # noqa: PLC0415
@@ -44,6 +45,7 @@ def api() -> None:
     redis_url(settings)
     with reaching(settings.database):
         database = Database(settings.database)
+        check_schema(database.engine)
         if not may_listen(database, settings):
             raise UserError(NO_KEYS.format(host=settings.host))
         database.dispose()

@@ -122,6 +122,17 @@ def test_a_second_start_keeps_what_was_there(tmp_path: Path) -> None:
     assert kb.status_code == 200
 
 
+def test_a_damaged_queue_is_laid_aside_and_the_service_starts(tmp_path: Path) -> None:
+    files = tmp_path / "queue" / "appendonlydir"
+    files.mkdir(parents=True)
+    (files / "appendonly.aof.manifest").write_text("file appendonly.aof.1.incr.aof seq 1 type i\n")
+    (files / "appendonly.aof.1.incr.aof").write_text("*1\r\n$4\r\nPING\r\nno command at all\r\n")
+    with running_service(tmp_path) as service:
+        assert "it starts empty" in service.printed
+        assert ready(service)
+    assert (tmp_path / "queue" / "damaged" / "appendonly.aof.1.incr.aof").exists()
+
+
 def test_a_port_that_is_any_port_is_one_clear_line(tmp_path: Path) -> None:
     result = up(tmp_path, 0)
     assert (result.returncode, result.stdout.strip()) == (

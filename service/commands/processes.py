@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from enum import StrEnum
 from typing import Annotated
 
@@ -71,15 +72,24 @@ def dispatch() -> None:
     Dispatcher(settings).run(stop)
 
 
-def migrate() -> None:
+def migrate(
+    wait: Annotated[float, typer.Option(help="Seconds to wait for a database that does not answer yet.", min=0)] = 0,
+) -> None:
     """Bring the database to the newest schema and load the sample KBs."""
-    from service.db.engine import Database  # noqa: PLC0415
+    from service.db.engine import AWAY_ERRORS, Database  # noqa: PLC0415
     from service.db.migrate import migrate as run  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
     from service.samples import load_samples  # noqa: PLC0415
 
     url = get_settings().database
     with reaching(url):
-        database = Database(url)
-        run(database.engine)
+        database, deadline = Database(url), time.monotonic() + wait
+        while True:
+            try:
+                run(database.engine)
+                break
+            except AWAY_ERRORS:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(1)
         load_samples(database)

@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.postgres import postgres
 from service.settings import Settings, UserError, get_settings
 from service.supervisor import Supervisor
 from tests.running import RunningService, free_port, running_service
@@ -153,6 +154,17 @@ def test_a_database_that_cannot_be_used_is_one_clear_line(tmp_path: Path, words:
     assert "Traceback" not in result.stdout + result.stderr
     assert "check CTP_DATABASE_URL" in said
     assert "secret" not in result.stdout + result.stderr
+
+
+def test_migrating_waits_for_a_database_that_does_not_answer_yet(tmp_path: Path) -> None:
+    with postgres() as server:
+        server.stop()
+        environment = os.environ | {"CTP_DATA_DIR": str(tmp_path), "CTP_DATABASE_URL": server.url}
+        command = [sys.executable, "-m", "service.cli", "migrate", "--wait", "60"]
+        process = subprocess.Popen(command, env=environment)
+        time.sleep(3)  # so that it has met the database that is not there
+        server.start()
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("words", [["api"], ["dispatch"]])

@@ -66,6 +66,8 @@ class TrainingJob:
         lease = self.settings.lease_seconds
         claim = self._write(lambda session: repository.claim(session, job_id, self.worker, lease))
         if claim is None:
+            if self._read(lambda session: session.get(Job, job_id)) is None:
+                log.error("job_unknown", hint="does another service use this Redis? give each its own CTP_REDIS_URL")
             log.info("job_not_to_be_had")
             return
         log.info("job_started", attempt=claim.attempt)

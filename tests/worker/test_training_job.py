@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
@@ -73,6 +74,12 @@ def test_a_training_that_goes_on_after_a_cancel_is_known_to_cling(
     monkeypatch.setattr("worker.training_job.limit_threads", hang)
     job, _ = run(training)
     assert (job.status, clung, training.clings) == ("cancelled", [False], False)
+
+
+def test_a_job_of_another_service_is_told_as_such(training: TrainingJob) -> None:
+    with structlog.testing.capture_logs() as lines:
+        training.run("job_of_somebody_else")
+    assert ("error", "job_unknown") in {(line["log_level"], line["event"]) for line in lines}
 
 
 def test_a_fault_of_our_own_fails_the_job_and_is_in_its_error(training: TrainingJob) -> None:

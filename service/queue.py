@@ -93,7 +93,9 @@ def _messages(redis: Any) -> Iterator[tuple[str, bytes, str]]:
     separator = "\x06\x16"
     for name in (TRAIN_QUEUE, *(f"{TRAIN_QUEUE}{separator}{step}" for step in range(1, PRIORITIES))):
         for message in redis.lrange(name, 0, -1):
-            yield name, message, json.loads(message)["headers"]["id"]
+            # What somebody else has put there must not keep the dispatcher from its work.
+            with suppress(ValueError, KeyError, TypeError):
+                yield name, message, json.loads(message)["headers"]["id"]
 
 
 def alive_key(role: str, owner: str) -> str:

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from ctp_core import __version__
 from service.db.engine import Database
 from service.health.router import router as health
-from service.health.service import parts
+from service.health.service import Parts
 from service.kbs.router import router as kbs
 from service.keys.gate import Gate
 from service.keys.service import Keyring
@@ -68,7 +68,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.waiting = Waiting(settings.max_waiting_calls)
     app.state.importing = asyncio.Lock()
     app.state.redis = make_redis(settings)
-    app.state.parts = Remembered(lambda _: parts(app.state.database, app.state.redis, app.state.storage), PARTS_SECONDS)
+    parts = Parts(app.state.database, app.state.redis, app.state.storage)
+    app.state.parts = Remembered(lambda _: parts.states(), PARTS_SECONDS)
     add_problem_handlers(app)
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimit, settings=settings)

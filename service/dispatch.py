@@ -24,12 +24,13 @@ from service.db.tables import Job
 from service.idempotency import forget_old_keys
 from service.kbs.store import sweep as sweep_kbs
 from service.leases import DISPATCHER
-from service.queue import make_celery, make_redis, publish_job, waiting_jobs
+from service.queue import make_celery, make_redis, publish_job, waiting_jobs, withdraw_jobs
 from service.settings import Settings
 from service.storage import Storage, StorageError, make_storage
 from service.sweeper import Sweeper
 from service.training import outcomes, repository
 from service.training.repository import LeaseLost
+from service.witness import Witness
 
 log = structlog.get_logger()
 RELAY_BATCH, REMOVAL_BATCH = 100, 100
@@ -47,6 +48,8 @@ class Dispatcher:
         self.redis: Any = make_redis(settings)
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._reconciled_at = self._led_at = float("-inf")
+        every = settings.relay_seconds
+        self.witness = Witness(self.database, every, max(settings.lease_seconds / 3, 3 * every))
         self.sweepers = [
             Sweeper("kbs", lambda: sweep_kbs(self.database)),
             # Apart from the rest: a storage that does not answer must not keep jobs from the queue.
@@ -55,6 +58,7 @@ class Dispatcher:
 
     def run(self, stop: threading.Event) -> None:
         """Until told to stop. A part that is away is waited for: nothing is lost meanwhile."""
+        threading.Thread(target=self.witness.watch, args=(stop,), name="witness", daemon=True).start()
         while not stop.wait(self.settings.relay_seconds):
             self._attempt(self.turn)
         self._resign()
@@ -80,19 +84,31 @@ class Dispatcher:
             log.exception("dispatcher_failed", step=step.__name__)
 
     def relay(self) -> None:
-        """Publishes first and forgets second: a kill in between rings twice, which the claim makes harmless."""
+        """Publishes first and forgets second: a kill in between rings twice, which the claim makes harmless.
+
+        A job that has ended is taken out instead: each message that is left costs a worker up to a second.
+        """
         with self.database.read() as session:
             entries = repository.unpublished(session, RELAY_BATCH)
+            ended = repository.ended(session, entries)
+        if ended:
+            withdraw_jobs(self.redis, ended)
         for entry in entries:
-            publish_job(self.celery, entry.job_id, entry.priority)
+            if entry.job_id not in ended:
+                publish_job(self.celery, entry.job_id, entry.priority)
             with self.database.write() as session:
                 repository.mark_published(session, entry)
-            log.info("job_published", job_id=entry.job_id)
+            log.info("job_withdrawn" if entry.job_id in ended else "job_published", job_id=entry.job_id)
 
     def take_back(self) -> None:
-        """Jobs whose worker is silent, and parents that nobody has ended."""
+        """Jobs whose worker is silent, and parents that nobody has ended.
+
+        After a break, and at the start, workers have one lease in which to speak.
+        """
+        could_speak = self.witness.has_seen(self.settings.lease_seconds)
         with self.database.read() as session:
-            expired, unsettled = repository.expired(session), outcomes.unsettled(session)
+            expired = repository.expired(session) if could_speak else []
+            unsettled = outcomes.unsettled(session)
         for job in expired:
             self._take_back(job)
         for parent in unsettled:

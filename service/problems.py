@@ -6,20 +6,23 @@ import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from redis.exceptions import RedisError
-from sqlalchemy.exc import DataError
+from sqlalchemy.exc import DatabaseError, DataError, IntegrityError, NotSupportedError, ProgrammingError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from ctp_core.errors import CtpError
 from service.db.engine import AWAY_ERRORS
+from service.db.faults import fault_of
 from service.errors import RETRY_AFTER_SECONDS, ServiceError, core_problem, problem, storage_problem
 from service.storage import StorageError
 
 log = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 HTTP_CODES = {404: "no_such_route", 405: "method_not_allowed", 400: "bad_request"}
-PART_ERRORS = (*AWAY_ERRORS, RedisError)
+PART_ERRORS = (*AWAY_ERRORS, RedisError, DatabaseError)
+# Kinds of the last that tell of a call we should not have made, unless the database's schema is another.
+OUR_ERRORS = (IntegrityError, ProgrammingError, NotSupportedError)
 
 
 def respond(body: dict[str, Any], headers: dict[str, str] | None = None) -> JSONResponse:
@@ -27,8 +30,11 @@ def respond(body: dict[str, Any], headers: dict[str, str] | None = None) -> JSON
 
 
 def part_is_away(error: Exception) -> JSONResponse:
-    """The database or the queue cannot be reached, or has too much to do."""
+    """The database or the queue cannot be reached, has too much to do, or is not what it should be."""
     log.warning("part_is_away", error=str(error))
+    fault = fault_of(error)
+    if fault is not None:
+        return respond(problem(503, "Unavailable", fault.code, fault.detail, {}), retry_headers(503))
     detail = "the database or the queue cannot be reached: GET /readyz tells which part is missing; try again"
     return respond(problem(503, "Unavailable", "part_is_away", detail, {}), retry_headers(503))
 
@@ -71,8 +77,9 @@ def add_problem_handlers(app: FastAPI) -> None:
         detail = "a value is none that the database can store or compare with, such as a text with the character NUL"
         return respond(problem(422, "Invalid request", "unstorable_value", detail, {}))
 
-    async def part_away(_: Request, error: Exception) -> JSONResponse:
-        return part_is_away(error)
+    async def part_away(request: Request, error: Exception) -> JSONResponse:
+        ours = isinstance(error, OUR_ERRORS) and fault_of(error) is None
+        return await unexpected(request, error) if ours else part_is_away(error)
 
     for kind in PART_ERRORS:
         app.add_exception_handler(kind, part_away)

@@ -3,7 +3,7 @@
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -57,7 +57,9 @@ def make_celery(settings: Settings) -> Celery:
 
 
 def make_redis(settings: Settings) -> Redis:
-    return Redis.from_url(redis_url(settings), socket_connect_timeout=PUBLISH_TIMEOUT_SECONDS)
+    """For calls that Redis answers at once."""
+    seconds = PUBLISH_TIMEOUT_SECONDS
+    return Redis.from_url(redis_url(settings), socket_timeout=seconds, socket_connect_timeout=seconds)
 
 
 def publish_job(app: Celery, job_id: str, priority: int) -> None:
@@ -75,10 +77,25 @@ def publish_job(app: Celery, job_id: str, priority: int) -> None:
 
 
 def waiting_jobs(redis: Any) -> set[str]:
-    """The jobs that are in the train queue; the transport keeps one list of messages for each priority."""
+    """The jobs that are in the train queue."""
+    return {job_id for _, _, job_id in _messages(redis)}
+
+
+def withdraw_jobs(redis: Any, job_ids: Collection[str]) -> None:
+    """Takes jobs out of the train queue, if they are in it."""
+    for name, message, job_id in _messages(redis):
+        if job_id in job_ids:
+            redis.lrem(name, 0, message)
+
+
+def _messages(redis: Any) -> Iterator[tuple[str, bytes, str]]:
+    """List, message and job of all in the train queue; the transport keeps one list for each priority."""
     separator = "\x06\x16"
-    names = [TRAIN_QUEUE, *(f"{TRAIN_QUEUE}{separator}{step}" for step in range(1, PRIORITIES))]
-    return {json.loads(message)["headers"]["id"] for name in names for message in redis.lrange(name, 0, -1)}
+    for name in (TRAIN_QUEUE, *(f"{TRAIN_QUEUE}{separator}{step}" for step in range(1, PRIORITIES))):
+        for message in redis.lrange(name, 0, -1):
+            # What somebody else has put there must not keep the dispatcher from its work.
+            with suppress(ValueError, KeyError, TypeError):
+                yield name, message, json.loads(message)["headers"]["id"]
 
 
 def alive_key(role: str, owner: str) -> str:

@@ -23,7 +23,7 @@ class Settings(BaseSettings):
 
     data_dir: Path = Field(Path(".ctp"), description="Folder of the embedded database, queue and model files.")
     database_url: str = Field("", description="SQLAlchemy URL; empty: SQLite in the data folder.")
-    redis_url: str = Field("", description="Redis URL; empty: `ctp up` starts a server of its own.")
+    redis_url: str = Field("", description="Redis URL, no other service's; empty: `ctp up` starts one.")
     artifacts_url: str = Field("", description="fsspec URL of the model files; empty: `artifacts` in the data folder.")
     host: str = Field("127.0.0.1", description="Address that the API listens on.")
     port: int = Field(8000, ge=0, le=65535, description="Port that the API listens on.")

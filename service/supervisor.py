@@ -29,6 +29,8 @@ POLL_SECONDS = 0.1
 BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, STEADY_SECONDS = 0.5, 10.0, 30.0
 # A socket's path must fit into the kernel's 108 bytes.
 MAX_SOCKET_PATH = 100
+# The code with which the queue's server ends where it does not like its files or its settings.
+QUEUE_REFUSED = 1
 # Started first, before the database is looked at: the query worker takes longest to load.
 EARLY = ("queue", "query")
 
@@ -61,6 +63,7 @@ class Supervisor:
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     _socket_folder: Path | None = None
     _open: bool = True
+    _queue_laid_aside: bool = False
 
     def run(self) -> int:
         for number in STOP_SIGNALS:
@@ -192,6 +195,9 @@ class Supervisor:
         while time.monotonic() < deadline:
             for child in self.children:
                 if child.process is not None and not child.alive:
+                    if self._lay_queue_aside(child):
+                        child.start()
+                        continue
                     raise StartError(f"{child.name} did not start: its log is {child.log}")
             with suppress(OSError, http.client.HTTPException, ValueError):
                 missing = self._missing()
@@ -221,8 +227,27 @@ class Supervisor:
                     child.start()
                     self._say(f"  {child.name:<10} started again")
 
+    def _lay_queue_aside(self, child: Child) -> bool:
+        """Files that the queue cannot read keep it from starting, and it can do without: the database knows all jobs.
+
+        Once: where it is not the files, they were not to blame.
+        """
+        folder = self.settings.data_dir / "queue"
+        files, aside = folder / "appendonlydir", folder / "damaged"
+        refused = child.process is not None and child.process.returncode == QUEUE_REFUSED
+        if child.name != "queue" or not refused or self._queue_laid_aside or not files.exists():
+            return False
+        self._queue_laid_aside = True
+        shutil.rmtree(aside, ignore_errors=True)
+        files.rename(aside)
+        self._say(
+            f"  queue      could not read its files: they are in {aside} now, and it starts empty; no job is lost"
+        )
+        return True
+
     def _plan_restart(self, child: Child) -> None:
         assert child.process is not None
+        self._lay_queue_aside(child)
         self._say(f"  {child.name:<10} ended with {child.process.returncode}; its log is {child.log}")
         steady = time.monotonic() - child.started > STEADY_SECONDS
         child.backoff = BACKOFF_SECONDS if steady else min(child.backoff * 2, MAX_BACKOFF_SECONDS)

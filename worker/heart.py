@@ -58,6 +58,11 @@ class Heart:
         self._done.set()
         self._thread.join()
 
+    @property
+    def unheard(self) -> bool:
+        """It knows that the lease is lost, and the block still runs."""
+        return self.lost and not self._done.is_set()
+
     def check(self, progress: Progress | None = None) -> None:
         """Called at every step; raises where the training must end."""
         self._progress = progress or self._progress

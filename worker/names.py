@@ -5,6 +5,8 @@ import socket
 
 STOP = "stop"  # the order to give the job back and end
 DONE = "done"  # the reply after each job
+BEAT = "beat"  # and until then, now and then
+BEATS_PER_LEASE = 10
 
 
 def worker_name(process: int | None = None) -> str:

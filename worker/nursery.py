@@ -5,6 +5,7 @@ it four seconds to load torch, and kill it where the machine is busy. Here the p
 does so once and trains one job after another, and a new one is started as soon as the old one has ended.
 """
 
+import select
 import subprocess
 import sys
 import threading
@@ -18,19 +19,23 @@ from service.db.tables import Job
 from service.settings import Settings
 from service.training import outcomes
 from service.training.repository import Claim, LeaseLost
-from worker.names import DONE, STOP, worker_name
+from worker.names import BEATS_PER_LEASE, DONE, STOP, worker_name
 
 log = structlog.get_logger()
 # A fresh process now and then, so that no leak of any library grows for ever.
 JOBS_PER_CHILD = 50
 # Where all parts start at once on few cores, the first child leaves them to those who are waited for.
 SOON_SECONDS = 4.0
+# Until its first word it loads torch, from a disk that may be slow.
+LOAD_SECONDS = 120.0
+CLOSE_SECONDS = 30.0
 
 
 class Child:
-    """A process with torch loaded that trains what it is told."""
+    """A process with torch loaded that trains what it is told; one that is silent for `patience` seconds hangs."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
+        self.patience, self._has_spoken = patience, False
         pipe = subprocess.PIPE
         # Unbuffered: what a dead child did not take must not be tried again when its pipe is closed.
         self.process = subprocess.Popen([sys.executable, "-m", "worker.child"], stdin=pipe, stdout=pipe, bufsize=0)
@@ -49,16 +54,34 @@ class Child:
             log.warning("child_is_gone", process=self.process.pid)
 
     def train(self, job_id: str) -> bool:
-        """Waits for the end of the job; False where the child ended first."""
+        """Waits for the end of the job; False where the child ended first, or hung and was killed."""
         assert self.process.stdout is not None
         self.jobs += 1
         self.tell(job_id)
-        return self.process.stdout.readline().decode().strip() == DONE
+        while self._speaks():
+            self._has_spoken = True
+            word = self.process.stdout.readline().decode().strip()
+            if word in (DONE, ""):
+                return word == DONE
+        log.warning("child_hangs", process=self.process.pid, job_id=job_id)
+        self.process.kill()
+        return False
+
+    def _speaks(self) -> bool:
+        """Waits in many short pieces: those in which we were stopped ourselves count as one."""
+        assert self.process.stdout is not None
+        patience = self.patience if self._has_spoken else max(self.patience, LOAD_SECONDS)
+        pieces = 2 * BEATS_PER_LEASE
+        return any(select.select([self.process.stdout], [], [], patience / pieces)[0] for _ in range(pieces))
 
     def close(self) -> int:
         """The code it ended with, once it has."""
         self.tell(STOP)
-        code = self.process.wait()
+        try:
+            code = self.process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):
             assert stream is not None
             stream.close()
@@ -88,7 +111,7 @@ class Nursery:
             if self._closed:
                 return None
             if self._child is None or not self._child.alive:
-                self._child = Child()
+                self._child = Child(self.settings.lease_seconds)
             return self._child
 
     def run(self, job_id: str) -> None:

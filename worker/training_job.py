@@ -47,6 +47,12 @@ class TrainingJob:
         self.storage: Storage = make_storage(settings)
         self.stop = stop or threading.Event()
         self.worker = worker_name()
+        self._heart: Heart | None = None
+
+    @property
+    def clings(self) -> bool:
+        """The job is not ours any more, and the training goes on."""
+        return self._heart is not None and self._heart.unheard
 
     def run(self, job_id: str) -> None:
         """Trains the job if it is still to be had. Never raises for what went wrong with the job itself."""
@@ -60,16 +66,19 @@ class TrainingJob:
         lease = self.settings.lease_seconds
         claim = self._write(lambda session: repository.claim(session, job_id, self.worker, lease))
         if claim is None:
+            if self._read(lambda session: session.get(Job, job_id)) is None:
+                log.error("job_unknown", hint="does another service use this Redis? give each its own CTP_REDIS_URL")
             log.info("job_not_to_be_had")
             return
         log.info("job_started", attempt=claim.attempt)
         job = self._read(lambda session: session.get_one(Job, job_id))
-        with Heart(self.database, claim, self.settings, self.stop) as heart:
-            try:
+        self._heart = heart = Heart(self.database, claim, self.settings, self.stop)
+        try:
+            with heart:
                 self._end(claim, lambda: self._train(job, claim, heart))
-            except LeaseLost:
-                log.warning("lease_lost", attempt=claim.attempt)
-                self._clean_up(job, claim)
+        except LeaseLost:
+            log.warning("lease_lost", attempt=claim.attempt)
+            self._clean_up(job, claim)
 
     def _end(self, claim: Claim, train: Callable[[], None]) -> None:
         """Whatever happens, the job ends in a state that says so; raises LeaseLost where it is not ours any more."""

@@ -24,7 +24,7 @@ def _alive(part: AlivePart) -> bool:
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     from service.db.engine import Database  # noqa: PLC0415
-    from service.health.service import parts  # noqa: PLC0415
+    from service.health.service import Parts  # noqa: PLC0415
     from service.leases import DISPATCHER  # noqa: PLC0415
     from service.queue import alive as num_alive  # noqa: PLC0415
     from service.queue import make_redis  # noqa: PLC0415
@@ -38,7 +38,7 @@ def _alive(part: AlivePart) -> bool:
             return False
     if part is AlivePart.dispatch:
         # Whichever of them leads: the others are ready to.
-        return parts(Database(settings.database), make_redis(settings))[DISPATCHER] == "ok"
+        return Parts(Database(settings.database), make_redis(settings)).states()[DISPATCHER] == "ok"
     try:
         return num_alive(make_redis(settings), part.value, socket.gethostname()) > 0
     except RedisError:

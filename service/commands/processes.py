@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from enum import StrEnum
 from typing import Annotated
 
@@ -35,6 +36,7 @@ def up(
 def api() -> None:
     """Run the API."""
     from service.db.engine import Database  # noqa: PLC0415
+    from service.db.migrate import check_schema  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
     from service.keys.service import NO_KEYS, may_listen  # noqa: PLC0415
     from service.queue import redis_url  # noqa: PLC0415
@@ -44,6 +46,7 @@ def api() -> None:
     redis_url(settings)
     with reaching(settings.database):
         database = Database(settings.database)
+        check_schema(database.engine)
         if not may_listen(database, settings):
             raise UserError(NO_KEYS.format(host=settings.host))
         database.dispose()
@@ -70,13 +73,14 @@ def dispatch() -> None:
 
 
 def migrate(
+    wait: Annotated[float, typer.Option(help="Seconds to wait for a database that does not answer yet.", min=0)] = 0,
     take_store: Annotated[
         bool,
         typer.Option("--take-store", help="Use the model files at CTP_ARTIFACTS_URL though another database has them."),
     ] = False,
 ) -> None:
     """Bring the database to the newest schema, load the sample KBs and mark the store of the model files."""
-    from service.db.engine import Database  # noqa: PLC0415
+    from service.db.engine import AWAY_ERRORS, Database  # noqa: PLC0415
     from service.db.migrate import migrate as run  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
     from service.samples import load_samples  # noqa: PLC0415
@@ -85,8 +89,15 @@ def migrate(
 
     settings = get_settings()
     with reaching(settings.database):
-        database = Database(settings.database)
-        run(database.engine)
+        database, deadline = Database(settings.database), time.monotonic() + wait
+        while True:
+            try:
+                run(database.engine)
+                break
+            except AWAY_ERRORS:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(1)
         load_samples(database)
         try:
             adopt(database, make_storage(settings), take_store)

@@ -1,5 +1,6 @@
 """Engines and sessions for SQLite and PostgreSQL."""
 
+import math
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -7,12 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
+from service.db.faults import DAMAGED, fault_of
+
 BUSY_SECONDS = 30
+# A server that is there lets one in at once; a statement may be behind others on a busy machine.
+CONNECT_SECONDS, STATEMENT_SECONDS = 5, 60
+POOL_SECONDS = 10
 LOCK_POLL_SECONDS = 0.005
 # Before this version the write-ahead log can be corrupted by several writers.
 SAFE_WAL_VERSION = (3, 51, 3)
@@ -23,7 +30,42 @@ AWAY_ERRORS = (OperationalError, InterfaceError, PoolTimeout)
 def make_engine(url: str) -> Engine:
     if make_url(url).get_backend_name() == "sqlite":
         return _sqlite_engine(url)
-    return create_engine(url, pool_pre_ping=True, pool_size=10, max_overflow=20)
+    return _postgresql_engine(url)
+
+
+def _postgresql_engine(url: str) -> Engine:
+    from service.db.deadline import PING_SECONDS, DeadlineConnection  # noqa: PLC0415  only here is the driver needed
+
+    limits = {"connect_timeout": CONNECT_SECONDS, "options": f"-c statement_timeout={STATEMENT_SECONDS * 1000}"}
+    # Where the URL has an opinion of its own, it counts.
+    own = {key: value for key, value in limits.items() if key not in make_url(url).query}
+    engine = create_engine(
+        url, pool_pre_ping=True, pool_size=10, max_overflow=20, pool_timeout=POOL_SECONDS, connect_args=own
+    )
+
+    @event.listens_for(engine, "do_connect")
+    def connect(_: Any, __: Any, arguments: Any, options: Any) -> Any:
+        return DeadlineConnection.connect(*arguments, **options)
+
+    @event.listens_for(engine, "checkin")
+    def lay_aside(connection: Any, _: Any) -> None:
+        # What comes next is the pool's ping, in the hurry of whoever asks then.
+        if connection is not None:
+            connection.patience = PING_SECONDS
+
+    @event.listens_for(engine, "checkout")
+    def hand_out(connection: Any, _: Any, __: Any) -> None:
+        connection.patience = STATEMENT_SECONDS
+
+    return engine
+
+
+def wait_for_ever(connection: Connection) -> None:
+    """For this transaction: a migration takes as long as its tables are large."""
+    if connection.dialect.name == "postgresql":
+        driver: Any = connection.connection.driver_connection
+        driver.patience = math.inf
+        connection.execute(text("SET LOCAL statement_timeout = 0"))
 
 
 def _sqlite_engine(url: str) -> Engine:
@@ -76,8 +118,15 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.engine = make_engine(url)
+        # Seen in this process: a look at another place of the same file may find nothing wrong.
+        self.damaged = False
+        event.listen(self.engine, "handle_error", self._note_damage)
         self._writers = sessionmaker(self.engine, expire_on_commit=False)
         self._readers = sessionmaker(self.engine.execution_options(read_only=True), expire_on_commit=False)
+
+    def _note_damage(self, context: ExceptionContext) -> None:
+        if isinstance(context.original_exception, Exception) and fault_of(context.original_exception) is DAMAGED:
+            self.damaged = True
 
     @contextmanager
     def write(self) -> Iterator[Session]:

@@ -4,9 +4,14 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
 import migrations
+from service.db.engine import AWAY_ERRORS, wait_for_ever
+from service.db.faults import NEWER, NOT_MIGRATED
+from service.settings import UserError
 
 # Any constant: those who migrate at the same time on PostgreSQL wait for one another here.
 MIGRATION_LOCK = 0x6374_7000
@@ -22,7 +27,23 @@ def migrate(engine: Engine) -> None:
     """Safe to call at any time and from several processes."""
     config = alembic_config()
     with engine.begin() as connection:
+        wait_for_ever(connection)
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+
+
+def check_schema(engine: Engine) -> None:
+    """Raises UserError where the schema is not the one of this version; a database that is away is waited for later."""
+    revisions = ScriptDirectory.from_config(alembic_config())
+    try:
+        with engine.connect() as connection:
+            found = MigrationContext.configure(connection).get_current_revision()
+    except AWAY_ERRORS:
+        return
+    known = {revision.revision for revision in revisions.walk_revisions()}
+    if found is not None and found not in known:
+        raise UserError(NEWER.detail)
+    if found != revisions.get_current_head():
+        raise UserError(NOT_MIGRATED.detail)

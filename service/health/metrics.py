@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.engine import Database
-from service.health.service import parts
+from service.health.service import Parts
 from service.metrics import REGISTRY, WORKER_COUNTS, WORKER_FIELDS
 from service.queue import QUERY_QUEUE, waiting_jobs
 from service.training.repository import num_by_status
@@ -27,7 +27,7 @@ class Now:
 
     def collect(self) -> Iterator[Metric]:
         up = GaugeMetricFamily("ctp_part_up", "1 where a part of the service is there.", labels=["part"])
-        for part, state in parts(self.database, self.redis).items():
+        for part, state in Parts(self.database, self.redis).states().items():
             up.add_metric([part], float(state == "ok"))
         yield up
         with suppress(SQLAlchemyError):

@@ -1,5 +1,8 @@
 """What is there, part by part."""
 
+import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -8,31 +11,78 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service import stores
 from service.db.engine import Database
+from service.db.faults import DAMAGED, fault_of
 from service.leases import DISPATCHER, leader
 from service.queue import QUERY_QUEUE, TRAIN_QUEUE, alive
 from service.storage import Storage, StorageError
 
+States = dict[str, str]
+OK, MISSING, SILENT = "ok", "missing", "no answer"
+ANSWER_SECONDS = 4.0
 
-def parts(database: Database, redis: Any, storage: Storage | None = None) -> dict[str, str]:
+
+class Parts:
     """Part -> `ok`, or what is wrong with it; the storage only where it is given."""
-    found = dict.fromkeys(("database", "queue", "train_worker", "query_worker", DISPATCHER), "missing")
+
+    def __init__(self, database: Database, redis: Any, storage: Storage | None = None) -> None:
+        self._askers = [
+            Asker({"database": SILENT, DISPATCHER: MISSING}, lambda: _database(database)),
+            Asker({"queue": SILENT, "train_worker": MISSING, "query_worker": MISSING}, lambda: _queue(redis)),
+        ]
+        if storage is not None:
+            self._askers.append(Asker({"storage": SILENT}, lambda: _storage(database, storage)))
+
+    def states(self) -> States:
+        """All are asked at once, and one that hangs is waited for no longer than the others are."""
+        for asker in self._askers:
+            asker.ask()
+        deadline = time.monotonic() + ANSWER_SECONDS
+        return {part: state for asker in self._askers for part, state in asker.answer(deadline).items()}
+
+
+class Asker:
+    """Asks in a thread, of which there is never more than one: the next to ask finds it still waiting."""
+
+    def __init__(self, silent: States, look: Callable[[], States]) -> None:
+        self._silent, self._look = silent, look
+        self._found = silent
+        self._thread = threading.Thread()
+
+    def ask(self) -> None:
+        if not self._thread.is_alive():
+            self._found = self._silent
+            self._thread = threading.Thread(target=self._run, name="health", daemon=True)
+            self._thread.start()
+
+    def answer(self, deadline: float) -> States:
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        return self._found
+
+    def _run(self) -> None:
+        self._found = self._silent | self._look()
+
+
+def _database(database: Database) -> States:
     try:
         with database.read() as session:
             leads = leader(session, DISPATCHER)
-            found["database"] = "ok"
-            found[DISPATCHER] = "ok" if leads else "missing"
     except SQLAlchemyError as error:
-        found["database"] = type(error).__name__
+        fault = fault_of(error)
+        return {"database": fault.code if fault else type(error).__name__}
+    return {"database": DAMAGED.code if database.damaged else OK, DISPATCHER: OK if leads else MISSING}
+
+
+def _queue(redis: Any) -> States:
     try:
         redis.ping()
-        found["queue"] = "ok"
-        for role in (TRAIN_QUEUE, QUERY_QUEUE):
-            found[f"{role}_worker"] = "ok" if alive(redis, role) else "missing"
+        workers = {f"{role}_worker": OK if alive(redis, role) else MISSING for role in (TRAIN_QUEUE, QUERY_QUEUE)}
     except RedisError as error:
-        found["queue"] = type(error).__name__
-    if storage is not None:
-        found["storage"] = storage_state(database, storage)
-    return found
+        return {"queue": type(error).__name__}
+    return {"queue": OK, **workers}
+
+
+def _storage(database: Database, storage: Storage) -> States:
+    return {"storage": storage_state(database, storage)}
 
 
 def storage_state(database: Database, storage: Storage) -> str:
@@ -42,4 +92,4 @@ def storage_state(database: Database, storage: Storage) -> str:
             stores.check(database, storage)
     except StorageError as error:
         return error.code
-    return "ok"
+    return OK

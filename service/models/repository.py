@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from ctp_core.errors import MAX_COMPARED
 from service.db.tables import Alias, Checkpoint, Job, Kb, ModelVersion, RuleRow
+from service.kbs.repository import SAMPLE_TENANT
 
 
 def find(session: Session, tenant: str, reference: str) -> ModelVersion | None:
@@ -132,7 +133,11 @@ def forget_checkpoints(session: Session, job_ids: Sequence[str]) -> None:
 
 
 def kb_of(session: Session, model: ModelVersion) -> Kb | None:
-    return session.scalars(select(Kb).where(Kb.id == model.kb_id, Kb.status == "ready")).one_or_none()
+    """Its own; for an imported model, or one whose KB was removed, any that its tenant sees with the same content."""
+    like = and_(Kb.sha256 == model.kb_sha256, Kb.tenant.in_((model.tenant, SAMPLE_TENANT)))
+    own = Kb.id == (model.kb_id or "")
+    statement = select(Kb).where(Kb.status == "ready", or_(own, like)).order_by(own.desc(), Kb.number)
+    return session.scalars(statement.limit(1)).first()
 
 
 def kb_like(session: Session, tenants: Sequence[str], sha256: str) -> Kb | None:

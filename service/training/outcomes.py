@@ -72,6 +72,8 @@ def cancel(session: Session, job: Job, lease_seconds: float) -> bool:
     if job.status in TERMINAL:
         return False
     for ended in (*repository.children(session, [job])[job.id], job):
+        if ended.status == "queued" and not ended.has_children:
+            repository.ring(session, ended)  # so that its message is taken out of the queue
         _end(session, ended, "cancelled")
         _drop_files(session, ended, lease_seconds)
     _settle(session, job)

@@ -195,6 +195,12 @@ def unpublished(session: Session, limit: int) -> Sequence[Outbox]:
     return session.scalars(select(Outbox).order_by(Outbox.priority.desc(), Outbox.number).limit(limit)).all()
 
 
+def ended(session: Session, entries: Sequence[Outbox]) -> set[str]:
+    """Those of the entries' jobs that nobody need start any more."""
+    wanted = {entry.job_id for entry in entries}
+    return set(session.scalars(select(Job.id).where(Job.id.in_(wanted), Job.status.in_(TERMINAL))))
+
+
 def mark_published(session: Session, entry: Outbox) -> None:
     session.execute(delete(Outbox).where(Outbox.number == entry.number))
     session.execute(update(Job).where(Job.id == entry.job_id).values(published_at=now()))

@@ -6,6 +6,7 @@ import pytest
 
 from service.cluster import wait_for
 from service.db.tables import ModelVersion
+from service.queue import make_redis, waiting_jobs
 from tests.faults.watching import ENDLESS, SHORT, Watch
 
 pytestmark = pytest.mark.slow
@@ -40,6 +41,19 @@ def test_a_queued_job_never_runs_once_it_is_cancelled(watch: Watch) -> None:
     watch.cancel(running["id"])
     watch.wait_for_end(watch.submit(SHORT)["id"])
     assert watch.job(queued["id"]).attempt == 0
+
+
+def test_cancelled_seeds_do_not_hold_up_the_next_job(watch: Watch) -> None:
+    running, seeds = watch.submit(ENDLESS), watch.submit(SHORT, seeds=list(range(30)))
+    watch.wait_for_epoch(running["id"], 1)
+    children = [child["id"] for child in seeds["children"]]
+    wait_for(lambda: all(watch.job(child).published_at for child in children), "all are in the queue", 30)
+    watch.cancel(seeds["id"])
+    following = watch.submit(SHORT)
+    with make_redis(watch.settings) as redis:
+        wait_for(lambda: waiting_jobs(redis) == {following["id"]}, "only the next one is in the queue", 10)
+    watch.cancel(running["id"])
+    watch.wait_for_end(following["id"])
 
 
 def test_a_job_whose_worker_is_dead_is_cancelled_at_once(watch: Watch) -> None:

@@ -68,6 +68,26 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing_more
     assert len(list((watch.artifacts / "models" / ended.model_id).rglob("manifest.json"))) == 1
 
 
+def test_a_hung_training_child_is_replaced_and_its_job_goes_on(watch: Watch) -> None:
+    job = watch.submit()
+    watch.wait_for_epoch(job["id"], 3)
+    (child,) = watch.cluster.parts["train"].children()
+    os.kill(child, signal.SIGSTOP)
+    (ended,) = watch.wait_for_end(job["id"], seconds=60)
+    assert (ended.status, ended.attempt) == ("succeeded", 2)
+    assert watch.files(ended.model_id) == undisturbed(ended)
+
+
+def test_a_child_that_hangs_in_a_cancelled_job_keeps_no_other_waiting(watch: Watch) -> None:
+    job = watch.submit(ENDLESS)
+    watch.wait_for_epoch(job["id"], 1)
+    (child,) = watch.cluster.parts["train"].children()
+    os.kill(child, signal.SIGSTOP)
+    watch.cancel(job["id"])
+    (ended,) = watch.wait_for_end(watch.submit(SHORT)["id"], seconds=60)
+    assert ended.status == "succeeded"
+
+
 def test_a_worker_that_is_told_to_stop_gives_its_job_back_unharmed(watch: Watch) -> None:
     job = watch.submit()
     watch.wait_for_epoch(job["id"], 3)

@@ -1,14 +1,19 @@
 """Many machines on one: PostgreSQL, Redis and S3, two APIs, two dispatchers, three workers."""
 
+import os
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 
 import httpx
 import pytest
 
 from service.cluster import Cluster
 from service.postgres import Postgres, postgres
+from service.processes import CTP
 from tests.faults.watching import FAST, JOB, SHORT, Watch, undisturbed
 from tests.object_store import BUCKET, object_store
 
@@ -78,9 +83,40 @@ def test_twenty_seconds_without_the_database_cost_no_job(watch: Watch, server: P
     time.sleep(20 - (time.monotonic() - stopped))  # the fault itself
     server.start()
     (ended,) = watch.wait_for_end(job["id"])
-    assert ended.status == "succeeded"
+    assert (ended.status, ended.attempt, ended.crashes) == ("succeeded", 1, 0), "its worker never died"
     assert watch.files(ended.model_id) == undisturbed(ended)
     assert watch.wait_for_end(watch.submit(SHORT)["id"])[0].status == "succeeded"
+
+
+@contextmanager
+def hung(server: Postgres) -> Iterator[None]:
+    """Its connections stay open, and nobody answers."""
+    assert server.part.process is not None
+    processes = [server.part.process.pid, *server.part.children()]
+    for process in processes:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+
+
+def test_a_database_that_hangs_is_a_503_within_seconds_and_costs_no_job(watch: Watch, server: Postgres) -> None:
+    job = watch.submit()
+    watch.wait_for_epoch(job["id"], 2)
+    alive = [*CTP, "alive", "dispatch"]
+    with hung(server), watch.client() as client:
+        ready = client.get("/readyz", timeout=10)
+        refused = client.get("/jobs", timeout=20)
+        dispatcher = subprocess.run(alive, env=watch.cluster.variables("dispatch"), check=False, timeout=30)
+    assert (ready.status_code, ready.json()["parts"]["database"]) == (503, "no answer")
+    assert (refused.status_code, refused.json()["code"]) == (503, "part_is_away")
+    assert dispatcher.returncode == 1
+    watch.cluster.wait_until_ready()
+    (ended,) = watch.wait_for_end(job["id"])
+    assert (ended.status, ended.attempt, ended.crashes) == ("succeeded", 1, 0)
 
 
 def test_calls_at_the_same_moment_with_one_key_create_one_job(watch: Watch) -> None:

@@ -41,6 +41,12 @@ def test_every_part_that_stays_has_a_health_check(name: str) -> None:
     assert "test" in services()[name]["healthcheck"]  # type: ignore[operator]
 
 
+def test_the_database_is_waited_for_where_a_temporary_server_does_not_answer() -> None:
+    test = services()["postgres"]["healthcheck"]["test"]  # type: ignore[index]
+    assert test[test.index("--host") :][:2] == ["--host", "127.0.0.1"]
+    assert services()["migrate"]["command"] == ["migrate", "--wait", "60"]
+
+
 def test_workers_can_be_scaled() -> None:
     """A fixed name or a fixed port would allow one of them only."""
     for name in ("worker-train", "worker-query", "dispatch"):

@@ -1,6 +1,9 @@
 """Turns of the dispatcher in which one of its steps goes wrong."""
 
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from service.kbs import service as kbs
 from service.settings import Settings
 from service.training import repository, service
 from service.training.schemas import TrainRequest
+from service.witness import Witness
 
 TENANT = "default"
 
@@ -23,7 +27,8 @@ TENANT = "default"
 @pytest.fixture
 def dispatcher(tmp_path: Path) -> Iterator[Dispatcher]:
     """With a KB to train on; its Redis is away."""
-    made = Dispatcher(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+    times = {"lease_seconds": 0.3, "heartbeat_seconds": 0.1, "reconcile_seconds": 0.01, "relay_seconds": 0.01}
+    made = Dispatcher(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", **times))
     migrate(made.database.engine)
     builder = FactsBuilder(KbLimits())
     builder.add("train", [(1, "a", "p", "b")], "facts.tsv")
@@ -56,6 +61,40 @@ def test_a_step_that_breaks_keeps_no_job_from_being_taken_back(
     with dispatcher.database.write() as session:
         repository.claim(session, job.id, "worker", -1.0)
     monkeypatch.setattr(dispatcher.celery, "send_task", None)  # a fault of our own in every relay
-    dispatcher.turn()
+    with running(dispatcher):
+        wait_for(lambda: status(dispatcher, job) == "queued", "the job is taken back", 30)
+
+
+def test_right_after_its_start_a_dispatcher_takes_no_job_for_lost(dispatcher: Dispatcher) -> None:
+    job = submit(dispatcher)
+    with dispatcher.database.write() as session:
+        repository.claim(session, job.id, "worker", -1.0)
+    dispatcher.take_back()
+    assert status(dispatcher, job) == "running", "its worker may have been without the database for as long as we"
+
+
+def test_a_break_is_seen_and_a_time_without_one_is_not(dispatcher: Dispatcher) -> None:
+    witness = Witness(dispatcher.database, 0.02, 2.0)
+    began = time.monotonic()
+    wait_for(lambda: witness.has_seen(0.5), "half a second without a break", 30)
+    assert time.monotonic() - began >= 0.4
+    witness.gap = 0.1
+    time.sleep(0.2)  # what an outage is to it
+    assert not witness.has_seen(0.1)
+
+
+def status(dispatcher: Dispatcher, job: Job) -> str:
     with dispatcher.database.read() as session:
-        assert session.get_one(Job, job.id).status == "queued"
+        return session.get_one(Job, job.id).status
+
+
+@contextmanager
+def running(dispatcher: Dispatcher) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=dispatcher.run, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

@@ -16,9 +16,10 @@ from ctp_core.datasets.graph_formats import READERS, GraphsBuilder, graph_lines
 from ctp_core.datasets.rows import FileLimits
 from service.db.engine import Database
 from service.db.migrate import migrate
-from service.db.tables import Kb, RuleRow
+from service.db.tables import Kb, ModelVersion, RuleRow
 from service.kbs import service as kbs
 from service.models.groundings import NO_ROWS, NOBODY, Edges, Search, named
+from service.models.repository import kb_of
 
 TWO_HOPS = [("X", "Z"), ("Z", "Y")]
 
@@ -44,6 +45,19 @@ def hub(database: Database, num: int) -> Kb:
 def rule(*body: tuple[str, str]) -> RuleRow:
     atoms = [{"predicate": "q", "subject": subject, "object": object_} for subject, object_ in body]
     return RuleRow(head={"predicate": "p", "subject": "X", "object": "Y"}, body=atoms)
+
+
+def test_the_kb_of_an_imported_model_may_be_uploaded_after_it(database: Database) -> None:
+    mine, sha256 = hub(database, 3), "1" * 64
+    imported = ModelVersion(tenant="default", kb_id=None, kb_sha256=sha256)
+    with database.write() as session:
+        assert kb_of(session, imported) is None
+        session.get_one(Kb, mine.number).sha256 = sha256
+        session.flush()
+        found = kb_of(session, imported)
+        assert found is not None
+        assert found.id == mine.id
+        assert kb_of(session, ModelVersion(tenant="other", kb_id=None, kb_sha256=sha256)) is None
 
 
 @pytest.mark.parametrize("num_graphs", [1, 3])

@@ -9,8 +9,10 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine
 
 from service.db.engine import make_engine
-from service.db.migrate import migrate
+from service.db.migrate import check_schema, migrate
+from service.db.reach import reaching
 from service.db.tables import Table
+from service.settings import UserError
 
 
 @pytest.fixture
@@ -36,6 +38,25 @@ def test_migrating_twice_changes_nothing(engine: Engine) -> None:
     first = schema(engine)
     migrate(engine)
     assert schema(engine) == first
+    engine.dispose()
+
+
+def test_an_api_on_a_database_without_tables_says_what_to_run(engine: Engine) -> None:
+    with pytest.raises(UserError, match="run `ctp migrate`"):
+        check_schema(engine)
+    migrate(engine)
+    check_schema(engine)
+    engine.dispose()
+
+
+def test_a_database_of_a_newer_version_is_told_as_such(engine: Engine) -> None:
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(UserError, match="newer version of ctp"):
+        check_schema(engine)
+    with pytest.raises(UserError, match="newer version of ctp"), reaching(str(engine.url)):
+        migrate(engine)
     engine.dispose()
 
 

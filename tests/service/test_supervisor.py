@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from service.cluster import free_port
+from service.postgres import postgres
 from service.settings import Settings, UserError, get_settings
 from service.supervisor import Supervisor
 from tests.running import RunningService, running_service
@@ -123,6 +124,17 @@ def test_a_second_start_keeps_what_was_there(tmp_path: Path) -> None:
     assert kb.status_code == 200
 
 
+def test_a_damaged_queue_is_laid_aside_and_the_service_starts(tmp_path: Path) -> None:
+    files = tmp_path / "queue" / "appendonlydir"
+    files.mkdir(parents=True)
+    (files / "appendonly.aof.manifest").write_text("file appendonly.aof.1.incr.aof seq 1 type i\n")
+    (files / "appendonly.aof.1.incr.aof").write_text("*1\r\n$4\r\nPING\r\nno command at all\r\n")
+    with running_service(tmp_path) as service:
+        assert "it starts empty" in service.printed
+        assert ready(service)
+    assert (tmp_path / "queue" / "damaged" / "appendonly.aof.1.incr.aof").exists()
+
+
 def test_a_port_that_is_any_port_is_one_clear_line(tmp_path: Path) -> None:
     result = up(tmp_path, 0)
     assert (result.returncode, result.stdout.strip()) == (
@@ -143,6 +155,17 @@ def test_a_database_that_cannot_be_used_is_one_clear_line(tmp_path: Path, words:
     assert "Traceback" not in result.stdout + result.stderr
     assert "check CTP_DATABASE_URL" in said
     assert "secret" not in result.stdout + result.stderr
+
+
+def test_migrating_waits_for_a_database_that_does_not_answer_yet(tmp_path: Path) -> None:
+    with postgres() as server:
+        server.stop()
+        environment = os.environ | {"CTP_DATA_DIR": str(tmp_path), "CTP_DATABASE_URL": server.url}
+        command = [sys.executable, "-m", "service.cli", "migrate", "--wait", "60"]
+        process = subprocess.Popen(command, env=environment)
+        time.sleep(3)  # so that it has met the database that is not there
+        server.start()
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("words", [["api"], ["dispatch"]])

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+import structlog
+from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
 from ctp_core.datasets.builder import FactsBuilder, KbLimits
+from service.cluster import wait_for
 from service.db.migrate import migrate
 from service.db.tables import Job, ModelVersion
 from service.kbs import service as kbs
@@ -57,6 +59,29 @@ def test_a_worker_that_must_stop_while_the_database_is_away_fails_no_job(trainin
     job, model = run(training)
     assert training.stop.is_set()
     assert (job.status, model.status) == ("queued", "pending")
+
+
+def test_a_training_that_goes_on_after_a_cancel_is_known_to_cling(
+    training: TrainingJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clung = []
+
+    def hang(_: int) -> None:
+        with training.database.read() as session:
+            job_id = session.scalars(select(Job.id)).one()
+        clung.append(training.clings)
+        service.cancel(training.database, TENANT, job_id, 1.0)
+        wait_for(lambda: training.clings, "the heart knows", 30)
+
+    monkeypatch.setattr("worker.training_job.limit_threads", hang)
+    job, _ = run(training)
+    assert (job.status, clung, training.clings) == ("cancelled", [False], False)
+
+
+def test_a_job_of_another_service_is_told_as_such(training: TrainingJob) -> None:
+    with structlog.testing.capture_logs() as lines:
+        training.run("job_of_somebody_else")
+    assert ("error", "job_unknown") in {(line["log_level"], line["event"]) for line in lines}
 
 
 def test_a_fault_of_our_own_fails_the_job_and_is_in_its_error(training: TrainingJob) -> None:

@@ -1,5 +1,6 @@
 """`ctp bench paper`: the paper's tables, run again."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,13 +15,18 @@ if TYPE_CHECKING:
 def paper(
     data: Annotated[Path, typer.Option(help="Folder that holds clutrr/*.zip, umls/, kinship/, nations/, countries/.")],
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every cell.")] = 10,
-    resume: Annotated[bool, typer.Option("--resume", help="Keep the cells that are finished.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the cells that are finished, here or elsewhere.")
+    ] = False,
     only: Annotated[
         list[str] | None, typer.Option(help="Cells that match, such as 'clutrr/089907f8/*/lstm/*'; may be repeated.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes, one thread each.")] = 2,
-    cells: Annotated[Path, typer.Option(help="Folder that keeps finished cells.")] = Path("paper-cells"),
-    report: Annotated[Path, typer.Option(help="Folder for paper.md and its plots.")] = Path("docs/results"),
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes, one thread each; as many as there are cores, if not given.")
+    ] = None,
+    report: Annotated[
+        Path, typer.Option(help="Folder for paper.md, its plots and paper.json, which keeps the finished cells.")
+    ] = Path("docs/results"),
     list_cells: Annotated[bool, typer.Option("--list", help="Only say which cells there are.")] = False,
 ) -> None:
     """Every cell of the paper's CLUTRR and link-prediction tables and its training dynamics, beside its own figures."""
@@ -29,7 +35,7 @@ def paper(
     from ctp_core.benchmarks.paper.report import Results, write_report  # noqa: PLC0415
     from ctp_core.benchmarks.paper.store import Store  # noqa: PLC0415
 
-    chosen, store = cells_of(seeds, only or ()), Store(cells)
+    chosen, store = cells_of(seeds, only or ()), Store(report / "paper.json")
     if list_cells:
         for cell in chosen:
             typer.echo(cell.path)
@@ -43,9 +49,11 @@ def paper(
                 failed.append(f"{ended.cell.path}: {ended.error}")
             left = "" if ended.eta_seconds is None else f"{ended.eta_seconds / 60:.0f} min left"
             bar.update(line, description=ended.cell.path, completed=ended.done, total=ended.total, now=left)
+            if not bar.console.is_terminal:  # a bar is drawn once, at the end, where nobody watches
+                typer.echo(f"{ended.done}/{ended.total} {ended.cell.path} {left}", err=True)
 
-        run_cells(chosen, data, store, jobs, resume, show)
-    path = write_report(Results.read(cells_of(seeds), data, store), report, seeds)
+        run_cells(chosen, data, store, jobs or os.cpu_count() or 1, resume, show)
+    path = write_report(Results.read(store, data), report)
     typer.echo(f"wrote {path}")
     for text in failed:
         typer.echo(f"ctp: {text}", err=True)

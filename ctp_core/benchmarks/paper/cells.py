@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,23 +13,29 @@ from typing import Any
 
 import torch
 
+from ctp_core import __version__
 from ctp_core.benchmarks import clutrr, links
 from ctp_core.benchmarks.paper import dynamics
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
-from ctp_core.benchmarks.paper.told import ToldTrainer
+from ctp_core.benchmarks.paper.published_code import PublishedTrainer
 from ctp_core.config import METHODS, BaseConfig
 from ctp_core.config.networks import NETWORKS, NetworkConfig
 from ctp_core.datasets.benchmarks import read_benchmark
-from ctp_core.datasets.kb import FactsKB, GraphsKB
+from ctp_core.datasets.kb import FactsKB
 from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.network import NetworkModel
 from ctp_core.models.registry import create_trainer
-from ctp_core.networks.registry import ENCODERS
 
 VERSION = 1  # raised when what a cell measures changes, so that old figures are not taken for new ones
 PRESETS = {"short": "paper", "long": "paper-long"}
 GNTP = {"templates": ("2",) * 32, "top_k": 5}  # the paper's 32 rules, and the least of its k
-TOLD = "-told"  # the label is among what is read, as in the published code
+PUBLISHED = "-published"  # the network as the published code has it
+ROWS: dict[str, Any] = {
+    "distinct": False,
+    "batch_size": 100,
+    "steps": None,
+    "epochs": 15,
+}  # as in that code, but for its 100 epochs
 SELECTS = ("linear", "attentive", "memory")
 OURS = "ours"  # the preset `fast`: not in the paper, beside it
 DYNAMIC = (
@@ -64,11 +71,20 @@ class Cell:
         Settings at their defaults do not enter: one that is added later voids no cell. A default that changes does, by
         VERSION.
         """
-        chosen = self.config(data)
-        config = {**chosen.model_dump(mode="json", exclude_defaults=True), "method": chosen.method}
-        identity = {"version": VERSION, "table": self.table, "dataset": self.dataset, "config": config}
-        identity |= {"told": True} if self.system.endswith(TOLD) else {}
+        identity = {"version": VERSION, "table": self.table, "dataset": self.dataset, "config": self.chosen(data)}
+        identity |= {"published": True} if self.system.endswith(PUBLISHED) else {}
         return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+    def chosen(self, data: Path) -> dict[str, Any]:
+        """The settings that are not at their defaults."""
+        config = self.config(data)
+        return {**config.model_dump(mode="json", exclude_defaults=True), "method": config.method}
+
+    def paths(self, data: Path) -> list[str]:
+        """Of all cells that are this training, its own first."""
+        key = self.key(data)
+        near = [cell for cell in _of_seed(self.seed) if (cell.table, cell.dataset) == (self.table, self.dataset)]
+        return [self.path, *(cell.path for cell in near if cell.path != self.path and cell.key(data) == key)]
 
     def config(self, data: Path) -> BaseConfig:
         if self.table == "links":
@@ -85,7 +101,7 @@ def cells(seeds: int, only: Sequence[str] = ()) -> list[Cell]:
 def _of_seed(seed: int) -> Iterator[Cell]:
     for dataset in LENGTHS:
         for tuning in PRESETS:
-            for system in (OURS, *CLUTRR[dataset, tuning], *told_systems(tuning)):
+            for system in (OURS, *CLUTRR[dataset, tuning], *published_systems(tuning)):
                 yield _graph_cell("clutrr", dataset, tuning, system, seed)
     for dataset, systems in LINKS.items():
         yield Cell("links", dataset, "", OURS, seed, "proofs", "fast")
@@ -101,39 +117,65 @@ def _of_seed(seed: int) -> Iterator[Cell]:
             yield _graph_cell("dynamics", dynamics.DATASET, "", system, seed)
 
 
-def told_systems(tuning: str) -> list[str]:
-    """The sequence networks of the short tuning: all of them read goal and facts together."""
-    return [f"{system}{TOLD}" for system in ENCODERS] if tuning == "short" else []
+def published_systems(tuning: str) -> list[str]:
+    """The networks of the short tuning: all that read sequences read goal and facts together."""
+    return [f"{system}{PUBLISHED}" for system in NETWORKS] if tuning == "short" else []
 
 
 def _graph_cell(table: str, dataset: str, tuning: str, system: str, seed: int) -> Cell:
-    method = system.removesuffix(TOLD)
+    method = system.removesuffix(PUBLISHED)
     if method in NETWORKS:
-        return Cell(table, dataset, tuning, system, seed, method, PRESETS[tuning])
+        settings = ROWS if system.endswith(PUBLISHED) else {}
+        return Cell(table, dataset, tuning, system, seed, method, PRESETS[tuning], settings)
     ours = system.startswith(OURS)
     select = "attentive" if system == OURS else system.removesuffix(dynamics.DEEP).rpartition("-")[2]
-    settings: dict[str, Any] = {"select": select, **(GNTP if system == "gntp" else {})}
+    settings = {"select": select, **(GNTP if system == "gntp" else {})}
     if table == "dynamics":
         settings |= dynamics.settings(system)
     return Cell(table, dataset, tuning, system, seed, "ctp", "fast" if ours else "paper", settings)
 
 
 def run_cell(cell: Cell, data: Path) -> dict[str, Any]:
-    """Trains and tests; takes one thread."""
+    """Trains and tests on one thread; the row that the store keeps."""
     torch.set_num_threads(1)
     started = time.process_time()
     figures = RUNS[cell.table](cell, data)
-    seconds = time.process_time() - started
-    config = cell.config(data).model_dump(mode="json")
-    return {"path": cell.path, **figures, "cpu_seconds": seconds, "config": config}
+    return {
+        "key": cell.key(data),
+        "paths": cell.paths(data),
+        **_rounded(figures),
+        "cpu_seconds": round(time.process_time() - started, 1),
+        "config": cell.chosen(data),
+        "code": code_version(),
+    }
+
+
+def _rounded(figures: Any) -> Any:
+    """Six digits are more than a test set tells, and easier to read and to compare."""
+    if isinstance(figures, dict):
+        return {name: _rounded(value) for name, value in figures.items()}
+    if isinstance(figures, list | tuple):
+        return [_rounded(value) for value in figures]
+    return round(figures, 6) if isinstance(figures, float) else figures
+
+
+@cache
+def code_version() -> str:
+    """The package's version, and the commit where this is a clone."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
+        return __version__
+    return f"{__version__}+{commit}"
 
 
 def _run_clutrr(cell: Cell, data: Path) -> dict[str, Any]:
     graphs, config = _graphs(data, cell.dataset), cell.config(data)
     tests = [graphs.tests[length] for length in LENGTHS[cell.dataset]]
-    if cell.system.endswith(TOLD):
+    if cell.system.endswith(PUBLISHED):
         assert isinstance(config, NetworkConfig)
-        return {"accuracy": ToldTrainer(config, graphs.kb).fit_and_test(tests)}
+        return {"accuracy": PublishedTrainer(config, graphs.kb).fit_and_test(tests)}
     model = create_trainer(config, graphs.kb, torch.device("cpu")).fit()
     assert isinstance(model, CtpGraphsModel | NetworkModel)
     return {"accuracy": [clutrr.accuracy_on(model, rows) for rows in tests]}
@@ -144,11 +186,8 @@ def _run_links(cell: Cell, data: Path) -> dict[str, Any]:
 
 
 def _run_dynamics(cell: Cell, data: Path) -> dict[str, Any]:
-    return {"curve": dynamics.curve(cell.config(data), training_graphs(data, cell.dataset))}
-
-
-def training_graphs(data: Path, dataset: str) -> GraphsKB:
-    return _graphs(data, dataset).kb
+    kb = _graphs(data, cell.dataset).kb
+    return {"curve": dynamics.curve(cell.config(data), kb), "ceiling": dynamics.ceiling(kb)}
 
 
 RUNS = {"clutrr": _run_clutrr, "links": _run_links, "dynamics": _run_dynamics}

@@ -1,39 +1,60 @@
 """Runs cells in processes of their own, and says how long the rest will take."""
 
+import os
 import signal
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from ctp_core.benchmarks.paper.cells import Cell, run_cell
-from ctp_core.benchmarks.paper.store import Store
+from ctp_core.benchmarks.paper.store import Row, Store
+
+Kind = str  # a path without its seed
 
 
 @dataclass
 class Pace:
-    """What finished cells cost, by kind; an unknown kind costs the mean of those known."""
+    """What cells cost, by kind; an unknown kind costs the mean of those known.
+
+    `known` are CPU seconds of other runs. Those of this run tell also how much longer than its CPU time a cell takes
+    here, where other programs run.
+    """
 
     jobs: int
-    seconds: dict[tuple[str, ...], list[float]] = field(default_factory=lambda: defaultdict(list))
+    known: dict[Kind, list[float]] = field(default_factory=dict)
+    here: dict[Kind, list[float]] = field(default_factory=dict)
 
-    def note(self, cell: Cell, seconds: float) -> None:
-        self.seconds[_kind(cell)].append(seconds)
+    def note(self, cell: Cell, cpu_seconds: float) -> None:
+        self.here.setdefault(_kind(cell), []).append(cpu_seconds)
 
-    def eta(self, waiting: Sequence[Cell]) -> float | None:
-        known = {kind: mean(values) for kind, values in self.seconds.items()}
-        if not known:
+    def eta(self, waiting: Sequence[Cell], elapsed: float) -> float | None:
+        """Seconds; `elapsed` is the time since the run began."""
+        costs = {kind: mean(values) for kind, values in (self.known | self.here).items()}
+        if not costs:
             return None
-        typical = mean(known.values())
-        return sum(known.get(_kind(cell), typical) for cell in waiting) / self.jobs
+        typical = mean(costs.values())
+        spent = sum(sum(values) for values in self.here.values())
+        stretch = max(1.0, self.jobs * elapsed / spent) if spent else 1.0
+        return stretch * sum(costs.get(_kind(cell), typical) for cell in waiting) / self.jobs
 
 
-def _kind(cell: Cell) -> tuple[str, ...]:
-    return cell.table, cell.dataset, cell.tuning, cell.system
+def _kind(cell: Cell) -> Kind:
+    """A path without its seed."""
+    return cell.path.rpartition("/")[0]
+
+
+def known_costs(rows: Iterable[Row]) -> dict[Kind, list[float]]:
+    """CPU seconds of the cells of a store."""
+    costs: dict[Kind, list[float]] = {}
+    for row in rows:
+        for path in row["paths"]:
+            costs.setdefault(path.rpartition("/")[0], []).append(row["cpu_seconds"])
+    return costs
 
 
 @dataclass(frozen=True)
@@ -51,43 +72,46 @@ def run_cells(
     cells: Sequence[Cell], data: Path, store: Store, jobs: int, resume: bool, on_cell: Callable[[Report], None]
 ) -> None:
     """Every cell that has no figures yet (all, unless `resume`), each training once."""
+    kept = store.rows()
     todo: dict[str, Cell] = {}
     for cell in cells:
         key = cell.key(data)
-        if not (resume and store.get(key)):
+        if not (resume and key in kept):
             todo.setdefault(key, cell)
-    pace = Pace(jobs)
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_ignore_interrupts) as pool:
+    pace = Pace(jobs, known_costs(kept.values()))
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_follow_parent) as pool:
         try:
-            _drain({pool.submit(run_cell, cell, data): key for key, cell in todo.items()}, todo, store, pace, on_cell)
+            _drain({pool.submit(run_cell, cell, data): cell for cell in todo.values()}, store, pace, on_cell)
         except BaseException:
             _stop(pool)
             raise
 
 
-def _drain(
-    running: dict[Future[dict[str, Any]], str],
-    todo: dict[str, Cell],
-    store: Store,
-    pace: Pace,
-    on_cell: Callable[[Report], None],
-) -> None:
-    waiting, total = dict(todo), len(todo)
+def _drain(running: dict[Future[Row], Cell], store: Store, pace: Pace, on_cell: Callable[[Report], None]) -> None:
+    total, started = len(running), time.monotonic()
     while running:
         for future in wait(running, return_when=FIRST_COMPLETED).done:
-            key = running.pop(future)
-            cell, error = waiting.pop(key), future.exception()
+            cell, error = running.pop(future), future.exception()
             if error is None:
-                figures = future.result()
-                store.put(key, figures)
-                pace.note(cell, figures["cpu_seconds"])
+                row = future.result()
+                store.put(row)
+                pace.note(cell, row["cpu_seconds"])
             said = None if error is None else f"{type(error).__name__}: {error}"
-            on_cell(Report(cell, total - len(waiting), total, pace.eta(list(waiting.values())), said))
+            eta = pace.eta(list(running.values()), time.monotonic() - started)
+            on_cell(Report(cell, total - len(running), total, eta, said))
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C reaches the whole group; it is the parent that ends its children."""
+def _follow_parent() -> None:
+    """Ctrl-C reaches the whole group, and it is the parent that ends its children; one that is killed cannot."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:

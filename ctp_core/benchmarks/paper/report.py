@@ -5,14 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
 
 from ctp_core.benchmarks.paper import dynamics
-from ctp_core.benchmarks.paper.cells import DYNAMIC, OURS, PRESETS, RANKED, TOLD, Cell, told_systems, training_graphs
+from ctp_core.benchmarks.paper.cells import DYNAMIC, OURS, PRESETS, PUBLISHED, RANKED, cells, published_systems
 from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, LINK_NAMES, NAMES, REASONS
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, METRICS, Published
 from ctp_core.benchmarks.paper.significance import mark
-from ctp_core.benchmarks.paper.store import Store
+from ctp_core.benchmarks.paper.store import Row, Store
 from ctp_core.benchmarks.paper.svg import Axes, Line, chart
 from ctp_core.errors import DataError
 
@@ -29,30 +28,41 @@ Group = tuple[str, str, str, str]  # table, data set, tuning, system
 
 @dataclass(frozen=True)
 class Results:
-    """Figures of the finished cells by what they are of; one entry for each seed."""
+    """Rows of the finished cells by what they are of, seed by seed."""
 
-    of: dict[Group, list[dict[str, Any]]]
-    ceiling: float = 1.0  # of the accuracy in the training dynamics
+    of: dict[Group, list[Row]]
 
     @classmethod
-    def read(cls, cells: Sequence[Cell], data: Path, store: Store) -> "Results":
-        """Cells whose data set is not in `data` are left out."""
-        found: dict[Group, list[dict[str, Any]]] = {}
-        for cell in cells:
-            with suppress(DataError):
-                if (figures := store.get(cell.key(data))) is not None:
-                    found.setdefault((cell.table, cell.dataset, cell.tuning, cell.system), []).append(figures)
-        dynamic = any(group[0] == "dynamics" for group in found)
-        return cls(found, dynamics.ceiling(training_graphs(data, dynamics.DATASET)) if dynamic else 1.0)
+    def read(cls, store: Store, data: Path) -> "Results":
+        """All that the store has for the cells as they are now, whatever the number of seeds.
 
-    def get(self, *group: str) -> list[dict[str, Any]]:
+        A row of a data set that is not in `data` is taken as it is: whether its settings still hold cannot be told.
+        """
+        rows = store.rows()
+        by_path = {path: row for row in rows.values() for path in row["paths"]}
+        seeds = 1 + max((int(path.rpartition("/")[2]) for path in by_path), default=-1)
+        found: dict[Group, list[Row]] = {}
+        for cell in cells(seeds):
+            row = by_path.get(cell.path)
+            with suppress(DataError):
+                row = rows.get(cell.key(data))
+            if row is not None:
+                found.setdefault((cell.table, cell.dataset, cell.tuning, cell.system), []).append(row)
+        return cls(found)
+
+    @property
+    def seeds(self) -> int:
+        """Of the cell that has most."""
+        return max((len(rows) for rows in self.of.values()), default=0)
+
+    def get(self, *group: str) -> list[Row]:
         return self.of.get((group[0], group[1], group[2], group[3]), [])
 
 
-def write_report(results: Results, folder: Path, seeds: int) -> Path:
+def write_report(results: Results, folder: Path) -> Path:
     """paper.md and its plots in `folder`; returns the path of the first."""
     folder.mkdir(parents=True, exist_ok=True)
-    sections, reasons = [INTRODUCTION.format(seeds=seeds)], set[str]()
+    sections, reasons = [INTRODUCTION.format(seeds=results.seeds)], set[str]()
     for dataset in LENGTHS:
         for tuning in PRESETS:
             sections.append(_clutrr(results, dataset, tuning, folder, reasons))
@@ -64,14 +74,14 @@ def write_report(results: Results, folder: Path, seeds: int) -> Path:
 
 def _clutrr(results: Results, dataset: str, tuning: str, folder: Path, reasons: set[str]) -> str:
     lengths, published = LENGTHS[dataset], CLUTRR[dataset, tuning]
-    systems = (OURS, *published, *told_systems(tuning))
+    systems = (OURS, *published, *published_systems(tuning))
     found = {system: results.get("clutrr", dataset, tuning, system) for system in systems}
     values = {system: [[f["accuracy"][i] for f in runs] for i in range(len(lengths))] for system, runs in found.items()}
     if not any(found.values()):
         return ""
     rows = []
     for system, runs in found.items():
-        if system.endswith(TOLD) and not runs:
+        if system.endswith(PUBLISHED) and not runs:
             continue
         cells = [
             _cell(values[system][i], values[REFERENCE["clutrr"]][i], _published(published, system, i))
@@ -80,7 +90,7 @@ def _clutrr(results: Results, dataset: str, tuning: str, folder: Path, reasons: 
         _note(system, cells, reasons)
         seconds = f"{mean(run['cpu_seconds'] for run in runs):.0f}" if runs else ""
         rows.append([NAMES[system], *cells, str(len(runs)), seconds])
-    drawn = [system for system in found if found[system] and not system.endswith(TOLD)]
+    drawn = [system for system in found if found[system] and not system.endswith(PUBLISHED)]
     lines = [Line(_plain(s), list(zip(lengths, map(mean, values[s]), strict=True))) for s in drawn]
     plot = f"paper-{dataset}-{tuning}.svg"
     title = f"{dataset}, {TUNINGS[tuning].split(' (')[0]}"
@@ -137,7 +147,7 @@ def _dynamics(results: Results, folder: Path) -> str:
     rows = [
         [
             NAMES[system],
-            *_reached(curve, results.ceiling),
+            *_reached(curve, runs[system][0]["ceiling"]),
             f"{100 * max(y for _, y in curve):.1f}",
             f"{100 * curve[-1][1]:.1f}",
         ]
@@ -168,7 +178,9 @@ def _cell(values: Sequence[float], reference: Sequence[float], published: Publis
     own = _spread(mean(values), stdev(values) if len(values) > 1 else None, digits) + mark(values, reference)
     if published is None:
         return own
-    off = published.std is not None and abs(mean(values) - published.mean) > 2 * max(published.std, ROUNDING)
+    # Where the paper gives no deviation ours stands in for it.
+    std = published.std if published.std is not None else stdev(values) if len(values) > 1 else None
+    off = std is not None and abs(mean(values) - published.mean) > 2 * max(std, ROUNDING)
     return f"{own} ({_spread(*published, digits)}){' ' + OFF if off else ''}"
 
 
@@ -182,12 +194,12 @@ def _short(value: float, digits: int) -> str:
 
 
 def _published(rows: Mapping[str, Sequence[Published | None]], system: str, place: int) -> Published | None:
-    return rows[system.removesuffix(TOLD)][place] if system.removesuffix(TOLD) in rows else None
+    return rows[system.removesuffix(PUBLISHED)][place] if system.removesuffix(PUBLISHED) in rows else None
 
 
 def _note(system: str, cells: Sequence[str], reasons: set[str]) -> None:
     if any(cell.endswith(OFF) for cell in cells):
-        reasons.add(system.removesuffix(TOLD))
+        reasons.add(system.removesuffix(PUBLISHED))
 
 
 def _reasons(systems: set[str]) -> str:

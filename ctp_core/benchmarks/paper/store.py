@@ -1,28 +1,60 @@
-"""Finished cells on disk, one file each: a run that is stopped loses only the cells that were under way."""
+"""Finished cells in one file that is committed beside the report: a run on another machine goes on from there."""
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ctp_core.errors import DataError
+
+Row = dict[str, Any]
+
 
 class Store:
-    """`folder`/KEY.json."""
+    """`path`: one line for each training, {"key", "paths", figures…}. A run that is stopped loses only what was under
+    way, and several may write at the same time."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
-    def get(self, key: str) -> dict[str, Any] | None:
-        """The figures of a cell; None where it is not finished."""
+    def get(self, key: str) -> Row | None:
+        """The row of a training; None where it is not finished."""
+        return self.rows().get(key)
+
+    def rows(self) -> dict[str, Row]:
+        """By key. Raises DataError where the file is not one of ours."""
         try:
-            found: dict[str, Any] = json.loads((self.folder / f"{key}.json").read_text())
+            return {row["key"]: row for row in json.loads(self.path.read_text())["cells"]}
         except FileNotFoundError:
-            return None
-        return found
+            return {}
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{self.path} does not hold finished cells: {error}") from None
 
-    def put(self, key: str, figures: dict[str, Any]) -> None:
-        """Under another name first: a kill leaves the old file, the new one or none."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = self.folder / f".{key}.{os.getpid()}.part"
-        temporary.write_text(json.dumps(figures) + "\n")
-        temporary.replace(self.folder / f"{key}.json")
+    def put(self, row: Row) -> None:
+        """In the place of what the same cells had before, whichever settings they had."""
+        with self._alone():
+            others = [old for old in self.rows().values() if not {*old["paths"]} & {*row["paths"]}]
+            self._write(sorted([*others, row], key=lambda one: str(one["paths"][0])))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _write(self, rows: list[Row]) -> None:
+        """Under another name first: a kill leaves the old file or the new one. One line a row, as git compares."""
+        text = ",\n".join(json.dumps(row, sort_keys=True) for row in rows)
+        temporary = self.path.with_name(f".{self.path.name}.part")
+        with temporary.open("w") as file:
+            file.write(f'{{"cells": [\n{text}\n]}}\n')
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.path)

@@ -1,9 +1,12 @@
-"""`ctp bench paper`: its cells, the folder that keeps them, the test of significance, and the report."""
+"""`ctp bench paper`: its cells, the file that keeps them, the test of significance, and the report."""
 
+import json
+import shutil
 import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +16,21 @@ import pytest
 import torch
 
 from ctp_core.benchmarks.paper import dynamics
-from ctp_core.benchmarks.paper.cells import Cell, cells
+from ctp_core.benchmarks.paper.cells import PRESETS, PUBLISHED, Cell, cells
 from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
-from ctp_core.benchmarks.paper.pool import Pace, Report, run_cells
+from ctp_core.benchmarks.paper.pool import Pace, Report, known_costs, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
+from ctp_core.benchmarks.paper.published_code import PublishedTrainer, unmasked
 from ctp_core.benchmarks.paper.report import Results, write_report
 from ctp_core.benchmarks.paper.significance import mark, welch
 from ctp_core.benchmarks.paper.store import Store
-from ctp_core.benchmarks.paper.told import ToldTrainer
 from ctp_core.config import METHODS, BaseConfig, Profile, parse_config, preset_for
-from ctp_core.config.networks import NetworkConfig
+from ctp_core.config.networks import NETWORKS, NetworkConfig, network_config
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
 from ctp_core.datasets.kb import GraphsKB
-from ctp_core.training.graph_examples import accuracy
+from ctp_core.errors import DataError
+from ctp_core.networks.recurrent import RecurrentEncoder
 from tests.core.benchmarks.test_clutrr import as_csv
 
 GCN = "clutrr/089907f8/short/gcn/0"
@@ -74,6 +78,27 @@ def test_a_training_that_stands_in_two_tables_is_one(data: Path) -> None:
     assert second.key(data) != other.key(data)
 
 
+# The paper's appendix, method by method: graphs of three edges, then of nine. It leaves out the size of the LSTM on
+# top of the attention for three edges and the encoding of GAT and GCN.
+APPENDIX = {
+    "gat": ({"heads": 10, "dim": 50, "edge_dim": 200}, {"heads": 10, "dim": 50, "edge_dim": 500}),
+    "gcn": ({"dim": 50, "edge_dim": 500}, {"dim": 50, "edge_dim": 50}),
+    "cnn": ({"dim": 50, "filters": 8, "encoding": "joint"}, {"dim": 200, "filters": 4, "encoding": "joint"}),
+    "rnn": ({"dim": 50, "hidden": 64, "encoding": "joint"}, {"dim": 500, "hidden": 512, "encoding": "joint"}),
+    "lstm": ({"dim": 50, "hidden": 64, "encoding": "joint"}, {"dim": 100, "hidden": 512, "encoding": "apart"}),
+    "gru": ({"dim": 50, "hidden": 64, "encoding": "joint"}, {"dim": 200, "hidden": 512, "encoding": "joint"}),
+    "cnnh": ({"dim": 200, "highway": 2, "encoding": "joint"}, {"dim": 200, "highway": 1, "encoding": "joint"}),
+    "mha": ({"dim": 500, "heads": 10, "encoding": "joint"}, {"dim": 500, "heads": 10, "hidden": 128}),
+}
+
+
+@pytest.mark.parametrize("method", NETWORKS)
+def test_networks_have_the_hyper_parameters_of_the_appendix(method: str) -> None:
+    for tuning, expected in zip(("short", "long"), APPENDIX[method], strict=True):
+        config = network_config(method, PRESETS[tuning]).model_dump()
+        assert {name: config[name] for name in expected} == expected
+
+
 def test_welch_by_hand() -> None:
     assert welch([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]) == pytest.approx(0.2879, abs=1e-4)  # t = -1.2247, 4 degrees
     assert welch([1.0], [1.0, 2.0]) is None
@@ -87,32 +112,75 @@ def test_welch_by_hand() -> None:
 def test_the_time_left_is_that_of_the_cells_that_wait() -> None:
     pace = Pace(jobs=2)
     [gcn, lstm] = cells(1, [GCN, "clutrr/089907f8/short/lstm/0"])
-    assert pace.eta([gcn]) is None
+    assert pace.eta([gcn], 0.0) is None
     pace.note(gcn, 10.0)
-    assert pace.eta([gcn, gcn]) == 10.0
+    assert pace.eta([gcn, gcn], 5.0) == 10.0
     pace.note(lstm, 30.0)
-    assert pace.eta([lstm, gcn]) == 20.0
+    assert pace.eta([lstm, gcn], 20.0) == 20.0
+    assert pace.eta([lstm, gcn], 60.0) == 60.0  # 120 s of two processes for 40 s of work: others are at work here
 
 
-def fill(store: Store, data: Path, path: str, figures: dict[str, Any]) -> None:
+def test_what_cells_cost_elsewhere_tells_the_time_left_at_once() -> None:
+    [gcn, lstm] = cells(1, [GCN, "clutrr/089907f8/short/lstm/0"])
+    pace = Pace(1, known_costs([row_of([GCN], 10.0), row_of(["clutrr/089907f8/short/gcn/1"], 20.0)]))
+    assert pace.eta([gcn, lstm], 0.0) == 30.0
+    pace.note(gcn, 5.0)
+    assert pace.eta([gcn], 5.0) == 5.0
+
+
+def row_of(paths: list[str], seconds: float = 2.0, key: str = "", **figures: Any) -> dict[str, Any]:
+    return {"key": key or paths[0], "paths": paths, "cpu_seconds": seconds, **figures}
+
+
+def fill(store: Store, data: Path, path: str, **figures: Any) -> None:
     [cell] = cells(3, [path])
-    store.put(cell.key(data), {"path": path, "cpu_seconds": 2.0, **figures})
+    store.put(row_of(cell.paths(data), key=cell.key(data), **figures))
 
 
-def test_the_report_puts_ours_beside_the_papers(data: Path, tmp_path: Path) -> None:
-    store = Store(tmp_path / "cells")
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "results" / "paper.json")
+
+
+def test_a_cell_that_is_run_again_takes_the_place_of_what_it_was(store: Store) -> None:
+    store.put(row_of(["a/0", "b/0"], key="old"))
+    store.put(row_of(["a/1"], key="other"))
+    store.put(row_of(["a/0", "b/0"], key="new"))
+    assert sorted(store.rows()) == ["new", "other"]
+    assert len(store.path.read_text().splitlines()) == 4  # a line for each cell, and two around them
+    assert [file.name for file in store.path.parent.iterdir()] == ["paper.json"]
+
+
+def test_rows_of_several_runs_that_write_at_the_same_time_add_up(store: Store) -> None:
+    code = (
+        "import sys; from pathlib import Path; from ctp_core.benchmarks.paper.store import Store\n"
+        "path, name = sys.argv[1:]\n"
+        "for i in range(20): Store(Path(path)).put({'key': f'{name}{i}', 'paths': [f'{name}/{i}']})"
+    )
+    runs = [subprocess.Popen([sys.executable, "-c", code, str(store.path), name]) for name in "ab"]
+    assert [run.wait(timeout=60) for run in runs] == [0, 0]
+    assert len(store.rows()) == 40
+
+
+def test_a_file_that_is_no_store_is_named(store: Store) -> None:
+    store.path.parent.mkdir()
+    store.path.write_text("[]")
+    with pytest.raises(DataError, match=r"paper\.json"):
+        store.rows()
+
+
+def test_the_report_puts_ours_beside_the_papers(data: Path, store: Store, tmp_path: Path) -> None:
     for seed, shift in enumerate((0.0, 0.002, 0.004)):
-        fill(store, data, f"clutrr/089907f8/short/ctp-linear/{seed}", {"accuracy": [0.97 + shift] * 7})
-        fill(store, data, f"clutrr/089907f8/short/gcn/{seed}", {"accuracy": [0.85 + shift] * 7})
-    only_here = [cell for cell in cells(3) if cell.dataset == "089907f8"]
-    path = write_report(Results.read(only_here, data, store), tmp_path, 3)
-    text = path.read_text()
+        fill(store, data, f"clutrr/089907f8/short/ctp-linear/{seed}", accuracy=[0.97 + shift] * 7)
+        fill(store, data, f"clutrr/089907f8/short/gcn/{seed}", accuracy=[0.85 + shift] * 7)
+    text = write_report(Results.read(store, data), tmp_path).read_text()
     [linear] = [line for line in text.splitlines() if line.startswith("| CTP linear")][:1]
     [gcn] = [line for line in text.splitlines() if line.startswith("| GCN")][:1]
     assert ".97 ± .00 (.98 ± .02) |" in linear
     assert ".85 ± .00▼ (.84 ± .03) |" in gcn
     assert ".85 ± .00▼ (.39 ± .02) ≠ | 3 | 2 |" in gcn
     assert "| LSTM | (.98 ± .04) |" in text
+    assert "--seeds 3" in text
     assert "**GCN**" in text.split("## Where we differ")[1]
     assert str(tmp_path) not in text
     picture = ElementTree.parse(tmp_path / "paper-089907f8-short.svg").getroot()
@@ -120,10 +188,26 @@ def test_the_report_puts_ours_beside_the_papers(data: Path, tmp_path: Path) -> N
     assert "GCN" in "".join(picture.itertext())
 
 
-def test_the_report_needs_only_the_data_that_is_there(data: Path, tmp_path: Path) -> None:
-    store = Store(tmp_path / "cells")
-    fill(store, data, GCN, {"accuracy": [0.85] * 7})
-    assert list(Results.read(cells(1), data, store).of) == [("clutrr", "089907f8", "short", "gcn")]
+def test_the_report_is_the_same_where_the_data_is_not(data: Path, store: Store, tmp_path: Path) -> None:
+    fill(store, data, GCN, accuracy=[0.85] * 7)
+    fill(store, data, "clutrr/089907f8/short/mha/0", accuracy=[0.6] * 7)
+    here = Results.read(store, data).of
+    assert sorted(group[2:] for group in here) == [("long", "mha"), ("short", "gcn"), ("short", "mha")]
+    assert Results.read(store, tmp_path / "nothing").of == here
+
+
+def test_rows_of_other_settings_are_not_reported(data: Path, store: Store) -> None:
+    store.put(row_of([GCN], key="of other settings", accuracy=[0.85] * 7))
+    assert Results.read(store, data).of == {}
+
+
+def test_where_the_paper_has_no_deviation_ours_says_what_is_far(store: Store, tmp_path: Path) -> None:
+    metrics = {"hits@1": 0.60, "hits@3": 0.81, "hits@10": 0.92}
+    for seed, mrr in enumerate((0.50, 0.52)):
+        store.put(row_of([f"links/kinship/minerva/{seed}"], metrics={**metrics, "mrr": mrr}))
+    text = write_report(Results.read(store, tmp_path / "nothing"), tmp_path).read_text()
+    assert ".510 ± .014 (.720) ≠ | .600 ± .000 (.605) |" in text
+    assert "**MINERVA**" in text
 
 
 def small(method: str, select: str = "linear", **settings: Any) -> tuple[BaseConfig, GraphsKB]:
@@ -133,17 +217,56 @@ def small(method: str, select: str = "linear", **settings: Any) -> tuple[BaseCon
     return parse_config({**preset.model_dump(), **settings}), kb
 
 
-@pytest.mark.slow
-def test_a_network_that_is_told_the_label_reads_it_in_training_validation_and_testing() -> None:
-    config, kb = small("rnn", epochs=10, steps=None, eval_every=5, learning_rate=0.02, batch_size=32, dim=16, hidden=16)
+TINY = {"epochs": 10, "steps": None, "eval_every": 5, "learning_rate": 0.02, "batch_size": 32, "dim": 16}
+
+
+def test_the_published_network_is_told_the_label_in_training_validation_and_testing() -> None:
+    config, kb = small("cnn", **TINY)
     assert isinstance(config, NetworkConfig)
-    told = ToldTrainer(config, kb)
-    assert len(told.valid_scores()) == len(told.valid.instances)
-    assert told.fit_and_test([tuple(family_graphs(60, (4,), seed=3))])[0] > 0.9
-    assert told.best_loss < 0.5
-    with torch.no_grad():
-        told._tell(told.valid.labels.roll(1, dims=1))  # a wrong label is believed as well
-        assert accuracy(told.scorer.scores(told.scorer.stack(told.valid.instances)), told.valid) < 0.5
+    trainer, tests = PublishedTrainer(config, kb), tuple(family_graphs(5, (4,), seed=3))
+    names, read = list(kb.predicates), list[list[str]]()
+    trainer.scorer.module.register_forward_pre_hook(
+        lambda module, _: read.append([names[i] for i in module.told.tolist()])
+    )
+    trainer.loss(torch.arange(4))
+    trainer._validate()
+    trainer.accuracy_on(tests)
+    commonest = [
+        [kb.targets[i] for i in labels.argmax(dim=1)] for labels in (trainer.train.labels, trainer.valid.labels)
+    ]
+    assert read == [commonest[0][:4], commonest[1], [graph.label for graph in tests]]
+    scores = []
+    for labels in (trainer.valid.labels, trainer.valid.labels.roll(1, dims=1)):
+        trainer._tell(labels)
+        scores.append(trainer.scorer.scores(trainer.scorer.stack(trainer.valid.instances)))
+    assert not scores[0].equal(scores[1])  # what is told is read
+
+
+@pytest.mark.parametrize("method", NETWORKS)
+def test_the_published_network_never_trains_its_last_map_and_of_attention_only_vectors(method: str) -> None:
+    config, kb = small(method, **{**TINY, "epochs": 1, "dim": 20})
+    assert isinstance(config, NetworkConfig)
+    trainer = PublishedTrainer(config, kb)
+    before = {name: tensor.clone() for name, tensor in trainer.scorer.module.state_dict().items()}
+    trainer.train_epoch()
+    changed = {name for name, tensor in trainer.scorer.module.state_dict().items() if not tensor.equal(before[name])}
+    assert changed
+    assert not [name for name in changed if name.startswith("projection")]
+    if method == "mha":
+        assert changed == {"symbols.weight"}
+
+
+def test_the_published_network_reads_the_direction_that_runs_backwards_at_its_first_step() -> None:
+    config, kb = small("lstm", **TINY)
+    assert isinstance(config, NetworkConfig)
+    network = PublishedTrainer(config, kb).scorer.module
+    encoder = network.encoder
+    assert isinstance(encoder, RecurrentEncoder)
+    symbols = torch.randn(1, 9, 16)
+    forwards, backwards = unmasked(encoder, symbols).chunk(2, dim=1)
+    last = encoder.cell(symbols[:, -1:])[0][:, 0].chunk(2, dim=1)[1]
+    assert torch.allclose(backwards, last)
+    assert torch.allclose(forwards, encoder(symbols, torch.tensor([9])).chunk(2, dim=1)[0])
 
 
 def test_a_curve_has_a_point_at_the_start_and_after_every_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,33 +298,45 @@ def test_the_deep_curves_differ_from_the_published_settings_in_training_alone() 
     }
 
 
+def test_a_training_knows_every_table_that_it_stands_in(data: Path) -> None:
+    [long] = cells(1, ["clutrr/089907f8/long/mha/0"])
+    assert long.paths(data) == ["clutrr/089907f8/long/mha/0", "clutrr/089907f8/short/mha/0"]
+    [published] = cells(1, [f"clutrr/089907f8/short/mha{PUBLISHED}/0"])
+    assert published.paths(data) == [published.path]
+
+
 @pytest.mark.slow
-def test_finished_cells_are_kept_and_not_run_again(data: Path, tmp_path: Path) -> None:
-    store, ended = Store(tmp_path / "cells"), list[Report]()
+def test_finished_cells_are_kept_and_not_run_again(data: Path, store: Store, tmp_path: Path) -> None:
+    ended = list[Report]()
     chosen = cells(1, ["clutrr/089907f8/long/gcn/0", "clutrr/089907f8/short/rnn/0"])
     run_cells(chosen, data, store, 2, resume=True, on_cell=ended.append)
     assert [report.error for report in ended] == [None, None]
     assert {report.done for report in ended} == {1, 2}
-    figures = store.get(chosen[0].key(data))
-    assert figures is not None
-    assert len(figures["accuracy"]) == 7
-    again = list[Report]()
-    run_cells(chosen, data, store, 2, resume=True, on_cell=again.append)
+    row = store.get(chosen[0].key(data))
+    assert row is not None
+    assert len(row["accuracy"]) == 7
+    assert row["paths"] == [chosen[0].path]
+    assert row["code"].startswith("0.")
+    assert row["config"]["method"] == chosen[0].method
+    again, elsewhere = list[Report](), Store(tmp_path / "elsewhere" / "paper.json")
+    elsewhere.path.parent.mkdir()
+    shutil.copy(store.path, elsewhere.path)
+    run_cells(chosen, data, elsewhere, 2, resume=True, on_cell=again.append)
     assert again == []
 
 
 @pytest.mark.slow
-def test_a_cell_that_fails_says_so_and_the_others_go_on(data: Path, tmp_path: Path) -> None:
+def test_a_cell_that_fails_says_so_and_the_others_go_on(data: Path, store: Store) -> None:
     broken = Cell("clutrr", "089907f8", "short", "lstm", 0, "lstm", "paper", {"dim": 4096, "hidden": 4096, "names": 2})
-    store, ended = Store(tmp_path / "cells"), list[Report]()
+    ended = list[Report]()
     object.__setattr__(broken, "table", "nothing")
     run_cells([*cells(1, ["clutrr/089907f8/long/gcn/0"]), broken], data, store, 1, resume=True, on_cell=ended.append)
     assert sorted(report.error or "" for report in ended) == ["", "KeyError: 'nothing'"]
 
 
 @pytest.mark.slow
-def test_a_run_that_is_interrupted_ends_at_once_and_leaves_what_is_finished(data: Path, tmp_path: Path) -> None:
-    kept, report = tmp_path / "cells", tmp_path / "report"
+@pytest.mark.parametrize("signal", [2, 9])
+def test_a_run_that_is_stopped_ends_at_once_and_leaves_what_is_finished(data: Path, store: Store, signal: int) -> None:
     command = [
         sys.executable,
         "-m",
@@ -215,14 +350,24 @@ def test_a_run_that_is_interrupted_ends_at_once_and_leaves_what_is_finished(data
         "--jobs",
         "1",
     ]
-    where = ["--cells", str(kept), "--report", str(report)]
     filters = ["--only", "clutrr/089907f8/long/gcn/0", "--only", "clutrr/089907f8/long/lstm/0"]
-    run = subprocess.Popen([*command, *where, *filters], stderr=subprocess.DEVNULL, start_new_session=True)
-    until = time.monotonic() + 120
-    while not list(kept.glob("*.json")):
-        assert run.poll() is None
+    run = subprocess.Popen(
+        [*command, "--report", str(store.path.parent), *filters], stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    wait_for(lambda: store.path.exists() or run.poll() is not None, 120)
+    run.send_signal(signal)
+    assert run.wait(timeout=20) != 0
+    assert [row["paths"][0] for row in json.loads(store.path.read_text())["cells"]] == ["clutrr/089907f8/long/gcn/0"]
+    wait_for(lambda: not processes_of_session(run.pid), 20)  # no process goes on with a cell that nobody waits for
+
+
+def wait_for(true: Callable[[], object], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while not true():
         assert time.monotonic() < until
         time.sleep(0.1)
-    run.send_signal(2)
-    assert run.wait(timeout=20) != 0
-    assert len(list(kept.iterdir())) == 1
+
+
+def processes_of_session(session: int) -> list[str]:
+    listed = subprocess.run(["ps", "-s", str(session), "-o", "stat="], capture_output=True, text=True, check=False)
+    return [state for state in listed.stdout.split() if not state.startswith("Z")]

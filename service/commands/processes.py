@@ -85,6 +85,8 @@ def migrate(
 
     settings = get_settings()
     with reaching(settings.database):
+        if not settings.database_url:
+            settings.make_data_dir()
         database = Database(settings.database)
         run(database.engine)
         load_samples(database)

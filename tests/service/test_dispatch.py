@@ -14,6 +14,7 @@ from service.db.tables import Job, Outbox
 from service.dispatch import Dispatcher
 from service.kbs import service as kbs
 from service.settings import Settings
+from service.stores import adopt
 from service.training import repository, service
 from service.training.schemas import TrainRequest
 
@@ -25,6 +26,7 @@ def dispatcher(tmp_path: Path) -> Iterator[Dispatcher]:
     """With a KB to train on; its Redis is away."""
     made = Dispatcher(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
     migrate(made.database.engine)
+    adopt(made.database, made.storage)
     builder = FactsBuilder(KbLimits())
     builder.add("train", [(1, "a", "p", "b")], "facts.tsv")
     kbs.create(made.database, TENANT, "small", builder.build())

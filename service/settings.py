@@ -86,6 +86,10 @@ class Settings(BaseSettings):
     def artifacts(self) -> str:
         return self.artifacts_url or f"file://{self.data_dir.absolute() / 'artifacts'}"
 
+    def make_data_dir(self) -> None:
+        """What is in it is nobody else's business; a folder that was there keeps the rights it was given."""
+        self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+
 
 @cache
 def get_settings() -> Settings:

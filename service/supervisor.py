@@ -20,13 +20,14 @@ from rich.console import Console
 
 from ctp_core import __version__
 from service.processes import PARTS, Part
-from service.settings import Settings, UserError
+from service.settings import MIB, Settings, UserError
 
 READY_SECONDS = 60
 STOP_SECONDS = 6
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 POLL_SECONDS = 0.1
 BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, STEADY_SECONDS = 0.5, 10.0, 30.0
+MAX_LOG_BYTES = 10 * MIB
 # A socket's path must fit into the kernel's 108 bytes.
 MAX_SOCKET_PATH = 100
 # The code with which the queue's server ends where it does not like its files or its settings.
@@ -91,7 +92,8 @@ class Supervisor:
         """One `ctp up` for each data folder."""
         folder = self.settings.data_dir
         try:
-            (folder / "logs").mkdir(parents=True, exist_ok=True)
+            self.settings.make_data_dir()
+            (folder / "logs").mkdir(exist_ok=True)
             file = (folder / "lock").open("a+")
         except OSError as error:
             raise StartError(f"the data folder {folder} cannot be used ({error.strerror}): set CTP_DATA_DIR") from None
@@ -221,6 +223,7 @@ class Supervisor:
         while True:
             time.sleep(POLL_SECONDS)
             for child in self.children:
+                cap(child.log)
                 if child.process is not None and not child.alive:
                     self._plan_restart(child)
                 if child.process is None and time.monotonic() >= child.due:
@@ -269,6 +272,15 @@ class Supervisor:
 
     def _say(self, text: str) -> None:
         self.console.print(text)
+
+
+def cap(log: Path) -> None:
+    """Moves what a long log holds to a file beside it, of which there is one. Whoever writes to it only appends."""
+    with suppress(OSError):
+        if log.stat().st_size > MAX_LOG_BYTES:
+            with suppress(OSError):  # without room for it, it is lost
+                shutil.copyfile(log, log.with_suffix(".log.1"))
+            os.truncate(log, 0)
 
 
 def _interrupt(*_: object) -> None:

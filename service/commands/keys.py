@@ -73,8 +73,10 @@ def _database() -> "Database":
     from service.db.migrate import migrate  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
 
-    url = get_settings().database
-    with reaching(url):
-        database = Database(url)
+    settings = get_settings()
+    with reaching(settings.database):
+        if not settings.database_url:
+            settings.make_data_dir()
+        database = Database(settings.database)
         migrate(database.engine)
     return database

@@ -89,6 +89,8 @@ def migrate(
 
     settings = get_settings()
     with reaching(settings.database):
+        if not settings.database_url:
+            settings.make_data_dir()
         database, deadline = Database(settings.database), time.monotonic() + wait
         while True:
             try:

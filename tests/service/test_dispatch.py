@@ -17,6 +17,7 @@ from service.db.tables import Job, Outbox
 from service.dispatch import Dispatcher
 from service.kbs import service as kbs
 from service.settings import Settings
+from service.stores import adopt
 from service.training import repository, service
 from service.training.schemas import TrainRequest
 from service.witness import Witness
@@ -30,6 +31,7 @@ def dispatcher(tmp_path: Path) -> Iterator[Dispatcher]:
     times = {"lease_seconds": 0.3, "heartbeat_seconds": 0.1, "reconcile_seconds": 0.01, "relay_seconds": 0.01}
     made = Dispatcher(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", **times))
     migrate(made.database.engine)
+    adopt(made.database, made.storage)
     builder = FactsBuilder(KbLimits())
     builder.add("train", [(1, "a", "p", "b")], "facts.tsv")
     kbs.create(made.database, TENANT, "small", builder.build())

@@ -7,9 +7,12 @@ import zipfile
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import safetensors.numpy
 from sqlalchemy import select
 
+from ctp_core.manifest import encode_manifest
 from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import Removal
@@ -198,6 +201,26 @@ def rewritten(archive: bytes, **changes: bytes | None) -> bytes:
     return buffer.getvalue()
 
 
+def with_tensors(tensors: bytes, manifest: dict[str, Any], archive: bytes) -> bytes:
+    """Whole by its checksums."""
+    rest = {key: value for key, value in manifest.items() if key not in ("format", "tensors_sha256")}
+    return rewritten(archive, tensors__safetensors=tensors, manifest__json=encode_manifest(rest, tensors))
+
+
+def weights(tensors: bytes) -> list[str]:
+    loaded = safetensors.numpy.load(tensors)
+    return [name for name, tensor in loaded.items() if tensor.dtype.kind == "f" and tensor.size]
+
+
+def contradicting(tensors: bytes, manifest: dict[str, Any], archive: bytes, changes: dict[str, Any]) -> bytes:
+    """With tensors replaced, filled with a number, or left out (None)."""
+    loaded = safetensors.numpy.load(tensors)
+    for name, value in changes.items():
+        loaded[name] = np.full_like(loaded[name], value) if isinstance(value, float) else value
+    kept = {name: tensor for name, tensor in loaded.items() if tensor is not None}
+    return with_tensors(safetensors.numpy.save(kept), manifest, archive)
+
+
 def test_hostile_archives_are_refused(client: httpx.Client, archive: bytes) -> None:
     with zipfile.ZipFile(io.BytesIO(archive)) as members:
         tensors, manifest = members.read("tensors.safetensors"), json.loads(members.read("manifest.json"))
@@ -221,6 +244,13 @@ def test_hostile_archives_are_refused(client: httpx.Client, archive: bytes) -> N
         ),
         "another kind": rewritten(archive, manifest__json=json.dumps(manifest | {"kind": "graphs"}).encode()),
         "no symbols": rewritten(archive, manifest__json=json.dumps(manifest | {"entities": 3}).encode()),
+        "no facts": contradicting(tensors, manifest, archive, {"facts.train": None}),
+        "facts about nobody": contradicting(tensors, manifest, archive, {"facts.train": np.array([[10**6, 0, 0]])}),
+        "no numbers": contradicting(tensors, manifest, archive, dict.fromkeys(weights(tensors), np.nan)),
+        "half a character": rewritten(
+            archive, manifest__json=json.dumps(manifest | {"entities": ["\ud800", *manifest["entities"][1:]]}).encode()
+        ),
+        "no tensors at all": with_tensors(b"nonsense" * 100, manifest, archive),
         "too few symbols": rewritten(archive, manifest__json=json.dumps(manifest | {"predicates": []}).encode()),
     }
     for what, content in hostile.items():

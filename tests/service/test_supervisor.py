@@ -14,10 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service import supervisor
 from service.cluster import free_port
 from service.postgres import postgres
 from service.settings import Settings, UserError, get_settings
-from service.supervisor import Supervisor
+from service.supervisor import Supervisor, cap
 from tests.running import RunningService, running_service
 
 pytestmark = pytest.mark.slow
@@ -237,3 +238,29 @@ def test_a_data_folder_with_brackets_in_its_name_is_told_as_it_is(
     assert f"the data folder {folder} cannot be used (Not a directory)" in answer.stdout
     Supervisor(Settings(data_dir=folder))._say(f"data in {folder}")
     assert capsys.readouterr().out == f"data in {folder}\n"
+
+
+def test_nobody_else_looks_into_a_new_data_folder(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir(mode=0o755)
+    for folder, mode in ((tmp_path / "a" / "new", 0o700), (kept, 0o755)):
+        Supervisor(Settings(data_dir=folder))._lock().close()
+        assert folder.stat().st_mode & 0o777 == mode
+    for words in (["keys", "list"], ["migrate"]):
+        folder = tmp_path / words[0]
+        command, environment = [sys.executable, "-m", "service.cli", *words], os.environ | {"CTP_DATA_DIR": str(folder)}
+        subprocess.run(command, env=environment, capture_output=True, check=True)
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_log_does_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "MAX_LOG_BYTES", 10)
+    log = tmp_path / "api.log"
+    with log.open("ab", buffering=0) as writer:
+        for text in (b"short", b"er than it was", b"new"):
+            writer.write(text)
+            cap(log)
+        writer.write(b"er")
+    assert log.read_bytes() == b"newer"
+    assert (tmp_path / "api.log.1").read_bytes() == b"shorter than it was"
+    cap(tmp_path / "none.log")

@@ -105,7 +105,7 @@ def _links(results: Results, reasons: set[str]) -> str:
         metrics = ("auc_pr",) if dataset.startswith("countries") else METRICS
         found = {system: results.get("links", dataset, "", system) for system in (OURS, RANKED, *published)}
         for system, runs in found.items():
-            if not runs:
+            if not runs and not any(published.get(system, ())):
                 continue
             cells = [
                 _cell(
@@ -117,7 +117,7 @@ def _links(results: Results, reasons: set[str]) -> str:
                 for i, metric in enumerate(metrics)
             ]
             _note(f"{system} (links)" if system in ("ctp", "gntp") else system, cells, reasons)
-            seconds = f"{mean(run['cpu_seconds'] for run in runs):.0f}"
+            seconds = f"{mean(run['cpu_seconds'] for run in runs):.0f}" if runs else ""
             rows.append(
                 [
                     dataset,
@@ -128,7 +128,7 @@ def _links(results: Results, reasons: set[str]) -> str:
                     seconds,
                 ]
             )
-    if not rows:
+    if not any(group[0] == "links" for group in results.of):
         return ""
     head = ["data set", "", "MRR, or AUC-PR of Countries", "Hits@1", "Hits@3", "Hits@10", "seeds", "CPU s"]
     return f"## Link prediction\n{_table(head, rows)}"

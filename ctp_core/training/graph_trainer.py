@@ -111,9 +111,9 @@ class GraphTrainer(Trainer):
             return {}
         scores = self.valid_scores()
         loss = float(self.validation_loss(scores))
-        self.stale += 1
-        if loss < self.best_loss:
-            self.best_loss, self.stale = loss, 0
+        self.stale = 0 if loss < self.best_loss else self.stale + 1
+        if loss <= self.best_loss:  # of equals the later, which has learnt more from the rest
+            self.best_loss = loss
             self.best = copy.deepcopy(self.scorer.module.state_dict())
         return {"accuracy": accuracy(scores, self.valid), "loss": loss}
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from ctp_core.artifact import Artifact, load, save
+from ctp_core.benchmarks.clutrr import accuracy_on
 from ctp_core.config import Profile
 from ctp_core.config.ctp import CtpConfig, SelectName
 from ctp_core.config.graphs import graphs_config
@@ -168,6 +169,30 @@ def test_held_out_graphs_are_of_the_longest_and_depend_on_the_seed_alone() -> No
     assert hold_out(graphs, 0.1, seed=0) == (train, valid)
     assert hold_out(graphs, 0.1, seed=1) != (train, valid)
     assert hold_out(graphs[:5], 0.1, seed=0) == (graphs[:5], [])
+
+
+def test_a_graph_that_no_others_teach_is_not_held_out() -> None:
+    short = family_graphs(400, (2,), seed=1)
+    graphs = read_graphs(short, merge=True)
+    assert hold_out(graphs, 0.3, seed=0) == (graphs, [])
+    _, valid = hold_out(read_graphs([*short, *family_graphs(6, (3,), seed=2)], merge=True), 0.3, seed=0)
+    assert [len(graph.graph.edges) for graph in valid] == [3, 3, 3]
+
+
+@pytest.mark.slow
+def test_the_fast_preset_learns_from_chains_of_two_what_longer_ones_mean() -> None:
+    kb = graphs_kb({"train": family_graphs(400, (2,), seed=1)})
+    model = GraphsTrainer(graphs_config(Profile.of(kb), "fast"), kb, CPU).fit()
+    assert accuracy_on(model, family_graphs(100, (2, 4, 6), seed=99)) > 0.95
+
+
+def test_of_equal_validation_losses_the_later_weights_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GraphsTrainer, "validation_loss", lambda self, scores: torch.tensor(0.5))
+    run = trainer(epochs=4, patience=9)
+    run.fit()
+    assert run.stale == 1
+    last = run.scorer.module.state_dict()
+    assert all(torch.equal(last[name], tensor) for name, tensor in run.best_module().state_dict().items())
 
 
 def test_a_graph_seen_twice_weighs_twice() -> None:

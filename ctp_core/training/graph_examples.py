@@ -49,7 +49,7 @@ def stacked(examples: Examples, scorer: GraphScorer, depth: int | None) -> list[
     return [scorer.stack(examples.instances[start : start + SCORED_AT_ONCE], depth) for start in starts]
 
 
-def read_graphs(graphs: Sequence[Graph], merge: bool) -> list[WeightedGraph]:
+def read_graphs(graphs: Iterable[Graph], merge: bool) -> list[WeightedGraph]:
     """Distinct graphs with the counts of their labels, or every row for itself."""
     if merge:
         return distinct(graphs)

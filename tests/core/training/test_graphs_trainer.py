@@ -16,8 +16,10 @@ from ctp_core.config.ctp import CtpConfig, SelectName
 from ctp_core.config.graphs import graphs_config
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
-from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.datasets.kb import Graph
+from ctp_core.errors import ArtifactError, ConfigError, DataError
 from ctp_core.select.registry import SELECTS
+from ctp_core.symbols import Fact
 from ctp_core.training.graph_examples import Examples, accuracy, hold_out, read_graphs
 from ctp_core.training.graph_trainer import enough_epochs
 from ctp_core.training.graphs import GraphsTrainer
@@ -119,6 +121,40 @@ def test_progress_is_reported_for_every_step_and_metrics_where_validated() -> No
     assert first.metrics == {}
     assert set(second.metrics) == {"accuracy", "loss"}
     assert (second.epoch, second.epochs) == (2, 6)
+
+
+APART = Graph((Fact("a", "mother", "b"), Fact("c", "mother", "d")), "a", "d", "grandmother")
+ITSELF = Graph((Fact("a", "mother", "b"),), "a", "a", "grandmother")
+ELSEWHERE = Graph((*APART.facts, Fact("b", "son", "e")), "a", "d", "grandmother")
+
+
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+@pytest.mark.parametrize("graph", [APART, ITSELF, ELSEWHERE], ids=["apart", "itself", "elsewhere"])
+def test_graphs_of_which_nothing_can_be_proved_are_refused_with_the_reason(graph: Graph, prover: str) -> None:
+    config = CtpConfig(**SETTINGS | {"prover": prover, "templates": ("2",)})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"no training graph teaches .* \(in 3 of 3 no path joins the pair\)"):
+        GraphsTrainer(config, graphs_kb({"train": [graph] * 3}), CPU)
+
+
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+def test_a_step_without_a_lesson_leaves_the_others_theirs(prover: str) -> None:
+    kb = graphs_kb({"train": [APART, *family_graphs(3, (2,), seed=1)]})
+    run = GraphsTrainer(CtpConfig(**SETTINGS | {"prover": prover, "batch_size": 1}), kb, CPU)  # type: ignore[arg-type]
+    run.fit()
+    assert run.epoch == 6
+
+
+def test_a_validation_graph_with_an_unseen_predicate_decides_nothing() -> None:
+    train, [unseen] = family_graphs(40, (2, 3), seed=1), family_graphs(1, (3,), seed=2)
+    unseen = replace(unseen, facts=(*unseen.facts[:2], replace_predicate(unseen.facts[2], "never seen")))
+    kb = graphs_kb({"train": train, "valid": [*family_graphs(5, (3,), seed=3), unseen]})
+    run = GraphsTrainer(CtpConfig(**SETTINGS), kb, CPU)  # type: ignore[arg-type]
+    assert 1 <= len(run.valid.instances) <= 5
+    assert "never seen" not in kb.predicates
+
+
+def replace_predicate(fact: Fact, predicate: str) -> Fact:
+    return Fact(fact.subject, predicate, fact.object)
 
 
 def test_what_the_listener_raises_ends_the_epoch() -> None:

@@ -2,7 +2,6 @@
 
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -34,7 +33,6 @@ from worker.names import worker_name
 
 log = structlog.get_logger()
 T = TypeVar("T")
-MAX_TRACE = 2000
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 5.0
 
 
@@ -94,9 +92,8 @@ class TrainingJob:
         except StorageError as error:
             self._fail(claim, error.code, str(error))
         except Exception as error:
-            log.exception("training_crashed")
-            trace = traceback.format_exc()[-MAX_TRACE:]
-            self._fail(claim, "training_crashed", f"{type(error).__name__}: {error}", trace=trace)
+            log.exception("training_crashed")  # the trace names paths of this machine: it is for its log alone
+            self._fail(claim, "training_crashed", f"{type(error).__name__}: {error}")
 
     def _train(self, job: Job, claim: Claim, heart: Heart) -> None:
         limit_threads(self.settings.threads)
@@ -167,8 +164,8 @@ class TrainingJob:
         self._write(lambda session: outcomes.succeed(session, claim, trained))
         log.info("job_succeeded", rules=len(trained.rules))
 
-    def _fail(self, claim: Claim, code: str, detail: str, **extra: str) -> None:
-        error = {"code": code, "detail": detail, **extra}
+    def _fail(self, claim: Claim, code: str, detail: str) -> None:
+        error = {"code": code, "detail": detail}
         self._write(lambda session: outcomes.fail(session, claim, error))
         log.info("job_failed", code=code)
 

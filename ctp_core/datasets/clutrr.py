@@ -34,13 +34,21 @@ _TASK = re.compile(r"(?P<tasks>\d+\.\d+(?:,\d+\.\d+)*)_(?P<split>train|valid|tes
 
 def parse_clutrr(lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH) -> Iterator[Graph]:
     """One graph per row; raises ParseError with the place."""
+    return (graph for _, graph in numbered_clutrr(lines, file, max_name_length))
+
+
+def numbered_clutrr(
+    lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH
+) -> Iterator[tuple[int, Graph]]:
+    """The same with the line at which each ends."""
     reader = csv.DictReader(lines)
     missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
     if missing:
         raise ParseError(file, 1, f"not a CLUTRR file: no column {', '.join(missing)}")
     try:
         for row in reader:
-            yield checked(_graph(row, file, reader.line_num), file, reader.line_num, max_name_length)
+            graph = _graph(row, file, reader.line_num)
+            yield reader.line_num, checked(graph, file, reader.line_num, max_name_length)
     except csv.Error as error:
         raise ParseError(file, reader.line_num, str(error)) from error
 

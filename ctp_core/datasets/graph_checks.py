@@ -34,9 +34,9 @@ def checked(graph: Graph, file: str, line: int, max_name_length: int = MAX_NAME_
 
 
 def graphs_kb(splits: Mapping[str, Iterable[Graph]], also: Iterable[str] = ()) -> GraphsKB:
-    """A KB from graphs. Predicates come from the training split, in alphabetical order: a symbol that training never
-    saw has no vector, so that a later split that uses one raises DataError with the split, the graph and the name.
-    `also` are predicates that are known to come, whatever training learns about them."""
+    """A KB from graphs. Predicates come from the training split, in alphabetical order: what training never saw has no
+    vector, and a graph of a later split that uses it cannot be answered. `also` are predicates that are known to come,
+    whatever training learns about them. Raises DataError with the split and the graph where one is not usable."""
     ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
     train = ordered.get("train", ())
     if not train:
@@ -46,19 +46,12 @@ def graphs_kb(splits: Mapping[str, Iterable[Graph]], also: Iterable[str] = ()) -
         raise DataError("no training graph has a label")
     predicates = sorted({fact.predicate for graph in train for fact in graph.facts} | set(targets) | set(also))
     kb = GraphsKB(Vocabulary("predicate", predicates), tuple(targets), ordered)
-    _check_symbols(kb)
+    _check_graphs(kb)
     return kb
 
 
-def _check_symbols(kb: GraphsKB) -> None:
-    known = set(kb.targets)
+def _check_graphs(kb: GraphsKB) -> None:
     for split, graphs in kb.splits.items():
         for number, graph in enumerate(graphs, start=1):
-            place = f"{split}, graph {number}"
             if (reason := fault(graph)) is not None:
-                raise DataError(f"{place}: {reason}")
-            if graph.label is not None and graph.label not in known:
-                raise DataError(f"{place}: the label {graph.label!r} is no label of the training graphs")
-            for fact in graph.facts:
-                if fact.predicate not in kb.predicates:
-                    raise DataError(f"{place}: the predicate {fact.predicate!r} is not in the training graphs")
+                raise DataError(f"{split}, graph {number}: {reason}")

@@ -15,6 +15,17 @@ def templates_needed(graphs: Iterable[Graph]) -> tuple[str, ...]:
     return tuple(template for template in ("1", "1R") if lies.count(template) > WORTHWHILE * len(lies))
 
 
+def joined(graph: Graph) -> bool:
+    """Whether any path leads from subject to object, facts turned round or not; to itself only along the facts."""
+    following, around = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for fact in graph.facts:
+        following[fact.subject].add(fact.object)
+        around[fact.subject].add(fact.object)
+        around[fact.object].add(fact.subject)
+    ways = following if graph.subject == graph.object else around
+    return graph.object in _reachable(ways[graph.subject], ways)
+
+
 def _needed(graph: Graph) -> str | None:
     following: dict[str, set[str]] = defaultdict(set)
     for fact in graph.facts:

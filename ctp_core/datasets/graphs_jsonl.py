@@ -16,9 +16,16 @@ EXAMPLE = '{"facts": [["ann", "mother", "bob"], …], "subject": "ann", "object"
 
 def parse_graphs_jsonl(lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH) -> Iterator[Graph]:
     """One graph per line, empty lines apart; raises ParseError with the place."""
+    return (graph for _, graph in numbered_graphs_jsonl(lines, file, max_name_length))
+
+
+def numbered_graphs_jsonl(
+    lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH
+) -> Iterator[tuple[int, Graph]]:
+    """The same with the line of each."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield checked(_graph(line, file, number), file, number, max_name_length)
+            yield number, checked(_graph(line, file, number), file, number, max_name_length)
 
 
 def _graph(line: str, file: str, number: int) -> Graph:

@@ -59,6 +59,10 @@ class Budget:
     def expired(self) -> bool:
         return time.monotonic() - self.started > self.seconds
 
+    def used(self, share: float) -> bool:
+        """Whether this share of the time is over: what must come later needs the rest."""
+        return self.expired or time.monotonic() - self.started > share * self.seconds
+
 
 class Model(ABC):
     """A trained model with the facts it stands on: all that is needed to answer, anywhere."""

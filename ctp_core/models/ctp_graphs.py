@@ -29,6 +29,7 @@ class CtpGraphsModel(Model):
         self.config: CtpConfig = reasoner.config
         self.reasoner = reasoner
         self._rules = list(rules)
+        self._confidences = {rule.text: rule.confidence for rule in rules}
 
     @property
     def scorer(self) -> GraphReasoner:
@@ -47,7 +48,8 @@ class CtpGraphsModel(Model):
 
     def _answer(self, question: Question, budget: Budget) -> Answers | CtpError:
         try:
-            return explain(self.reasoner, read_question(question, self.reasoner.predicates), budget)
+            asked = read_question(question, self.reasoner.predicates)
+            return explain(self.reasoner, asked, budget, self._confidences)
         except CtpError as error:
             return error
 

@@ -1,7 +1,7 @@
 """Writes derivations of either prover down as proof trees that people can check."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,15 @@ GATE = "gate"  # what a rule's own weight is called among the unifications of a 
 
 Pair = tuple[int, int]
 Place = Callable[[Any], Pair]
-Name = Callable[[Any], tuple[str, bool]]
+Name = Callable[[Any], tuple[str, float]]
 
 
 @dataclass(frozen=True)
 class ProofWriter:
-    """`place` finds the entities of a goal, `name` its predicate and whether that is only the nearest name.
+    """`place` finds the entities of a goal, `name` the known predicate nearest to it and how near that is.
 
-    `attention`: body places attend to known predicates, so that what they attend to is no approximation.
+    `attention`: body places attend to known predicates, so that what they attend to is no approximation. `listed` are
+    the confidences of the model's rules by their texts: a rule has one, wherever it is shown.
     """
 
     predicates: Vocabulary
@@ -34,6 +35,7 @@ class ProofWriter:
     place: Place
     name: Name
     attention: bool = False
+    listed: Mapping[str, float] = field(default_factory=dict)
 
     def write(self, derivation: Derivation) -> ProofNode:
         """Children first, without recursion: a chain of a thousand facts is a tree a thousand deep."""
@@ -54,11 +56,10 @@ class ProofWriter:
         goal, approximate = self._goal(derivation.goal)
         body = tuple(child.goal.predicate for child in children)
         unifications = self._unifications(derivation, goal.predicate, body)
-        guess = (
-            approximate or any(self.name(child.goal)[1] for child in derivation.children) or self._guessed(derivation)
-        )
+        guess = approximate or self._guessed(derivation)
         score = self.fold.of([*(u.score for u in unifications), *(child.score for child in children)])
         rule = make_rule(goal.predicate, note.template, body, self._confidence(derivation), approximate=guess)
+        rule = replace(rule, confidence=self.listed.get(rule.text, rule.confidence))
         return ProofNode(goal, score, "rule", unifications, rule=rule, children=children)
 
     def _leaf(self, derivation: Derivation, stated: str) -> ProofNode:
@@ -69,8 +70,8 @@ class ProofWriter:
 
     def _goal(self, goal: Any) -> tuple[Fact, bool]:
         subject, object_ = self.place(goal)
-        name, approximate = self.name(goal)
-        return Fact(self.entities[subject], name, self.entities[object_]), approximate
+        name, near = self.name(goal)
+        return Fact(self.entities[subject], name, self.entities[object_]), near < SURE
 
     def _unifications(self, derivation: Derivation, head: str, body: tuple[str, ...]) -> tuple[Unification, ...]:
         scores, note = derivation.move.scores, derivation.move.note
@@ -89,17 +90,22 @@ class ProofWriter:
         note, scores = derivation.move.note, derivation.move.scores
         if isinstance(note, ByRule):
             return not self.attention and min(scores[note.guarded :]) < SURE
-        return any(self.name(child.goal)[1] for child in derivation.children)
+        return min(self._nearness(derivation)) < SURE
 
     def _confidence(self, derivation: Derivation) -> float:
+        """⊗ of the gate and of how near the body that was generated is to the one that the rule names."""
         scores = derivation.move.scores
-        return self.fold.of(scores) if scores else 1.0
+        own = scores if isinstance(derivation.move.note, ByRule) else (*scores, *self._nearness(derivation))
+        return self.fold.of(own) if own else 1.0
+
+    def _nearness(self, derivation: Derivation) -> list[float]:
+        return [self.name(child.goal)[1] for child in derivation.children]
 
 
 def tabled_names(pairs: NDArray[np.int64], predicates: Vocabulary) -> tuple[Place, Name]:
     """Where goals of the tabled prover stand, and what they are called."""
     listed = [(int(a), int(b)) for a, b in pairs]
-    return lambda goal: listed[goal.row], lambda goal: (predicates.names[goal.predicate], False)
+    return lambda goal: listed[goal.row], lambda goal: (predicates.names[goal.predicate], 1.0)
 
 
 def exact_names(
@@ -112,8 +118,8 @@ def exact_names(
         subject, object_ = pairs[goal.level][goal.row]
         return int(subject), int(object_)
 
-    def name(goal: Any) -> tuple[str, bool]:
+    def name(goal: Any) -> tuple[str, float]:
         best = nearest[goal.level]
-        return predicates.names[int(best.indices[goal.column])], float(best.values[goal.column]) < SURE
+        return predicates.names[int(best.indices[goal.column])], float(best.values[goal.column])
 
     return place, name

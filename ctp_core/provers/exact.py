@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ctp_core.provers.batches import BatchLayer, Instance, LayeredBatch, Ways, stack_layered
 from ctp_core.provers.charts import Shape
-from ctp_core.provers.deadline import Expired, never
+from ctp_core.provers.deadline import Expired, look, never
 from ctp_core.provers.layered import LayeredChart, layered_chart
 from ctp_core.provers.theory import Theory
 from ctp_core.rules import Template
@@ -25,6 +25,7 @@ from ctp_core.semiring import Semiring
 from ctp_core.shapes import Float, Heads, Vectors
 
 Table = Float[Tensor, "pair goal"]
+GROWN_AT_ONCE = 512  # goals: a memory of hundreds of rules is attended to by each, and the clock waits
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ class Level:
     growths: tuple[Growth, ...]
 
 
-def grow(theory: Theory, goals: Vectors, depth: int, semiring: Semiring) -> list[Level]:
-    """All sub-goals to this depth, goals first."""
+def grow(theory: Theory, goals: Vectors, depth: int, semiring: Semiring, expired: Expired = never) -> list[Level]:
+    """All sub-goals to this depth, goals first; raises OutOfTime."""
     vectors, growths = [goals], []
     for _ in range(depth):
-        expansions = theory.expand(vectors[-1])
+        expansions = _expansions(theory, vectors[-1], expired)
         growths.append(_growths(expansions, semiring))
         bodies = [e.bodies.permute(1, 2, 0, 3).reshape(-1, goals.shape[1]) for e in expansions]  # [row, dim]
         vectors.append(torch.cat(bodies))
@@ -71,6 +72,15 @@ def grow(theory: Theory, goals: Vectors, depth: int, semiring: Semiring) -> list
     return [
         Level(v, meets[:, start : start + len(v)], g) for v, start, g in zip(vectors, starts, growths, strict=False)
     ]
+
+
+def _expansions(theory: Theory, goals: Vectors, expired: Expired) -> tuple[Expansion, ...]:
+    """The rules of all goals, some goals at a time."""
+    pieces = []
+    for some in goals.split(GROWN_AT_ONCE):  # type: ignore[no-untyped-call]
+        look(expired)
+        pieces.append(theory.expand(some))
+    return tuple(Expansion.joined(parts) for parts in zip(*pieces, strict=True))
 
 
 def _growths(expansions: Sequence[Expansion], semiring: Semiring) -> tuple[Growth, ...]:

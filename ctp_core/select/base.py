@@ -31,6 +31,17 @@ class Expansion:
         parts = [part for part in (self.heads, self.gates) if part is not None]
         return semiring.product(parts) if parts else None
 
+    @classmethod
+    def joined(cls, parts: Sequence["Expansion"]) -> "Expansion":
+        """That of all goals from those of some; the first has more than one goal where there are several parts."""
+        first, *others = parts
+        if not others:
+            return first
+        bodies = first.bodies if first.static else torch.cat([part.bodies for part in parts])
+        heads = None if first.heads is None else torch.cat([part.heads for part in parts if part.heads is not None])
+        gates = None if first.gates is None else torch.cat([part.gates for part in parts if part.gates is not None])
+        return cls(first.template, bodies, heads, gates)
+
     @property
     def static(self) -> bool:
         return self.bodies.shape[0] == 1

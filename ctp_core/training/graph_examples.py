@@ -14,6 +14,7 @@ from ctp_core.shapes import Float, Tensor
 
 SCORED_AT_ONCE = 64  # graphs: of ten facts each, their tables take about 250 MB in the exact prover
 MIN_HELD_OUT = 20  # with fewer graphs than this, none can be spared for validation
+SHORTEST_COMPOSITION = 2  # edges: such a graph is what a rule is learnt from, and no other graph says what it means
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def stacked(examples: Examples, scorer: GraphScorer, depth: int | None) -> list[
     return [scorer.stack(examples.instances[start : start + SCORED_AT_ONCE], depth) for start in starts]
 
 
-def read_graphs(graphs: Sequence[Graph], merge: bool) -> list[WeightedGraph]:
+def read_graphs(graphs: Iterable[Graph], merge: bool) -> list[WeightedGraph]:
     """Distinct graphs with the counts of their labels, or every row for itself."""
     if merge:
         return distinct(graphs)
@@ -58,7 +59,8 @@ def read_graphs(graphs: Sequence[Graph], merge: bool) -> list[WeightedGraph]:
 def hold_out(graphs: list[WeightedGraph], share: float, seed: int) -> tuple[list[WeightedGraph], list[WeightedGraph]]:
     """(train, valid): some of the longest graphs, because it is on long ones that a model will be tried.
 
-    At most half of the graphs of a length, then those that are shorter; a graph and its copies stay together.
+    At most half of the graphs of a length, then those that are shorter, but none that no others could teach: a
+    validation that cannot be passed prefers whoever is least sure. A graph and its copies stay together.
     """
     count = int(share * len(graphs))
     if count == 0 or len(graphs) < MIN_HELD_OUT:
@@ -73,11 +75,11 @@ def hold_out(graphs: list[WeightedGraph], share: float, seed: int) -> tuple[list
 
 
 def _longest_first(graphs: Iterable[CanonicalGraph], generator: torch.Generator) -> Iterator[CanonicalGraph]:
-    """Half of the graphs of each length, in random order."""
+    """Half of the graphs of each length beyond the shortest composition, in random order."""
     by_length: dict[int, list[CanonicalGraph]] = defaultdict(list)
     for graph in graphs:
         by_length[len(graph.edges)].append(graph)
-    for length in sorted(by_length, reverse=True):
+    for length in sorted((length for length in by_length if length > SHORTEST_COMPOSITION), reverse=True):
         some = by_length[length]
         order = torch.randperm(len(some), generator=generator, device="cpu").tolist()
         yield from (some[i] for i in order[: len(some) // 2])

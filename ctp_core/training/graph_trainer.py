@@ -11,7 +11,7 @@ from ctp_core.artifact import Artifact
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.config.networks import NetworkConfig
 from ctp_core.datasets.isomorphism import WeightedGraph
-from ctp_core.datasets.kb import GraphsKB
+from ctp_core.datasets.kb import Graph, GraphsKB
 from ctp_core.errors import ArtifactError, DataError
 from ctp_core.models.graph_scorer import GraphScorer
 from ctp_core.shapes import Float, Int, Tensor
@@ -70,11 +70,15 @@ class GraphTrainer(Trainer):
         if not train:
             raise DataError("there are no labelled training graphs")
         if "valid" in self.kb.splits:
-            valid = read_graphs(self.kb.splits["valid"], merge=True)
+            valid = read_graphs(filter(self._answerable, self.kb.splits["valid"]), merge=True)
         else:
             train, valid = hold_out(train, self.config.validation, self.config.seed)
         # By length, because a batch is proved as deep as its longest graph needs, and a question as deep as its own.
         return train, sorted(valid, key=lambda weighted: len(weighted.graph.edges))
+
+    def _answerable(self, graph: Graph) -> bool:
+        """Whether training saw all its predicates: what no weights can answer does not tell them apart."""
+        return all(fact.predicate in self.kb.predicates for fact in graph.facts)
 
     @property
     def finished(self) -> bool:
@@ -101,6 +105,8 @@ class GraphTrainer(Trainer):
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         loss = self.loss(rows)
+        if not loss.requires_grad:
+            return finite(loss.item())  # none of these graphs can be proved at all: others teach
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimiser.step()
@@ -111,9 +117,9 @@ class GraphTrainer(Trainer):
             return {}
         scores = self.valid_scores()
         loss = float(self.validation_loss(scores))
-        self.stale += 1
-        if loss < self.best_loss:
-            self.best_loss, self.stale = loss, 0
+        self.stale = 0 if loss < self.best_loss else self.stale + 1
+        if loss <= self.best_loss:  # of equals the later, which has learnt more from the rest
+            self.best_loss = loss
             self.best = copy.deepcopy(self.scorer.module.state_dict())
         return {"accuracy": accuracy(scores, self.valid), "loss": loss}
 

@@ -4,8 +4,9 @@ import torch
 
 from ctp_core.config.base import BaseConfig
 from ctp_core.config.ctp import CtpConfig
+from ctp_core.datasets.graph_paths import joined
 from ctp_core.datasets.kb import GraphsKB, KnowledgeBase
-from ctp_core.errors import ConfigError
+from ctp_core.errors import ConfigError, DataError
 from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.graph_reasoner import GraphReasoner, build_theory
 from ctp_core.models.graph_rules import decode
@@ -32,6 +33,7 @@ class GraphsTrainer(GraphTrainer):
         super().__init__(config, kb, device, config.depth)
         if config.prover == "exact":
             self._check_size()
+        self._check_lessons()
 
     def _check_size(self) -> None:
         """Raises ConfigError where the recursion of the largest batch would not fit into memory."""
@@ -45,6 +47,20 @@ class GraphsTrainer(GraphTrainer):
                 f"{cells:,} numbers for {self.config.batch_size} graphs, at most {MAX_TRAINED_CELLS:,} fit: use less "
                 "depth, fewer or shorter templates or a smaller batch_size, or prover tabled"
             )
+
+    def _check_lessons(self) -> None:
+        """Raises DataError where no rule could prove anything about the pair of any training graph."""
+        for start in range(0, len(self.train.instances), self.config.batch_size):
+            some = self.train.instances[start : start + self.config.batch_size]
+            scores = self.scorer.training_scores(self.scorer.stack(some, self.config.train_depth))
+            if scores.requires_grad and bool((scores > 0).any()):
+                return
+        apart = sum(not joined(graph) for graph in self.kb.splits["train"])
+        raise DataError(
+            f"no training graph teaches anything: by templates {' '.join(dict.fromkeys(self.config.templates))} at "
+            f"train_depth {self.config.train_depth} nothing can be proved about the pair of any of them (in {apart} of "
+            f"{len(self.kb.splits['train'])} no path joins the pair)"
+        )
 
     def _scorer(self) -> GraphReasoner:
         theory = build_theory(self.config, self.kb.predicates, self.generator).to(self.device)

@@ -7,6 +7,7 @@ import numpy as np
 from sqlalchemy import ColumnElement, CursorResult, Select, and_, delete, func, or_, select, tuple_, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from ctp_core.datasets.graph_checks import graphs_kb
 from ctp_core.datasets.kb import SPLITS, FactsKB, Graph, GraphsKB, KnowledgeBase
 from ctp_core.errors import MAX_COMPARED, ArtifactError
 from ctp_core.symbols import Fact, Vocabulary
@@ -263,12 +264,7 @@ def _graphs(
         facts = tuple(Fact(entities.names[s], predicates.names[p], entities.names[o]) for s, p, o in own)
         label = predicates.names[row.label] if row.label >= 0 else None
         splits[row.split].append(Graph(facts, entities.names[row.subject], entities.names[row.object], label))
-    targets = sorted({row.label for row in graphs if row.label >= 0})
-    return GraphsKB(
-        predicates,
-        tuple(predicates.names[target] for target in targets),
-        {name: tuple(values) for name, values in splits.items()},
-    )
+    return graphs_kb(splits)
 
 
 def last_of(session: Session, kb: Kb, column: "InstrumentedAttribute[int]") -> int:

@@ -45,7 +45,7 @@ def _stored_facts(built: BuiltKB) -> StoredKB:
 
 
 def _stored_graphs(built: BuiltGraphs) -> StoredKB:
-    kb, entities, predicates = built.kb, built.entities, built.kb.predicates
+    kb, entities, predicates = built.kb, built.entities, built.predicates
     graphs = [(split, graph) for split, some in kb.splits.items() for graph in some]
     ids = [
         (entities.id(f.subject), predicates.id(f.predicate), entities.id(f.object)) for _, g in graphs for f in g.facts

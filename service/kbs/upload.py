@@ -87,7 +87,7 @@ def _build_graphs(files: list[tuple[OpenFile, str]], limits: KbLimits) -> BuiltG
     builder = GraphsBuilder(limits)
     for file, name in files:
         lines = graph_lines(file.content(), file.name, file.limits)
-        builder.add(file.split, READERS[name](lines, file.name, file.limits.max_name_length))
+        builder.add(file.split, READERS[name](lines, file.name, file.limits.max_name_length), file.name)
     return builder.build()
 
 

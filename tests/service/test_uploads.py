@@ -66,6 +66,12 @@ def test_graphs_are_uploaded_exported_and_uploaded_again(client: httpx.Client) -
         "object": "Cem",
         "label": "grandson",
     }
+    unseen = CLUTRR.replace(b"'son', 'son'", b"'son', 'nephew'").replace(b"grandson", b"nobody")
+    files = {"train": ("1.2_train.csv", CLUTRR), "test": ("1.2_test.csv", unseen)}
+    split = client.post("/kbs", data={"name": "stories-split"}, files=files)
+    assert (split.status_code, split.json()["splits"]) == (201, {"train": 1, "test": 1})
+    assert ["1.2_test.csv, line 2" in warning for warning in split.json()["warnings"]] == [True, True]
+    assert b"nephew" in client.get("/kbs/stories-split/export", params={"split": "test"}).content
     again = upload(client, "stories-again", exported, "x.jsonl", kind="graphs").json()
     assert again["sha256"] == kb["sha256"]
     refused = client.get("/kbs/stories/export", params={"format": "tsv"})

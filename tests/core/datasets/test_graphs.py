@@ -5,13 +5,16 @@ import io
 import json
 import zipfile
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ctp_core.datasets.builder import KbLimits
 from ctp_core.datasets.clutrr import UNTYPED, parse_clutrr, read_clutrr
 from ctp_core.datasets.family_graphs import EDGES, TARGETS, family_graphs, sound_compositions
 from ctp_core.datasets.graph_checks import graphs_kb
+from ctp_core.datasets.graph_formats import READERS, BuiltGraphs, GraphsBuilder
 from ctp_core.datasets.graphs_jsonl import parse_graphs_jsonl, write_graphs_jsonl
 from ctp_core.datasets.isomorphism import canonical, distinct, number
 from ctp_core.datasets.kb import Graph
@@ -182,13 +185,48 @@ def test_a_kb_of_graphs_checks_what_each_split_uses() -> None:
     for splits, reason in (
         ({"train": []}, "no training graphs"),
         ({"train": [graph(("a", "p", "b"), label=None)]}, "no training graph has a label"),
-        ({"train": [good], "test": [good, graph(("a", "p", "b"), label="q")]}, "test, graph 2: the label 'q'"),
-        ({"train": [good], "valid": [graph(("a", "q", "b"))]}, "valid, graph 1: the predicate 'q'"),
+        ({"train": [good], "test": [good, Graph((), "a", "b", "p")]}, "test, graph 2: the graph has no facts"),
         ({"train": [good, Graph((), "a", "b", "p")]}, "train, graph 2: the graph has no facts"),
         ({"train": [graph(("a", "p", "b"), query="ac")]}, "train, graph 1: the query pair names 'c'"),
     ):
         with pytest.raises(DataError, match=reason):
             graphs_kb(splits)
+
+
+def built(**splits: list[Graph]) -> BuiltGraphs:
+    builder = GraphsBuilder(KbLimits())
+    for split, graphs in splits.items():
+        builder.add(split, READERS["graphs"](["\n", *write_graphs_jsonl(graphs)], f"{split}.jsonl"), f"{split}.jsonl")
+    return builder.build()
+
+
+def test_what_training_never_saw_is_kept_and_told_with_its_place() -> None:
+    good = graph(("a", "p", "b"))
+    found = built(train=[good], test=[good, graph(("a", "q", "b")), graph(("a", "r", "b"), label="s")])
+    assert found.warnings == [
+        "2 predicates of test do not occur in train, e.g. 'q' in test.jsonl, line 3: "
+        "2 graphs cannot be answered and count as wrong",
+        "1 labels of test do not occur in train, e.g. 's' in test.jsonl, line 4: "
+        "1 graphs cannot be answered and count as wrong",
+    ]
+    assert (tuple(found.kb.predicates), found.kb.targets) == (("p",), ("p",))
+    assert tuple(found.predicates) == ("p", "q", "r", "s")
+    assert len(found.kb.splits["test"]) == 3
+    assert built(train=[good], test=[good]).warnings == []
+
+
+def test_training_graphs_that_teach_nothing_are_told_with_their_place() -> None:
+    chain = graph(("a", "p", "c"), ("c", "p", "b"))
+    apart, itself = graph(("a", "p", "c"), ("d", "p", "b")), graph(("a", "p", "b"), query="aa")
+    turned, ring = graph(("a", "p", "c"), ("b", "p", "c")), graph(("a", "p", "b"), ("b", "p", "a"), query="aa")
+    assert built(train=[chain, turned, ring]).warnings == []
+    unlabelled = replace(chain, label=None)
+    assert built(train=[chain, apart, itself, unlabelled]).warnings == [
+        "in 2 graphs of train no path joins subject and object, e.g. train.jsonl, line 3",
+        "in 1 graphs of train there is no label, so that they teach nothing, e.g. train.jsonl, line 5",
+    ]
+    with pytest.raises(DataError, match=r"no training graph has a label: train\.jsonl, line 2 has none"):
+        built(train=[unlabelled, unlabelled])
 
 
 def test_isomorphic_graphs_are_one_with_a_weight() -> None:

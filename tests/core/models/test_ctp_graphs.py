@@ -24,8 +24,11 @@ from ctp_core.models.ctp_graphs import CtpGraphsModel
 from ctp_core.models.graph_reasoner import MAX_EXACT_DEPTH
 from ctp_core.models.registry import create_trainer, load_model
 from ctp_core.proofs import ProofNode
+from ctp_core.provers import exact
 from ctp_core.provers.search import FOLDS
+from ctp_core.provers.theory import Theory
 from ctp_core.select.registry import SELECTS
+from ctp_core.shapes import Vectors
 from ctp_core.symbols import Fact, Goal
 from ctp_core.training.graphs import GraphsTrainer
 from tests.core.clock import BudgetOfLooks
@@ -305,6 +308,61 @@ def test_the_tabled_prover_looks_at_the_time_everywhere_and_never_loses_what_it_
     assert totals[0] == 0
     assert totals[-1] > 0
     assert len(found) > 20  # in the connections, the splits, the steps and in each step
+
+
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+def test_the_best_answers_have_a_proof_whenever_the_time_ends(prover: str) -> None:
+    """Cut at every moment, while proofs are read back too."""
+    question, truncated = Question(Goal("a", None, "e"), CHAIN, top_k=4, proofs=3), True
+    for looks in itertools.count():
+        [answers] = model(prover=prover).answer([question], BudgetOfLooks(looks=looks))
+        assert isinstance(answers, Answers)
+        for answer in answers.items:
+            assert answer.proofs[0].score == pytest.approx(answer.score, rel=1e-9)
+        truncated = answers.truncated
+        if not truncated:
+            break
+    assert answers.items
+
+
+def test_the_exact_prover_goes_no_deeper_than_proofs_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    depths: list[int] = []
+
+    def grow(theory: Theory, goals: Vectors, depth: int, *more: Any) -> list[exact.Level]:
+        depths.append(depth)
+        return exact_grow(theory, goals, depth, *more)
+
+    exact_grow = exact.grow
+    monkeypatch.setattr(exact, "grow", grow)
+    asked = model(prover="exact")
+    for facts, end, deepest in ((CHAIN[:2], "c", 1), (CHAIN[:3], "d", 2), (CHAIN, "e", 3), (RING, "a", 4)):
+        depths.clear()
+        assert not ask(asked, "a", None, end, facts=facts, depth=4).truncated
+        assert max(depths) == deepest
+    whole = {answer.fact: answer.score for answer in ask(asked, "a", None, "e", facts=CHAIN, top_k=99).items}
+    monkeypatch.setattr("ctp_core.models.graph_explainer.MAX_EDGES_LOOKED_AT", 0)
+    deeper = ask(asked, "a", None, "e", facts=CHAIN, top_k=99, depth=4)
+    assert {answer.fact: answer.score for answer in deeper.items} == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("select", ["linear", "memory"])
+def test_a_rule_has_one_confidence_in_proofs_and_in_the_list(select: str) -> None:
+    made = trainer(select=select, prover="exact", semiring="max-product", gate=True)
+    made.fit()
+    fitted = made.model()
+    listed = {rule.text: rule.confidence for rule in fitted.rules()}
+    unlisted = CtpGraphsModel(fitted.reasoner, [])
+    shown = [ask(one, "a", None, "c", facts=CHAIN[:2], top_k=99, proofs=2).items for one in (fitted, unlisted)]
+    own = [[p.tree.rule for answer in items for p in answer.proofs] for items in shown]
+    assert sum(rule.text in listed for rule in own[0] if rule is not None) > 5
+    for rule, alone in zip(*own, strict=True):
+        assert rule is not None
+        assert alone is not None
+        if rule.text in listed:
+            assert rule.confidence == listed[rule.text]
+            # Of equal rules by several reformulators the most confident is listed.
+            assert alone.confidence <= rule.confidence * (1 + 1e-5)
+    assert any(a.confidence == pytest.approx(listed.get(a.text), rel=1e-5) for a in own[1] if a is not None)
 
 
 def test_when_the_time_is_over_later_questions_are_not_begun() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ctp_core.provers import exact, tabled
+from ctp_core.provers.deadline import OutOfTime
 from ctp_core.provers.theory import FixedRule
 from ctp_core.rules import Template
 from ctp_core.select.registry import SELECTS
@@ -34,6 +35,25 @@ def tabled_scores(made, facts, depth, semiring: str, attention: bool = False, en
     batch = prover.stack([instance(facts, entities)], depth, CPU)
     aggregation = tabled.Aggregation.answering(SEMIRINGS[semiring])
     return tabled.prove(batch, tabled.close(made, SEMIRINGS[semiring], attention), aggregation)
+
+
+@pytest.mark.parametrize("select", SELECTS)
+def test_sub_goals_grown_in_pieces_are_those_grown_at_once_and_the_clock_is_looked_at(
+    select: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = theory(select, "2 1", fixed=FIXED)
+    whole = exact.grow(made, made.vectors, 2, SEMIRINGS["max-product"])
+    monkeypatch.setattr(exact, "GROWN_AT_ONCE", 2)
+    looks: list[None] = []
+    pieces = exact.grow(made, made.vectors, 2, SEMIRINGS["max-product"], lambda: bool(looks.append(None)))
+    assert len(looks) > 2
+    for left, right in zip(whole, pieces, strict=True):
+        torch.testing.assert_close(left.vectors, right.vectors)
+        for one, other in zip(left.growths, right.growths, strict=True):
+            assert one.goals == other.goals
+            torch.testing.assert_close(one.guard, other.guard)
+    with pytest.raises(OutOfTime):
+        exact.grow(made, made.vectors, 2, SEMIRINGS["max-product"], lambda: True)
 
 
 @pytest.mark.parametrize("select", SELECTS)

@@ -10,13 +10,16 @@ import pytest
 import torch
 
 from ctp_core.artifact import Artifact, load, save
+from ctp_core.benchmarks.clutrr import accuracy_on
 from ctp_core.config import Profile
 from ctp_core.config.ctp import CtpConfig, SelectName
 from ctp_core.config.graphs import graphs_config
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
-from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.datasets.kb import Graph
+from ctp_core.errors import ArtifactError, ConfigError, DataError
 from ctp_core.select.registry import SELECTS
+from ctp_core.symbols import Fact
 from ctp_core.training.graph_examples import Examples, accuracy, hold_out, read_graphs
 from ctp_core.training.graph_trainer import enough_epochs
 from ctp_core.training.graphs import GraphsTrainer
@@ -120,6 +123,40 @@ def test_progress_is_reported_for_every_step_and_metrics_where_validated() -> No
     assert (second.epoch, second.epochs) == (2, 6)
 
 
+APART = Graph((Fact("a", "mother", "b"), Fact("c", "mother", "d")), "a", "d", "grandmother")
+ITSELF = Graph((Fact("a", "mother", "b"),), "a", "a", "grandmother")
+ELSEWHERE = Graph((*APART.facts, Fact("b", "son", "e")), "a", "d", "grandmother")
+
+
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+@pytest.mark.parametrize("graph", [APART, ITSELF, ELSEWHERE], ids=["apart", "itself", "elsewhere"])
+def test_graphs_of_which_nothing_can_be_proved_are_refused_with_the_reason(graph: Graph, prover: str) -> None:
+    config = CtpConfig(**SETTINGS | {"prover": prover, "templates": ("2",)})  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"no training graph teaches .* \(in 3 of 3 no path joins the pair\)"):
+        GraphsTrainer(config, graphs_kb({"train": [graph] * 3}), CPU)
+
+
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+def test_a_step_without_a_lesson_leaves_the_others_theirs(prover: str) -> None:
+    kb = graphs_kb({"train": [APART, *family_graphs(3, (2,), seed=1)]})
+    run = GraphsTrainer(CtpConfig(**SETTINGS | {"prover": prover, "batch_size": 1}), kb, CPU)  # type: ignore[arg-type]
+    run.fit()
+    assert run.epoch == 6
+
+
+def test_a_validation_graph_with_an_unseen_predicate_decides_nothing() -> None:
+    train, [unseen] = family_graphs(40, (2, 3), seed=1), family_graphs(1, (3,), seed=2)
+    unseen = replace(unseen, facts=(*unseen.facts[:2], replace_predicate(unseen.facts[2], "never seen")))
+    kb = graphs_kb({"train": train, "valid": [*family_graphs(5, (3,), seed=3), unseen]})
+    run = GraphsTrainer(CtpConfig(**SETTINGS), kb, CPU)  # type: ignore[arg-type]
+    assert 1 <= len(run.valid.instances) <= 5
+    assert "never seen" not in kb.predicates
+
+
+def replace_predicate(fact: Fact, predicate: str) -> Fact:
+    return Fact(fact.subject, predicate, fact.object)
+
+
 def test_what_the_listener_raises_ends_the_epoch() -> None:
     def stop(progress: Progress) -> None:
         raise KeyboardInterrupt
@@ -168,6 +205,30 @@ def test_held_out_graphs_are_of_the_longest_and_depend_on_the_seed_alone() -> No
     assert hold_out(graphs, 0.1, seed=0) == (train, valid)
     assert hold_out(graphs, 0.1, seed=1) != (train, valid)
     assert hold_out(graphs[:5], 0.1, seed=0) == (graphs[:5], [])
+
+
+def test_a_graph_that_no_others_teach_is_not_held_out() -> None:
+    short = family_graphs(400, (2,), seed=1)
+    graphs = read_graphs(short, merge=True)
+    assert hold_out(graphs, 0.3, seed=0) == (graphs, [])
+    _, valid = hold_out(read_graphs([*short, *family_graphs(6, (3,), seed=2)], merge=True), 0.3, seed=0)
+    assert [len(graph.graph.edges) for graph in valid] == [3, 3, 3]
+
+
+@pytest.mark.slow
+def test_the_fast_preset_learns_from_chains_of_two_what_longer_ones_mean() -> None:
+    kb = graphs_kb({"train": family_graphs(400, (2,), seed=1)})
+    model = GraphsTrainer(graphs_config(Profile.of(kb), "fast"), kb, CPU).fit()
+    assert accuracy_on(model, family_graphs(100, (2, 4, 6), seed=99)) > 0.95
+
+
+def test_of_equal_validation_losses_the_later_weights_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GraphsTrainer, "validation_loss", lambda self, scores: torch.tensor(0.5))
+    run = trainer(epochs=4, patience=9)
+    run.fit()
+    assert run.stale == 1
+    last = run.scorer.module.state_dict()
+    assert all(torch.equal(last[name], tensor) for name, tensor in run.best_module().state_dict().items())
 
 
 def test_a_graph_seen_twice_weighs_twice() -> None:

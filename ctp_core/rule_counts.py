@@ -43,13 +43,25 @@ class FactsCounter:
 
     def count(self, rule: Rule) -> tuple[int, int]:
         """(support, number of pairs that the body connects)."""
-        predicates, backwards = _directed(rule)
-        body = self._matrix(predicates[0])
-        for predicate in predicates[1:]:
-            body = (body @ self._matrix(predicate)).astype(bool)
+        matrices, backwards = self._walk(rule)
+        body = matrices[0]
+        for matrix in matrices[1:]:
+            body = (body @ matrix).astype(bool)
         if backwards:
             body = body.T.tocsr()
         return int(body.multiply(self._matrix(rule.head.predicate)).nnz), int(body.nnz)
+
+    def _walk(self, rule: Rule) -> tuple[list[sparse.csr_array], bool]:
+        """The body as a path, each atom the way it is walked, and whether that runs from Y to X."""
+        first = rule.body[0]
+        backwards = rule.head.subject not in (first.subject, first.object)
+        at, matrices = rule.head.object if backwards else rule.head.subject, []
+        for atom in rule.body:
+            matrix = self._matrix(atom.predicate)
+            along = atom.subject == at
+            matrices.append(matrix if along else matrix.T.tocsr())
+            at = atom.object if along else atom.subject
+        return matrices, backwards
 
     def groundings(self, rule: Rule, limit: int) -> list[Grounding]:
         """The first `limit` ways in which facts make the body true, those of known heads first."""

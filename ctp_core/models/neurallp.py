@@ -15,6 +15,7 @@ from ctp_core.models.chain_rules import chain_rule
 from ctp_core.models.facts_model import FactsView
 from ctp_core.models.reach import ReachModel
 from ctp_core.provers.evidence import atom_tables
+from ctp_core.rule_counts import with_counts
 from ctp_core.rules import Rule
 from ctp_core.shapes import Float, Int, Tensor
 
@@ -140,4 +141,4 @@ class NeuralLpModel(ReachModel):
             for walk, weight in self.module.walks(predicate).items():
                 if walk and weight >= MIN_CONFIDENCE:
                     found.append(chain_rule(names, predicate, str(len(walk)), walk, min(1.0, weight)))
-        return sorted(found, key=lambda rule: (-rule.confidence, rule.text))
+        return sorted(with_counts(found, self.kb), key=lambda rule: (-rule.confidence, rule.text))

@@ -136,6 +136,14 @@ def facts(session: Session, kb: Kb, pattern: Pattern, after: list[int] | None, l
     return [FoundFact(fact, split, [row[column] for column in columns]) for row, fact, split in named]
 
 
+def check_predicates(session: Session, kb: Kb, names: Iterable[str], place: str) -> None:
+    """Raises Invalid at a name that the KB does not know; `place` is where the caller wrote it."""
+    for name in names:
+        if repository.position_of(session, kb, repository.PREDICATE, name) is None:
+            known = repository.names_like(session, kb, repository.PREDICATE, name)
+            raise unknown_symbol("predicate", name, f"{kb.name!r}, which {place} names", known)
+
+
 def _position(session: Session, kb: Kb, role: str, name: str) -> int:
     position = repository.position_of(session, kb, role, name)
     if position is None:

@@ -22,7 +22,9 @@ class GoalIn(BaseModel):
     )
 
     subject: Name | None = None
-    predicate: Name | None = None
+    predicate: Name | None = Field(
+        None, description="Where null, a model of graphs lists the labels of its training graphs only."
+    )
     object: Name | None = None
 
 

@@ -18,7 +18,9 @@ from ctp_core.config import (
     preset_for,
     presets,
 )
+from ctp_core.config.ctp import CtpConfig
 from ctp_core.errors import nearest
+from ctp_core.rules import parse_rule
 from service.bodies import invalid
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
@@ -70,6 +72,13 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
     return config
 
 
+def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:
+    """Raises Invalid at a predicate that the KB does not have: its training would fail later."""
+    if isinstance(config, CtpConfig):
+        for rule in map(parse_rule, config.rules):
+            kbs.check_predicates(session, kb, (rule.head.predicate, *rule.predicates), "config.rules")
+
+
 def _overridden(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
     """Settings within a setting override one by one, as those of a hybrid's part do, unless it is of another method."""
     merged = {**values, **overrides}
@@ -94,6 +103,7 @@ def submit(session: Session, tenant: str, request: TrainRequest, settings: Setti
     kb = kbs.held(session, tenant, request.kb)
     name = check_name(request.name or kb.name)
     configs = [resolve_config(kb, request.preset, _with_seed(request.config, seed)) for seed in seeds]
+    _check_fixed_rules(session, kb, configs[0])
     values = [config.model_dump(mode="json") for config in configs]
     model = _add_model(session, tenant, name, request, kb, configs[0])
     job = _add_job(session, model, values[0], request.priority, has_children=len(seeds) > 1)

@@ -5,7 +5,7 @@ import pytest
 from ctp_core.datasets.kb import FactsKB, Graph, GraphsKB
 from ctp_core.errors import ConfigError, DataError
 from ctp_core.rule_counts import FactsCounter, with_counts
-from ctp_core.rules import Rule, Template, make_rule, parse_rule
+from ctp_core.rules import Atom, Rule, Template, make_rule, parse_rule
 from ctp_core.symbols import Fact, Vocabulary
 
 
@@ -85,6 +85,14 @@ def test_support_and_precision_count_pairs_of_the_training_facts() -> None:
     assert counted(parse_rule("i(X,Y) :- p(Y,X)")) == (1, 1 / 3)
     assert counted(parse_rule("g(X,Y) :- g(X,Z), g(Z,Y)")) == (0, None)
     assert counted(parse_rule("p(X,Y) :- never(X,Y)")) == (0, None)
+
+
+def test_atoms_of_a_body_may_stand_either_way_round() -> None:
+    # p(c,d), g(a,c) and again g(a,c): from d back to a, and on to c.
+    body = Atom("p", "W", "X"), Atom("g", "V", "W"), Atom("g", "V", "Y")
+    assert counted(Rule(Atom("i", "X", "Y"), body, "3", 1.0)) == (1, 1.0)
+    # i(d,c) is walked from c to d, and so joins b with d, of whom no g is stated.
+    assert counted(Rule(Atom("g", "X", "Y"), (Atom("p", "X", "Z"), Atom("i", "Y", "Z")), "2", 1.0)) == (0, 0.0)
 
 
 def test_groundings_are_facts_of_the_kb_with_known_heads_first() -> None:

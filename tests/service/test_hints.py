@@ -102,6 +102,17 @@ def test_a_misspelt_setting_is_told_where_it_stands_and_what_may_be_meant(
     assert said in answer.json()["detail"]
 
 
+def test_a_misspelt_predicate_of_a_fixed_rule_is_told_before_it_trains(client: httpx.Client) -> None:
+    graph = b'{"facts":[["a","mother","b"],["b","mother","c"]],"subject":"a","object":"c","label":"grandmother"}'
+    files = {"train": ("kin.jsonl", graph)}
+    assert client.post("/kbs", data={"name": "kin", "kind": "graphs"}, files=files).status_code == 201
+    rules = ["grandmother(X,Y) :- mother(X,Z), mothr(Z,Y)."]
+    answer = client.post("/train", json={"kb": "kin", "config": {"rules": rules}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_symbol")
+    assert answer.json()["suggestions"][0] == "mother"
+    assert "'mothr' in 'kin', which config.rules names" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("goal", ["grandparent(rick, Y)", ["rick", "grandparent", None]])
 def test_a_goal_that_is_no_object_is_shown_one(client: httpx.Client, goal: Any) -> None:
     answer = client.post("/query", json={"model": "family", "goal": goal})

@@ -42,6 +42,9 @@ def test_the_rules_of_neurallp_are_what_it_attends_to() -> None:
     assert isinstance(model, NeuralLpModel)
     best = next(rule for rule in model.rules() if rule.head.predicate == "grandparent")
     assert best.text == "grandparent(X,Y) :- parent(X,Z), parent(Z,Y)"
+    assert best.support == len(family.grandparent) - 1  # one is hidden
+    assert best.precision == pytest.approx(best.support / len(family.grandparent))
+    assert all(rule.support is not None for rule in model.rules())
     subject, object_ = family.grandparent[0]
     [answers] = model.answer([Question(Goal(subject, "grandparent", None), exclude_known=True)], Budget())
     assert isinstance(answers, Answers)

@@ -128,7 +128,7 @@ def test_facts_of_different_graphs_do_not_meet(database: Database) -> None:
     content = io.BytesIO("\n".join(map(json.dumps, stories)).encode())
     builder = GraphsBuilder(KbLimits())
     lines = graph_lines(content, "stories.jsonl", FileLimits())
-    builder.add("train", READERS["graphs"](lines, "stories.jsonl"))
+    builder.add("train", READERS["graphs"](lines, "stories.jsonl"), "stories.jsonl")
     kb, _ = kbs.create(database, "default", "stories", builder.build())
     with database.read() as session:
         search = Search(session, kb, rule(*TWO_HOPS))

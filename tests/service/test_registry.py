@@ -44,11 +44,11 @@ def half_a_reference(session: Session) -> None:
 
 
 def unknown_rule(session: Session) -> None:
-    service.grounded(session, TENANT, "m", "no-such-rule", 10)
+    service.grounded(session, TENANT, "m", "no-such-rule", 0, 10)
 
 
 def kb_elsewhere(session: Session) -> None:
-    service.grounded(session, TENANT, "m", RULE.id, 10)
+    service.grounded(session, TENANT, "m", RULE.id, 0, 10)
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,9 @@ def adopt(database: Database, storage: Storage, take: bool = False) -> None:
 
 def check(database: Database, storage: Storage) -> None:
     """Raises StorageError where the store cannot be used, or is another database's."""
-    marked = storage.check()
     with database.read() as session:
         store = session.get(Store, ONE)
-    if store is None or marked != store.id:
+    if storage.check() != (store and store.id):
         raise StorageRefused(OTHERS)
 
 

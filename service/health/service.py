@@ -88,6 +88,7 @@ def _storage(database: Database, storage: Storage) -> States:
 def storage_state(database: Database, storage: Storage) -> str:
     """Whose it is cannot be told without the database, which says so itself."""
     try:
+        storage.check()
         with suppress(SQLAlchemyError):
             stores.check(database, storage)
     except StorageError as error:

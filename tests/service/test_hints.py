@@ -105,12 +105,12 @@ def test_a_misspelt_setting_is_told_where_it_stands_and_what_may_be_meant(
 def test_a_misspelt_predicate_of_a_fixed_rule_is_told_before_it_trains(client: httpx.Client) -> None:
     graph = b'{"facts":[["a","mother","b"],["b","mother","c"]],"subject":"a","object":"c","label":"grandmother"}'
     files = {"train": ("kin.jsonl", graph)}
-    assert client.post("/kbs", data={"name": "kin", "kind": "graphs"}, files=files).status_code == 201
+    assert client.post("/kbs", data={"name": "misspelt", "kind": "graphs"}, files=files).status_code == 201
     rules = ["grandmother(X,Y) :- mother(X,Z), mothr(Z,Y)."]
-    answer = client.post("/train", json={"kb": "kin", "config": {"rules": rules}})
+    answer = client.post("/train", json={"kb": "misspelt", "config": {"rules": rules}})
     assert (answer.status_code, answer.json()["code"]) == (422, "unknown_symbol")
     assert answer.json()["suggestions"][0] == "mother"
-    assert "'mothr' in 'kin', which config.rules names" in answer.json()["detail"]
+    assert "'mothr' in 'misspelt', which config.rules names" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("goal", ["grandparent(rick, Y)", ["rick", "grandparent", None]])

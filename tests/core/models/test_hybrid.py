@@ -101,8 +101,8 @@ def test_a_predicate_may_have_a_weight_of_its_own_whichever_place_is_asked_for()
     rows = np.arange(len(facts))
     proved, embedded = (p.object_logits(subjects, predicates)[rows, objects] for p in (hybrid.proofs, hybrid.embedding))
     expected = proved + np.where(predicates == 0, 3.0, 0.5) * embedded
-    assert np.allclose(hybrid.object_logits(subjects, predicates)[rows, objects], expected)
-    assert np.allclose(hybrid.subject_logits(objects, predicates)[rows, subjects], expected)
+    assert np.allclose(hybrid.object_logits(subjects, predicates)[rows, objects], expected, atol=1e-4)
+    assert np.allclose(hybrid.subject_logits(objects, predicates)[rows, subjects], expected, atol=1e-4)  # of float32
 
 
 def test_an_artifact_with_one_weight_for_all_predicates_is_still_read() -> None:

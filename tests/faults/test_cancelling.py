@@ -53,7 +53,8 @@ def test_cancelled_seeds_do_not_hold_up_the_next_job(watch: Watch) -> None:
     with make_redis(watch.settings) as redis:
         wait_for(lambda: waiting_jobs(redis) == {following["id"]}, "only the next one is in the queue", 10)
     watch.cancel(running["id"])
-    watch.wait_for_end(following["id"])
+    (ended,) = watch.wait_for_end(following["id"])
+    assert ended.status == "succeeded"
 
 
 def test_a_job_whose_worker_is_dead_is_cancelled_at_once(watch: Watch) -> None:

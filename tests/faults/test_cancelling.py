@@ -51,7 +51,8 @@ def test_cancelled_seeds_do_not_hold_up_the_next_job(watch: Watch) -> None:
     watch.cancel(seeds["id"])
     following = watch.submit(SHORT)
     with make_redis(watch.settings) as redis:
-        wait_for(lambda: waiting_jobs(redis) == {following["id"]}, "only the next one is in the queue", 60)
+        # The one that runs may be there once more: it is rung again when its worker takes long to claim it.
+        wait_for(lambda: waiting_jobs(redis) - {running["id"]} == {following["id"]}, "only the next one waits", 10)
     watch.cancel(running["id"])
     (ended,) = watch.wait_for_end(following["id"])
     assert ended.status == "succeeded"

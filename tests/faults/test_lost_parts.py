@@ -87,11 +87,13 @@ def test_a_flushed_redis_forgets_no_job_and_runs_none_twice(watch: Watch) -> Non
 
 
 def test_a_hung_dispatcher_hands_over_to_another(watch: Watch) -> None:
-    watch.cluster.parts["dispatch"].signal(signal.SIGSTOP)
+    dispatcher = watch.cluster.parts["dispatch"]
+    assert dispatcher.process is not None
+    watch.freeze(dispatcher.process.pid, *dispatcher.children())
     watch.cluster.start("dispatch-2")
     job = watch.submit(SHORT)
     assert watch.wait_for_end(job["id"])[0].status == "succeeded"
-    watch.cluster.parts["dispatch"].signal(signal.SIGCONT)
+    dispatcher.signal(signal.SIGCONT)
     watch.cluster.parts["dispatch-2"].stop()
     assert watch.wait_for_end(watch.submit(SHORT)["id"])[0].status == "succeeded"
 

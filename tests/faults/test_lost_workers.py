@@ -56,10 +56,12 @@ def test_at_the_default_times_a_killed_worker_is_missed_within_45_seconds(tmp_pa
 def test_a_worker_that_was_stopped_for_longer_than_its_lease_writes_nothing_more(watch: Watch) -> None:
     job = watch.submit()
     watch.wait_for_epoch(job["id"], 3)
-    watch.cluster.parts["train"].signal(signal.SIGSTOP)
+    worker = watch.cluster.parts["train"]
+    assert worker.process is not None
+    watch.freeze(worker.process.pid, *worker.children())
     watch.cluster.start("train-2")
     watch.wait_for_epoch(job["id"], 4, attempt=2)
-    watch.cluster.parts["train"].signal(signal.SIGCONT)
+    worker.signal(signal.SIGCONT)
     wait_for(lambda: "lease_lost" in watch.log("train"), "the first one notices", 30)
     (ended,) = watch.wait_for_end(job["id"])
     watch.cluster.parts["train-2"].stop()
@@ -72,7 +74,7 @@ def test_a_hung_training_child_is_replaced_and_its_job_goes_on(watch: Watch) -> 
     job = watch.submit()
     watch.wait_for_epoch(job["id"], 3)
     (child,) = watch.cluster.parts["train"].children()
-    os.kill(child, signal.SIGSTOP)
+    watch.freeze(child)
     (ended,) = watch.wait_for_end(job["id"], seconds=60)
     assert (ended.status, ended.attempt) == ("succeeded", 2)
     assert watch.files(ended.model_id) == undisturbed(ended)
@@ -82,7 +84,7 @@ def test_a_child_that_hangs_in_a_cancelled_job_keeps_no_other_waiting(watch: Wat
     job = watch.submit(ENDLESS)
     watch.wait_for_epoch(job["id"], 1)
     (child,) = watch.cluster.parts["train"].children()
-    os.kill(child, signal.SIGSTOP)
+    watch.freeze(child)
     watch.cancel(job["id"])
     (ended,) = watch.wait_for_end(watch.submit(SHORT)["id"], seconds=60)
     assert ended.status == "succeeded"

@@ -8,8 +8,7 @@ CtpError
 ├── ConfigError          settings that contradict each other or the data
 ├── UnknownSymbol        a name that the model has never seen
 ├── BadQuestion          a question that cannot be asked
-├── ArtifactError        a model file that is missing, damaged or of another format
-└── TrainingStopped      the caller asked the training to stop
+└── ArtifactError        a model file that is missing, damaged or of another format
 """
 
 import difflib
@@ -87,12 +86,12 @@ class UnknownSymbol(CtpError):
 
     code = "unknown_symbol"
 
-    def __init__(self, role: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, role: str, name: str, known: Iterable[str], where: str = "to this model") -> None:
         self.role, self.name = role, name
         self.suggestions = nearest(name, known)
         listed = ", ".join(repr(s) for s in self.suggestions)
         hint = f"the nearest known names are {listed}" if listed else "no known name is near it"
-        super().__init__(f"{role} {name!r} is unknown to this model; {hint}")
+        super().__init__(f"{role} {name!r} is unknown {where}; {hint}")
 
 
 class BadQuestion(CtpError):
@@ -101,7 +100,3 @@ class BadQuestion(CtpError):
 
 class ArtifactError(CtpError):
     code = "bad_artifact"
-
-
-class TrainingStopped(CtpError):
-    code = "training_stopped"

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import torch
 
-from ctp_core.config import METHODS, Profile, parse_config, preset_for
+from ctp_core.config import METHODS, Profile, checked_config, preset_for
 from ctp_core.config.ctp import CtpConfig, SelectName
 from ctp_core.datasets.clutrr import UNTYPED, Task, read_clutrr
 from ctp_core.datasets.family_graphs import family_graphs
@@ -117,7 +117,7 @@ def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphConfig:
     if run.model == "ctp":
         chosen |= {"prover": run.prover} if run.prover else {}
         chosen |= {"depth": run.depth} if run.depth is not None else {}
-    config = parse_config({**chosen, **run.settings})
+    config = checked_config({**chosen, **run.settings})
     assert isinstance(config, GraphConfig)
     return config
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from ctp_core import artifact
-from ctp_core.config import BaseConfig, Profile, parse_config, presets
+from ctp_core.config import BaseConfig, Profile, checked_config, presets
 from ctp_core.config.facts import facts_config
 from ctp_core.datasets.benchmarks import countries_regions, read_benchmark
 from ctp_core.datasets.kb import FactsKB
@@ -22,6 +22,7 @@ from ctp_core.manifest import MANIFEST
 from ctp_core.models.facts_model import FactsModel
 from ctp_core.models.hybrid import HybridModel
 from ctp_core.models.registry import create_trainer
+from ctp_core.training.checkpoints import same_config
 from ctp_core.training.embeddings import EmbeddingTrainer
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.hybrid import HybridTrainer
@@ -71,7 +72,7 @@ class LinksRun:
         if self.preset not in presets(profile):
             raise ConfigError(f"preset {self.preset!r} is unknown; choose from {', '.join(presets(profile))}")
         values = facts_config(profile, self.model, self.preset).model_dump()
-        return parse_config({**values, **(self.settings or {}), "seed": seed})
+        return checked_config({**values, **(self.settings or {}), "seed": seed})
 
 
 def run(links: LinksRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
@@ -152,9 +153,7 @@ def _go_on(links: LinksRun, seed: int, trainer: Trainer) -> float:
 def _go_on_with_part(links: LinksRun, seed: int, part: ProofsTrainer | RulesTrainer | EmbeddingTrainer) -> float:
     """Nothing where it was trained with other settings than the hybrid's."""
     folder = (links.resume or Path()) / links.checkpoint(seed)
-    if not (folder / MANIFEST).is_file() or artifact.load(folder).manifest["config"] != part.config.model_dump(
-        mode="json"
-    ):
+    if not (folder / MANIFEST).is_file() or not same_config(artifact.load(folder), part.config):
         return 0.0
     return _go_on(links, seed, part)
 

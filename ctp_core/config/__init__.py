@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from ctp_core.config.base import BaseConfig
 from ctp_core.config.ctp import CtpConfig
@@ -21,6 +21,7 @@ from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.config.rules import RulesConfig
 from ctp_core.config.walkers import MinervaConfig, NeuralLpConfig
+from ctp_core.errors import ConfigError
 
 Config = Annotated[
     CtpConfig
@@ -48,6 +49,16 @@ def parse_config(values: dict[str, Any]) -> BaseConfig:
     return config
 
 
+def checked_config(values: dict[str, Any]) -> BaseConfig:
+    """The same; raises ConfigError that names every setting that is wrong, without its value."""
+    try:
+        return parse_config(values)
+    except ValidationError as error:
+        faults = error.errors(include_input=False, include_context=False, include_url=False)
+        said = "; ".join(f"{'.'.join(map(str, fault['loc'][1:])) or 'settings'}: {fault['msg']}" for fault in faults)
+        raise ConfigError(f"method {values.get('method')!r}: {said}") from None
+
+
 __all__ = [
     "DEFAULT_PRESET",
     "METHODS",
@@ -61,6 +72,7 @@ __all__ = [
     "ProofsConfig",
     "RulesConfig",
     "check_kind",
+    "checked_config",
     "parse_config",
     "preset_for",
     "presets",

@@ -17,7 +17,10 @@ class EmbeddingConfig(BaseConfig):
     rank: int = Field(default=200, ge=1, le=4096, description="Length of a vector (complex numbers in ComplEx).")
     n3: float = Field(default=0.01, ge=0, description="Weight of the cubed norms of the vectors of a batch.")
     learning_rate: float = Field(default=0.1, gt=0, le=10, description="Of Adagrad.")
-    batch_size: int = Field(default=100, ge=1, description="Questions in one step, each against all entities.")
+    decay: float = Field(
+        default=0.0, ge=0, le=1, description="Share of all steps, at the end, in which the rate falls to nothing."
+    )
+    batch_size: int = Field(default=100, ge=1, description="Questions in one step.")
     grouped: bool = Field(
         default=False,
         description="Score a question once for all its answers: for large KBs. Steps are fewer then, and less noisy.",
@@ -25,7 +28,12 @@ class EmbeddingConfig(BaseConfig):
     negatives: int | None = Field(
         default=None,
         ge=1,
-        description="Random entities to rank against in a step, beside the answers of its batch; null: all.",
+        description="Random entities to rank against in a step, beside those of its batch; null: all.",
+    )
+    weigh_negatives: bool = Field(
+        default=False,
+        description="For `negatives`: count a rival 1 / its chance of being sampled, so that the sum over rivals is on "
+        "average that over all.",
     )
     predicate_weight: float = Field(
         default=0.5,

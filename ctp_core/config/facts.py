@@ -10,6 +10,7 @@ from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.config.rules import RulesConfig
 from ctp_core.config.walkers import MinervaConfig, NeuralLpConfig
+from ctp_core.errors import ConfigError
 from ctp_core.provers.dense import fits_tables
 
 SMALL_KB = 500  # facts; below it a step costs nothing and there is little to learn from: many plain epochs
@@ -18,10 +19,11 @@ HALF_DENSE = 0.02
 FEW_PREDICATES = 5  # their chains are few enough to learn all, and say more than what kind of thing something is
 DENSE_CELLS = 2e8  # cells of tables of all pairs that fit in memory with their gradients; beyond, edge lists
 LONG_CHAINS = 150_000  # facts up to which bodies of five atoms are counted in minutes
+FEW_PATHS = 1e5  # paths of five atoms from one entity on average: proofs by six atoms are searched among these
 CHEAP_CHAINS = 5e7  # predicates × entities³: where a third body atom still trains within a minute
 
 Preset = Literal["fast", "best", "paper", "paper-long"]
-FACTS_METHODS = ("proofs", "hybrid", "complex", "distmult", "ctp", "neurallp", "minerva")
+FACTS_METHODS = ("proofs", "hybrid", "complex", "distmult", "ctp", "neurallp", "minerva", "rules")
 
 
 def facts_presets(profile: Profile) -> dict[str, BaseConfig]:
@@ -40,12 +42,15 @@ def facts_config(profile: Profile, method: str, preset: str) -> BaseConfig:
     configs: dict[str, BaseConfig] = {
         "proofs": proofs_config(profile, best=best),
         "hybrid": hybrid_config(profile, best=best),
-        "complex": complex_config(profile),
-        "distmult": DistMultConfig(**complex_config(profile).model_dump(exclude={"method"})),
+        "complex": complex_config(profile, best=best),
+        "distmult": DistMultConfig(**complex_config(profile, best=best).model_dump(exclude={"method"})),
         "ctp": ctp_config(profile, preset),
         "neurallp": NeuralLpConfig(),
         "minerva": minerva_config(profile),
+        "rules": rules_config(profile),
     }
+    if method not in configs:
+        raise ConfigError(f"there is no method {method!r} for facts: choose from {', '.join(configs)}")
     return configs[method]
 
 
@@ -61,7 +66,7 @@ def proofs_config(profile: Profile, *, best: bool = False) -> ProofsConfig | Rul
     if density(profile) > DENSE:
         return _dense_proofs(members=6 if best else 2)
     if profile.num_predicates <= FEW_PREDICATES:
-        return _few_predicates_proofs(long=profile.num_predicates * profile.num_entities**3 < CHEAP_CHAINS)
+        return _few_predicates_proofs(profile)
     if profile.num_predicates * profile.num_entities**3 < CHEAP_CHAINS:
         templates = {"1": 8, "1X": 2, "1Y": 2, "2": 16, "3": 8}
         return ProofsConfig(epochs=60, loss="softmax", templates=templates, members=3 if best else 1)
@@ -85,20 +90,28 @@ def _dense_proofs(members: int) -> ProofsConfig:
 
 
 def rules_config(profile: Profile) -> RulesConfig:
-    """The more facts, the shorter the bodies whose groundings can be counted."""
+    """The more facts, and the more of them between the same entities, the shorter the bodies that can be counted."""
+    if profile.num_facts < SMALL_KB:
+        return RulesConfig(max_length=2)
+    if profile.num_predicates * profile.num_entities**2 <= DENSE_CELLS:
+        few = profile.num_predicates <= FEW_PREDICATES
+        return RulesConfig(max_length=3 if few else 2, sample=300, steps=60)
     if profile.num_facts < LONG_CHAINS:
-        return RulesConfig(sample=1500, rules=150, steps=80, constant_atoms=2)
+        return RulesConfig(sample=1500, rules=150, steps=200, learning_rate=0.2, constant_atoms=2)
     return RulesConfig(max_length=2, sample=150, steps=60)
 
 
-def complex_config(profile: Profile) -> ComplexConfig:
+def complex_config(profile: Profile, *, best: bool = False) -> ComplexConfig:
     """The fewer predicates hold between two entities, the more the question for the predicate teaches."""
     if profile.num_predicates * profile.num_entities**2 > DENSE_CELLS:
         large = ComplexConfig(reciprocal=False, grouped=True, epochs=14, eval_every=2)
         few_facts: dict[str, Any] = {"rank": 300, "n3": 0.1, "batch_size": 250, "negatives": 3000}
         if profile.num_facts < LONG_CHAINS:
             return large.model_copy(update={**few_facts, "predicate_weight": 0.1})
-        return large.model_copy(update={"rank": 100, "n3": 0.05, "batch_size": 500})
+        sampled: dict[str, Any] = {"batch_size": 250, "negatives": 2000, "weigh_negatives": True}
+        short: dict[str, Any] = {"rank": 256, "epochs": 12, "decay": 1 / 3}
+        long: dict[str, Any] = {"rank": 400, "epochs": 20, "decay": 0.45}
+        return large.model_copy(update={"n3": 0.05, **(long if best else short), **sampled})
     if profile.num_facts < SMALL_KB:
         return ComplexConfig(reciprocal=False, epochs=40, predicate_weight=0.1)
     if density(profile) > DENSE:
@@ -107,21 +120,26 @@ def complex_config(profile: Profile) -> ComplexConfig:
     return ComplexConfig(reciprocal=False, epochs=25, eval_every=5, predicate_weight=weight)
 
 
-def _few_predicates_proofs(*, long: bool) -> ProofsConfig:
-    """Where there is time for it, four atoms that count by their share, and no choice between epochs: what is
-    withheld together with the validation facts, as Countries S3 withholds the regions of neighbours, makes ranks
-    among all entities misleading."""
-    if not long:
+def _few_predicates_proofs(profile: Profile) -> ProofsConfig:
+    """Where there is time for it, chains that count by their share, and no choice between epochs: what is withheld
+    together with the validation facts, as Countries S3 withholds the regions of neighbours, makes ranks among all
+    entities misleading. Up to six atoms where paths are few; with most facts hidden, longer chains learn to stand in
+    for shorter ones."""
+    if profile.num_predicates * profile.num_entities**3 >= CHEAP_CHAINS:
         return ProofsConfig(epochs=60, templates={"1": 4, "2": 8, "3": 8})
-    templates = {"1": 2, "2": 3, "3": 3, "4": 3}
+    degree = 2 * profile.num_facts / profile.num_entities
+    templates: dict[Any, int] = {"1": 2, "2": 3, "3": 3, "4": 3}
     learnt: dict[str, Any] = {"hidden_facts": 0.5, "ranked": "hidden", "learning_rate": 0.2}
+    if degree**5 < FEW_PATHS:
+        templates, learnt["hidden_facts"] = {str(atoms): 1 for atoms in range(1, 7)}, 0.7
     return ProofsConfig(epochs=70, eval_every=70, templates=templates, counting="share", members=3, **learnt)
 
 
 def hybrid_config(profile: Profile, *, best: bool = False) -> HybridConfig:
     """Both parts as they are alone. On a small dense KB validation does not tell the weight; cross-validation did."""
     weight = 0.5 if profile.num_facts >= SMALL_KB and density(profile) > DENSE else None
-    return HybridConfig(proofs=proofs_config(profile, best=best), embedding=complex_config(profile), weight=weight)
+    embedding = complex_config(profile, best=best)
+    return HybridConfig(proofs=proofs_config(profile, best=best), embedding=embedding, weight=weight)
 
 
 def minerva_config(profile: Profile) -> MinervaConfig:
@@ -147,23 +165,40 @@ def _published(profile: Profile, epochs: int) -> CtpConfig:
 
 
 def _ranked(profile: Profile) -> CtpConfig:
-    """Against all rivals. Where much is known of every pair, crisp entities; where little is, similar ones."""
+    """Against all rivals. Where much is known of every pair, or there is little to learn from, crisp entities; else
+    similar ones."""
     if not fits_tables(profile.num_entities, profile.num_predicates):
         return _nearest(1)
+    if profile.num_facts < SMALL_KB:
+        return CtpConfig(
+            loss="all",
+            select="attentive",
+            templates=("0", "1", "1R", "2", "2"),
+            batch_size=1,
+            epochs=100,
+            eval_every=100,
+            hidden_facts=0.2,
+            ranked="hidden",
+            entity_scale=3,
+        )
     if density(profile) > DENSE:
         return CtpConfig(loss="all", templates=("1", "1R"), batch_size=8, epochs=30, hidden_facts=0.3, entity_scale=3)
     if profile.num_predicates <= FEW_PREDICATES:
         return CtpConfig(
             loss="all",
             templates=("0", "2", "2"),
+            dim=100,
+            entity_start="facts",
             batch_size=1,
-            epochs=60,
-            eval_every=60,
+            epochs=40,
+            eval_every=40,
             learning_rate=0.3,
-            hidden_facts=0.2,
-            hidden_subjects=0.3,
+            schedule="one-cycle",
+            hidden_facts=0.6,
+            hidden_subjects=0.5,
             ranked="hidden",
-            entity_scale=3,
+            questions="objects",
+            rivals="exclusive",
         )
     half_dense = density(profile) > HALF_DENSE
     return CtpConfig(

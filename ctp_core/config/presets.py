@@ -12,7 +12,7 @@ from ctp_core.datasets.kb import Kind
 from ctp_core.errors import ConfigError
 
 DEFAULT_PRESET = "fast"
-METHODS: dict[Kind, tuple[str, ...]] = {"facts": (*FACTS_METHODS, "rules"), "graphs": ("ctp", *NETWORKS)}
+METHODS: dict[Kind, tuple[str, ...]] = {"facts": FACTS_METHODS, "graphs": ("ctp", *NETWORKS)}
 
 
 def check_kind(config: BaseConfig, kind: Kind) -> None:

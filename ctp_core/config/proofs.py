@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from ctp_core.config.base import BaseConfig
 
-EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3", "4"]
+EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3", "4", "5", "6"]
 Loss = Literal["binary", "softmax", "open_world"]
 Counting = Literal["number", "share"]
 

@@ -7,7 +7,7 @@ from ctp_core.provers.features import ANY, atoms_of
 from ctp_core.rules import Atom, Rule, quoted
 from ctp_core.symbols import Fact
 
-MIDDLES = ("Z", "W", "V", "U")
+MIDDLES = ("Z", "W", "V", "U", "T")
 
 
 def chain_rule(

@@ -63,7 +63,7 @@ def read_question(question: Question, predicates: Vocabulary) -> AskedGraph:
     asked = AskedGraph.of(question)
     for name in (question.goal.subject, question.goal.object):
         if name is not None and name not in asked.entities:
-            raise UnknownSymbol("entity", name, asked.entities)
+            raise UnknownSymbol("entity", name, asked.entities, "among the facts of the question")
     return asked
 
 

@@ -87,6 +87,13 @@ class EdgeList:
         which, edge = self.of_pairs(ends, ends[::-1])
         return np.asarray(edge[self.atom[edge] == atoms[which]])
 
+    def num_walks(self, length: int) -> Float[np.ndarray, " entity"]:
+        """How many ways lead away from each entity, with so many edges."""
+        walks = np.ones(self.num_entities)
+        for _ in range(length):
+            walks = np.bincount(self.tail, walks[self.head], self.num_entities).astype(np.float64)
+        return walks
+
     def paths(self, subjects: Ids, objects: Ids, template: str) -> Paths:
         """All groundings of a template for the pairs: paths between the two, or the edges of one of them."""
         if template in ("1X", "1Y"):

@@ -17,6 +17,7 @@ from ctp_core.provers.edge_list import EVERYTHING, EdgeList, Paths
 from ctp_core.provers.evidence import EvidenceHead, half_count
 
 Floats = NDArray[np.float64]
+MAX_WALKS = 2e6  # by one template for all facts together: about two seconds and half a gigabyte
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,22 @@ class EvidenceArrays:
         return np.asarray(self.bias[facts[:, 1]] + self.loop_bias[facts[:, 1]] * loops)
 
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
-        """All proofs of the facts, none by the fact itself; their shares and the biases add up to the logits."""
+        """All proofs of the facts, none by the fact itself; their shares and the biases add up to the logits.
+
+        But for templates by which too many ways lead away from the facts: the last facts go without proofs by these.
+        """
         return [self._weigh(template, edges, facts) for template in self.attention]
 
+    def _num_walked(self, template: str, edges: EdgeList, facts: FactIds) -> int:
+        """The first facts of which all groundings of a template can be walked."""
+        if template in UNARY:
+            return len(facts)
+        walks = edges.num_walks(int(template) - 1)[facts[:, 0]]
+        return int(np.searchsorted(np.cumsum(walks), MAX_WALKS, side="right"))
+
     def _weigh(self, template: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
-        paths = edges.paths(facts[:, 0], facts[:, 2], template)
+        walked = facts[: self._num_walked(template, edges, facts)]
+        paths = edges.paths(walked[:, 0], walked[:, 2], template)
         factors = self._factors(template, facts[paths.pair, 1], paths.atoms)
         masses = math.prod(factors[1:], start=factors[0])
         masses[own_paths(edges, facts, paths)] = 0
@@ -115,7 +127,19 @@ class EvidenceArrays:
         totals = self.biases(facts)
         for paths in self.weigh(edges, facts):
             totals += np.bincount(paths.fact, paths.shares, len(facts))
+            for fact in range(self._num_walked(paths.template, edges, facts), len(facts)):
+                totals[fact] += self._pushed_to(paths.template, edges, facts[fact])
         return totals
+
+    def _pushed_to(self, template: str, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> float:
+        """What all proofs of a fact by one template add, without walking them one by one."""
+        subject, predicate, object_ = fact.tolist()
+        without = edges.edges_of(subject, predicate, object_)
+        reached = edges.push(subject, self.attention[template][predicate], without)
+        counts = reached[:, object_]
+        by_share = self._counted_by_share(template)
+        found = counts / (1 + reached.sum(1)) if by_share else self._saturate(counts, template)
+        return float(self.strength[template][predicate] @ found)
 
     def reach(self, edges: EdgeList, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
         """Logits of all objects of a subject, or of all subjects of an object, pushed along the edges."""

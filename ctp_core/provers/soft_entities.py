@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 
@@ -34,7 +35,7 @@ MAX_JOINED = 1 << 22  # cells of a table that is made for a few entities of each
 
 @dataclass(frozen=True)
 class _Side:
-    """Facts in the order of one of their symbols, so that a minimum per symbol is a slice."""
+    """Facts in the order of one of their symbols, so that those of a symbol are a slice."""
 
     order: Ids
     starts: Ids
@@ -45,13 +46,6 @@ class _Side:
         order = np.argsort(column, kind="stable")
         symbols, starts = np.unique(column[order], return_index=True)
         return cls(order, starts, symbols)
-
-    @cached_property
-    def place(self) -> Ids:
-        """Where each fact stands in the order; the last entry is for no fact."""
-        place = np.full(len(self.order) + 1, NO_FACT, dtype=np.int64)
-        place[self.order] = np.arange(len(self.order))
-        return place
 
 
 @dataclass(frozen=True)
@@ -74,8 +68,7 @@ class SoftFacts:
     def __init__(self, facts: FactIds, num_predicates: int) -> None:
         self.facts, self.num_predicates = facts, num_predicates
         self.subject, self.predicate, self.object = (np.ascontiguousarray(column) for column in facts.T)
-        self.by_subject, self.by_predicate, self.by_object = (_Side.of(column) for column in facts.T)
-        self.in_order = bool((np.diff(self.predicate) >= 0).all())  # facts of a predicate lie side by side
+        self.by_predicate = _Side.of(self.predicate)
 
     @cached_property
     def of_predicate(self) -> tuple[PredicateFacts, ...]:
@@ -93,6 +86,16 @@ def _masked(distances: Float[np.ndarray, "fact query"], own: Ids) -> Floats:
     masked = np.flatnonzero(own != NO_FACT)
     distances[own[masked], masked] = np.inf
     return distances
+
+
+def _smallest(values: Float[np.ndarray, "item column"], group: Ids, num_groups: int) -> Floats:
+    """The smallest value of each group in every column, ∞ for a group without any.
+
+    By torch, whose scatter goes along whole rows; numpy's reduceat goes down every column by itself.
+    """
+    best = torch.full((num_groups, values.shape[1]), torch.inf, dtype=torch.from_numpy(values).dtype)
+    index = torch.from_numpy(group)[:, None].expand(values.shape)
+    return np.asarray(best.scatter_reduce_(0, index, torch.from_numpy(values), "amin").numpy())
 
 
 class SoftSearch:
@@ -115,11 +118,7 @@ class SoftSearch:
 
     def nearest(self, entities: Float[np.ndarray, "fact query"]) -> Float[np.ndarray, "query predicate"]:
         """The same to the nearest fact of every predicate."""
-        side = self.facts.by_predicate
-        ordered = entities if self.facts.in_order else entities[side.order]
-        best = np.full((self.facts.num_predicates, entities.shape[1]), np.inf, dtype=entities.dtype)
-        best[side.symbols] = np.minimum.reduceat(ordered, side.starts, axis=0)
-        return best.T
+        return _smallest(entities, self.facts.predicate, self.facts.num_predicates).T
 
     def nearest_of(self, predicates: Ids, entities: Float[np.ndarray, "fact query"], queries: Ids) -> Ids:
         """The fact of a given predicate that is nearest to the entities of each of these queries."""
@@ -142,20 +141,17 @@ class SoftSearch:
         self, costs: Floats, entities: Ids, own: Ids, *, open_subject: bool = False
     ) -> Float[np.ndarray, "query entity"]:
         """Distance to the best fact for every entity in the open place."""
-        nearest, symbols = self._open(costs, entities, own, open_subject=open_subject)
-        return np.asarray(np.sqrt(self._to_open(nearest, self.squared[symbols])))
+        nearest = self._open(costs, entities, own, open_subject=open_subject)
+        return np.asarray(np.sqrt(self._to_open(nearest, self.squared)))
 
-    def _open(
-        self, costs: Floats, entities: Ids, own: Ids, *, open_subject: bool
-    ) -> tuple[Float[np.ndarray, "query symbol"], Ids]:
-        """Squared distance to the best fact that has just that entity in the open place, of those that facts have."""
-        side = self.facts.by_subject if open_subject else self.facts.by_object
-        fixed = (self.facts.object if open_subject else self.facts.subject)[side.order]
+    def _open(self, costs: Floats, entities: Ids, own: Ids, *, open_subject: bool) -> Float[np.ndarray, "query entity"]:
+        """Squared distance to the best fact that has just that entity in the open place."""
+        facts = self.facts
+        open_, fixed = (facts.subject, facts.object) if open_subject else (facts.object, facts.subject)
         near_fixed = self._near(entities, fixed)
-        costs = self._of_facts(costs, self.facts.predicate[side.order])
-        joined = _masked(self.join(costs, near_fixed, out=near_fixed), side.place[own])
-        nearest = np.minimum.reduceat(joined, side.starts, axis=0)  # [open entity, query]
-        return np.ascontiguousarray(nearest.T), side.symbols
+        costs = self._of_facts(costs, facts.predicate)
+        joined = _masked(self.join(costs, near_fixed, out=near_fixed), own)
+        return np.ascontiguousarray(_smallest(joined, open_, len(self.squared)).T)
 
     def meeting(
         self, costs: Float[np.ndarray, "query 2 predicate"], ends: tuple[Ids, Ids], own: Ids, flips: Flips, times: Join
@@ -165,11 +161,11 @@ class SoftSearch:
         Where facts of both have the very same entity, they meet at some distance; a fact that is further away alone
         has no part in anything better, and most are.
         """
-        nearest = np.full((2, len(own), len(self.squared)), np.inf, dtype=costs.dtype)
-        for place, open_subject in enumerate((flips[0], not flips[1])):
-            found, symbols = self._open(costs[:, place], ends[place], own, open_subject=open_subject)
-            nearest[place][:, symbols] = found
-        limit = times(*np.sqrt(nearest)).min(1) ** 2 * (1 + ROUNDING)
+        nearest = [
+            self._open(costs[:, place], ends[place], own, open_subject=open_subject)
+            for place, open_subject in enumerate((flips[0], not flips[1]))
+        ]
+        limit = times(*(np.sqrt(one) for one in nearest)).min(1) ** 2 * (1 + ROUNDING)
         total = times(*(np.sqrt(self._to_open_within(one, limit)) for one in nearest))
         station = total.argmin(1)
         return total[np.arange(len(total)), station], station
@@ -182,10 +178,7 @@ class SoftSearch:
         if 2 * len(query) > nearest.size or len(query) * nearest.shape[1] > MAX_JOINED:
             return self._to_open(nearest, self.squared)
         joined = self.join(nearest[query, entity][:, None], self.squared[entity])
-        queries, starts = np.unique(query, return_index=True)
-        best = nearest.copy()
-        best[queries] = np.minimum(best[queries], np.minimum.reduceat(joined, starts, axis=0))
-        return best
+        return np.asarray(np.minimum(nearest, _smallest(joined, query, len(nearest))))
 
     @cached_property
     def _to_another(self) -> Float[np.ndarray, " entity"]:

@@ -75,8 +75,8 @@ def uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator) ->
     return nn.Parameter(values.uniform_(-bound, bound, generator=generator))
 
 
-def normal(shape: tuple[int, ...], generator: torch.Generator) -> nn.Parameter:
-    return nn.Parameter(torch.empty(shape, device=generator.device).normal_(generator=generator))
+def normal(shape: tuple[int, ...], generator: torch.Generator, deviation: float = 1.0) -> nn.Parameter:
+    return nn.Parameter(torch.empty(shape, device=generator.device).normal_(std=deviation, generator=generator))
 
 
 class Select(nn.Module, ABC):

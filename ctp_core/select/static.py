@@ -7,6 +7,11 @@ from ctp_core.rules import Template
 from ctp_core.select.base import Select, SelectOptions, normal
 from ctp_core.shapes import Bodies, Heads, PredicateVectors, Vectors
 
+# Of the N(0, 1) that predicates start with. Near zero a rule is nearer to every predicate than these are to each other,
+# so that a goal without a rule of its own finds one that none has taken. Exactly zero, all rules would be equal, get
+# equal gradients and stay equal.
+START = 0.01
+
 
 class StaticSelect(Select):
     """One rule per reformulator: a head vector and body vectors that no goal changes."""
@@ -15,8 +20,8 @@ class StaticSelect(Select):
         super().__init__(options, generator)
         self.heads, self.bodies = nn.ParameterDict(), nn.ParameterDict()
         for template, count in self.groups.items():
-            self.heads[str(template)] = normal((count, options.dim), generator)
-            self.bodies[str(template)] = normal((count, template.length, options.dim), generator)
+            self.heads[str(template)] = normal((count, options.dim), generator, START)
+            self.bodies[str(template)] = normal((count, template.length, options.dim), generator, START)
 
     def expand(self, template: Template, goals: Vectors, predicates: PredicateVectors) -> tuple[Bodies, Heads | None]:
         del predicates

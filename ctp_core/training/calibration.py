@@ -18,9 +18,13 @@ SEED = 0
 Score = Callable[[FactIds], Float[np.ndarray, " fact"]]
 
 
-def fit_calibration(score: Score, kb: FactsKB, facts: FactIds) -> tuple[float, float]:
-    """(scale, offset) from true facts and random ones of the same predicates that are not known to be true."""
-    return _fit([(score, facts)], kb)
+def fit_calibration(score: Score, kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
+    """(scale, offset) from true facts and random ones of the same predicates that are not known to be true.
+
+    Validation facts where there are any. Those of training are known by heart, so that no scale would be too large.
+    """
+    learnt = not len(split.valid)
+    return _fit([(score, split.train if learnt else split.valid)], kb, smooth=learnt)
 
 
 def fit_on_unseen(score_on: Callable[[FactsKB], Score], kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
@@ -36,17 +40,21 @@ def fit_on_unseen(score_on: Callable[[FactsKB], Score], kb: FactsKB, split: Fact
     return _fit(((score_on(part.visible(kb)), part.valid) for part in parts), kb)
 
 
-def _fit(parts: Iterable[tuple[Score, FactIds]], kb: FactsKB) -> tuple[float, float]:
+def _fit(parts: Iterable[tuple[Score, FactIds]], kb: FactsKB, *, smooth: bool = False) -> tuple[float, float]:
+    """`smooth`: the targets of Platt 1999, as if each label had been seen once more rightly and once wrongly."""
     scored: list[tuple[Float[np.ndarray, " fact"], float]] = []
     for score, facts in parts:
         scored += [(score(facts), 1.0), (score(_random_facts(kb, facts)), 0.0)]
     values = np.concatenate([found for found, _ in scored])
     true = np.concatenate([np.full(len(found), label) for found, label in scored])
     spread = float(values.std()) or 1.0
+    if smooth:
+        num_true = true.sum()
+        true = np.where(true == 1, (num_true + 1) / (num_true + 2), 1 / (len(true) - num_true + 2))
 
     def loss(parameters: NDArray[np.float64]) -> float:
         logits = np.exp(parameters[0]) * values / spread + parameters[1]
-        return float(np.logaddexp(0, np.where(true == 1, -logits, logits)).mean())
+        return float((np.logaddexp(0, logits) - true * logits).mean())
 
     # Most of the time that all of the models take to load, and needed only at the end of a training.
     from scipy.optimize import minimize  # noqa: PLC0415

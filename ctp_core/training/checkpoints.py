@@ -10,13 +10,17 @@ from ctp_core.errors import ArtifactError
 State = dict[str, Tensor]
 
 
-def check_config(checkpoint: Artifact, config: BaseConfig) -> None:
-    """Raises ArtifactError on a checkpoint of other settings; those it does not name had their defaults."""
+def same_config(checkpoint: Artifact, config: BaseConfig) -> bool:
+    """Settings that a checkpoint does not name had their defaults."""
     try:
-        same = parse_config(checkpoint.manifest["config"]) == config
+        return parse_config(checkpoint.manifest["config"]) == config
     except (KeyError, ValueError):
-        same = False
-    if not same:
+        return False
+
+
+def check_config(checkpoint: Artifact, config: BaseConfig) -> None:
+    """Raises ArtifactError on a checkpoint of other settings."""
+    if not same_config(checkpoint, config):
         raise ArtifactError("the checkpoint was written by a run with another config")
 
 

@@ -19,10 +19,12 @@ from ctp_core.training.calibration import fit_calibration
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.log_partition import log_partition
 from ctp_core.training.questions import QuestionList
+from ctp_core.training.schedule import constant_then_falling
 
 MODELS: dict[str, type[EmbeddingModel]] = {"complex": ComplexModel, "distmult": DistMultModel}
 UNCALIBRATED = (1.0, 0.0)
 VALIDATION = 5000  # facts ranked between epochs at most
+MIN_CHANCE = 1e-6  # of an entity without facts where none is drawn
 
 
 class EmbeddingTrainer(GradientTrainer):
@@ -40,6 +42,7 @@ class EmbeddingTrainer(GradientTrainer):
         fused = device.type == "cpu" and config.negatives is None  # a fused step knows no sparse gradients
         self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate, fused=fused)
         self._questions = QuestionList(torch.from_numpy(self.split.train), sizes[1], grouped=config.grouped)
+        self._log_weights = self._inverse_chances().log().to(device)
 
     def batches(self) -> Sequence[Tensor]:
         order = torch.randperm(len(self._questions), generator=self.generator)
@@ -51,12 +54,12 @@ class EmbeddingTrainer(GradientTrainer):
             return super()._step(batch, learning_rate)
 
     def learning_rate(self, step: int, steps: int) -> float:
-        del step, steps
-        return self.config.learning_rate
+        return constant_then_falling(step, steps, self.config.learning_rate, self.config.decay)
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
         entity, atom, question, answer = (ids.to(self.device) for ids in self._questions.of(batch))
-        rivals, entity, answer = self._rivals(entity, answer)
+        chosen, entity, answer = self._rivals(entity, answer)
+        rivals = self._vectors(chosen)
         # One gather for both: the gradient of each is a table of all entities.
         gathered = functional.embedding(torch.cat([entity, answer]), rivals)
         asked, answers = gathered[: len(entity)], gathered[len(entity) :]
@@ -64,7 +67,8 @@ class EmbeddingTrainer(GradientTrainer):
         given = asked[question]
         # The product again, not a cell of the table: its gradient would be a table of zeros.
         true = (queries[question] * answers).sum(-1)
-        fit = (log_partition(queries, rivals)[question] - true).mean()
+        log_weights = self._log_weights_of(chosen, question, answer, len(queries))
+        fit = (log_partition(queries, rivals, log_weights)[question] - true).mean()
         if self.config.predicate_weight:
             fit = fit + self.config.predicate_weight * self._predicates_loss(given, atom[question], answers)
         norms = [(self.module.moduli(v) ** 3).sum() for v in (given, predicates[question], answers)]
@@ -81,19 +85,43 @@ class EmbeddingTrainer(GradientTrainer):
 
     def _rivals(
         self, entities: Int[Tensor, " question"], answers: Int[Tensor, " fact"]
-    ) -> tuple[Float[Tensor, "rival width"], Int[Tensor, " question"], Int[Tensor, " fact"]]:
-        """(vectors to rank among, where the entities stand in them, where the answers do).
+    ) -> tuple[Int[Tensor, " rival"] | None, Int[Tensor, " question"], Int[Tensor, " fact"]]:
+        """(whom to rank among, where the entities stand in them, where the answers do).
 
-        All entities, or the batch's and random ones; then only their vectors have a gradient, and a step costs what
-        it touches, however many entities there are.
+        None are all entities; else the batch's and random ones.
         """
         if self.config.negatives is None:
-            return self.module.entities, entities, answers
+            return None, entities, answers
         drawn = torch.randint(len(self.kb.entities), (self.config.negatives,), generator=self.generator)
         together = torch.cat([entities, answers, drawn.to(self.device)])
         chosen, where = torch.unique(together, return_inverse=True)
-        vectors = functional.embedding(chosen, self.module.entities, sparse=True)
-        return vectors, *where[: len(entities) + len(answers)].split([len(entities), len(answers)])
+        return chosen, *where[: len(entities) + len(answers)].split([len(entities), len(answers)])
+
+    def _vectors(self, rivals: Int[Tensor, " rival"] | None) -> Float[Tensor, "rival width"]:
+        """Where rivals are sampled, only their vectors have a gradient, and a step costs what it touches."""
+        everybody = self.module.entities
+        return everybody if rivals is None else functional.embedding(rivals, everybody, sparse=True)
+
+    def _inverse_chances(self) -> Float[Tensor, " entity"]:
+        """1 / the chance of an entity to be ranked against in a step, as one of the batch or drawn."""
+        num_entities, drawn = len(self.kb.entities), self.config.negatives or 0
+        share = min(1.0, self.config.batch_size / len(self._questions))
+        left_out = (1 - share) ** self._questions.appearances(num_entities) * (1 - 1 / num_entities) ** drawn
+        return 1 / (1 - left_out).clamp(min=MIN_CHANCE)
+
+    def _log_weights_of(
+        self,
+        rivals: Int[Tensor, " rival"] | None,
+        question: Int[Tensor, " fact"],
+        answer: Int[Tensor, " fact"],
+        num_questions: int,
+    ) -> Float[Tensor, "question rival"] | None:
+        """Of how often each rival counts; a question's own answers are never left out, and count once."""
+        if rivals is None or not self.config.weigh_negatives:
+            return None
+        weights = self._log_weights[rivals].repeat(num_questions, 1)
+        weights[question, answer] = 0
+        return weights
 
     def ranks(self) -> Float[np.ndarray, " question"]:
         model = MODELS[self.config.method](self.config, self.kb, self.module, UNCALIBRATED)
@@ -105,5 +133,4 @@ class EmbeddingTrainer(GradientTrainer):
         assert isinstance(factorisation, Factorisation)
         model_class = MODELS[self.config.method]
         raw = model_class(self.config, self.kb, factorisation, UNCALIBRATED)
-        facts = self.split.valid if len(self.split.valid) else self.split.train
-        return model_class(self.config, self.kb, factorisation, fit_calibration(raw.fact_products, self.kb, facts))
+        return model_class(self.config, self.kb, factorisation, fit_calibration(raw.fact_products, self.kb, self.split))

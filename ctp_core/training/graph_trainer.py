@@ -86,8 +86,7 @@ class GraphTrainer(Trainer):
         return self.epoch >= self.epochs or exhausted
 
     def train_epoch(self, on_step: OnStep = ignore) -> Progress:
-        order = torch.randperm(len(self.train.instances), generator=self.generator, device="cpu").to(self.device)
-        batches = order.split(self.config.batch_size)  # type: ignore[no-untyped-call]
+        batches = self._order().split(self.config.batch_size)  # type: ignore[no-untyped-call]
         steps, total = len(batches), 0.0
         for step, rows in enumerate(batches):
             total += self.step(rows, self._rate(self.epoch * steps + step, self.epochs * steps))
@@ -95,6 +94,10 @@ class GraphTrainer(Trainer):
         self.epoch += 1
         metrics = self._validate() if self.epoch % self.config.eval_every == 0 or self.epoch >= self.epochs else {}
         return Progress(self.epoch, self.epochs, steps, steps, total / steps, metrics)
+
+    def _order(self) -> Int[Tensor, " graph"]:
+        """Of the training graphs in this epoch."""
+        return torch.randperm(len(self.train.instances), generator=self.generator, device="cpu").to(self.device)
 
     def _rate(self, step: int, steps: int) -> float:
         peak = self.config.learning_rate

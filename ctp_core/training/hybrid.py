@@ -21,7 +21,7 @@ from ctp_core.training.proofs import ProofsTrainer
 from ctp_core.training.rules import RulesTrainer
 from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
 
-DEFAULT_WEIGHT = 0.2  # without validation facts: proofs lead, the embedding breaks ties
+DEFAULT_WEIGHT = 0.05  # without validation facts: proofs lead, the embedding breaks ties
 
 
 class HybridTrainer(Trainer):

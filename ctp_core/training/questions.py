@@ -25,6 +25,11 @@ class QuestionList:
     def __len__(self) -> int:
         return len(self._keys)
 
+    def appearances(self, num_entities: int) -> Ids:
+        """In how many questions each entity stands, as what is given or as an answer."""
+        given = torch.bincount(self._keys // self._atoms, minlength=num_entities)
+        return given + torch.bincount(self._answers, minlength=num_entities)
+
     def of(self, chosen: Ids) -> tuple[Ids, Ids, Ids, Ids]:
         """(entity, atom) of each chosen question, then (question, answer) of each of their facts."""
         counts = self._counts[chosen]

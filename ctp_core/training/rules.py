@@ -51,7 +51,8 @@ class RulesTrainer(Trainer):
         self._constants = np.zeros(sizes[1])
         self._known = [KnownFilter([self.split.train], *sizes, subjects=subjects) for subjects in (False, True)]
         self._tables: list[RuleTable] = []
-        self._bias = np.zeros(sizes[1])
+        # Until it is learnt, a predicate is taken to hold of one pair among all.
+        self._bias = np.full(sizes[1], -2 * np.log(sizes[0]))
 
     @property
     def finished(self) -> bool:

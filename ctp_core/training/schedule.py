@@ -14,5 +14,10 @@ def one_cycle(step: int, steps: int, peak: float) -> float:
     return _cosine(peak, peak / END_DIVISOR, min(1.0, (step - rise) / max(1.0, steps - rise)))
 
 
+def constant_then_falling(step: int, steps: int, rate: float, falling: float) -> float:
+    """The rate, and in the last `falling` (a share) of the steps a straight line from it to nothing."""
+    return rate * min(1.0, (steps - step) / (falling * steps)) if falling else rate
+
+
 def _cosine(start: float, end: float, share: float) -> float:
     return end + (start - end) * (1 + math.cos(math.pi * share)) / 2

@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from ctp_core.config import Profile, presets
-from ctp_core.datasets.kb import FactsKB
+from ctp_core.datasets.benchmarks import read_benchmark
 from ctp_core.models.registry import create_trainer
-from ctp_core.symbols import Fact
 from ctp_core.training.trainer import Progress
-from service.samples import FOLDER, SAMPLES
+from service.samples import BENCHMARKS, FOLDER
 
 
 class FirstStepTaken(Exception):
@@ -20,18 +19,10 @@ def stop(progress: Progress) -> None:
     raise FirstStepTaken
 
 
-def sample(name: str) -> FactsKB:
-    splits = {
-        split: [Fact(*line.split("\t")) for line in (FOLDER / path).read_text().splitlines() if line]
-        for split, path in SAMPLES[name].items()
-    }
-    return FactsKB.from_facts(splits)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in SAMPLES if name != "family"])
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_preset_takes_its_first_step(name: str) -> None:
-    kb = sample(name)
+    kb = read_benchmark(FOLDER, name)
     for config in presets(Profile.of(kb)).values():
         with pytest.raises(FirstStepTaken):
             create_trainer(config, kb, torch.device("cpu")).train_epoch(stop)

@@ -9,6 +9,7 @@ import torch
 from ctp_core.config import Profile, check_kind, parse_config, presets, settings_for
 from ctp_core.config.ctp import UNREAD, CtpConfig
 from ctp_core.config.facts import facts_config
+from ctp_core.config.proofs import ProofsConfig
 from ctp_core.datasets.kb import FactsKB, Kind
 from ctp_core.errors import ConfigError
 from ctp_core.models.registry import create_trainer
@@ -51,6 +52,14 @@ def test_a_preset_means_something_for_every_method_of_the_benchmark(name: str, m
 def test_chains_count_by_their_share_where_predicates_are_few(name: str) -> None:
     config = facts_config(profile_of(name), "proofs", "fast")
     assert getattr(config, "counting", "number") == ("share" if name == "countries" else "number")
+
+
+@pytest.mark.parametrize(("num_facts", "longest"), [(900, "6"), (5_000, "4")])
+def test_bodies_are_as_long_as_paths_are_few(num_facts: int, longest: str) -> None:
+    profile = Profile(kind="facts", num_facts=num_facts, num_entities=200, num_predicates=2)
+    config = facts_config(profile, "proofs", "fast")
+    assert isinstance(config, ProofsConfig)
+    assert max(config.templates) == longest
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from ctp_core.config import ProofsConfig
+from ctp_core.datasets.benchmarks import read_benchmark
 from ctp_core.models.registry import create_trainer
 from ctp_core.rule_counts import FactsCounter
 from ctp_core.rules import parse_rule
-from tests.core.test_benchmark_presets import sample
+from service.samples import FOLDER
 
 LEARNT = {
     "locatedIn(X,Y) :- locatedIn(X,Z), locatedIn(Z,Y)": ("countries-s1", 203),
@@ -29,7 +30,10 @@ UNSUPPORTED = {
 @pytest.mark.parametrize("name", sorted({name for name, _ in LEARNT.values()}))
 def test_the_rules_of_the_paper_are_learnt(name: str) -> None:
     config = ProofsConfig(templates={"1": 4, "2": 4}, epochs=20, learning_rate=0.1, eval_every=20)
-    listed = {rule.text: rule for rule in create_trainer(config, sample(name), torch.device("cpu")).fit().rules()}
+    listed = {
+        rule.text: rule
+        for rule in create_trainer(config, read_benchmark(FOLDER, name), torch.device("cpu")).fit().rules()
+    }
     for text, (where, support) in LEARNT.items():
         if where == name:
             assert listed[text].support == support
@@ -37,4 +41,4 @@ def test_the_rules_of_the_paper_are_learnt(name: str) -> None:
 
 @pytest.mark.parametrize("text", UNSUPPORTED)
 def test_what_the_files_do_not_support_is_not_expected(text: str) -> None:
-    assert FactsCounter(sample(UNSUPPORTED[text])).count(parse_rule(text))[0] == 0
+    assert FactsCounter(read_benchmark(FOLDER, UNSUPPORTED[text])).count(parse_rule(text))[0] == 0

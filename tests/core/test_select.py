@@ -92,6 +92,14 @@ def test_gntp_keeps_the_k_best_heads_over_all_templates() -> None:
         assert sorted(best[best > 0].tolist()) == sorted(all_heads.topk(2).values.tolist())
 
 
+@pytest.mark.parametrize("name", ["ntp", "gntp"])
+def test_fixed_rules_start_apart_but_nearer_to_predicates_than_these_are_to_each_other(name: str) -> None:
+    select, predicates = make(name)
+    rules = torch.cat([vectors.detach().reshape(-1, DIM) for vectors in select.parameters()])
+    assert torch.pdist(rules).min() > 0
+    assert torch.cdist(rules, predicates).mean() < 0.8 * torch.pdist(predicates).mean()
+
+
 @EVERY
 def test_the_same_seed_makes_the_same_parameters(name: str) -> None:
     first, second = make(name)[0].state_dict(), make(name)[0].state_dict()

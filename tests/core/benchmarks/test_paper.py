@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from ctp_core.benchmarks.paper import dynamics
-from ctp_core.benchmarks.paper.cells import PRESETS, PUBLISHED, Cell, cells
+from ctp_core.benchmarks.paper.cells import PRESETS, PUBLISHED, ROWS, Cell, cells
 from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
 from ctp_core.benchmarks.paper.pool import Pace, Report, known_costs, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
@@ -255,6 +255,16 @@ def test_the_published_network_never_trains_its_last_map_and_of_attention_only_v
     assert not [name for name in changed if name.startswith("projection")]
     if method == "mha":
         assert changed == {"symbols.weight"}
+
+
+def test_the_published_network_takes_rows_in_the_order_of_the_file() -> None:
+    kb = graphs_kb({"train": [*family_graphs(6, (2,), seed=1), *family_graphs(6, (3,), seed=2)]})
+    config = network_config("gcn", "paper").model_copy(update={**ROWS, "batch_size": 4, "epochs": 2})
+    trainer, seen = PublishedTrainer(config, kb), list[list[int]]()
+    trainer.scorer.module.register_forward_pre_hook(lambda _, given: seen.append(given[0].present.sum(dim=1).tolist()))
+    trainer.train_epoch()
+    trainer.train_epoch()
+    assert seen == 2 * [[2, 2, 2, 2], [2, 2, 3, 3], [3, 3, 3, 3]]
 
 
 def test_the_published_network_reads_the_direction_that_runs_backwards_at_its_first_step() -> None:

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from ctp_core.config import ComplexConfig, DistMultConfig, HybridConfig, ProofsConfig
+from ctp_core.config import ComplexConfig, DistMultConfig, HybridConfig, Profile, ProofsConfig
+from ctp_core.config.facts import facts_config
 from ctp_core.errors import ArtifactError
 from ctp_core.models.factorisation import FACTORISATIONS
 from ctp_core.models.hybrid import HybridModel
 from ctp_core.models.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
+from service.samples import read_sample
 from tests.core.models.test_facts_models import FAMILY, HIDDEN, KB, ask, model_of
 
 
@@ -153,3 +155,15 @@ def test_only_the_whole_has_metrics_without_the_name_of_a_part() -> None:
     metrics = [set(trainer.train_epoch().metrics) for _ in range(trainer.epochs)]
     assert [{name.split("_")[0] for name in names} for names in metrics[:3]] == [{"proofs"}, {"proofs"}, {"embedding"}]
     assert metrics[3] == {"mrr", "hits@1", "hits@3", "hits@10"}
+
+
+def test_without_validation_facts_the_embedding_leaves_the_lead_to_proofs() -> None:
+    """It knows the facts by heart: however sure it is of all others that they are false, it has not been asked once."""
+    kb = read_sample("family").kb
+    hybrid = create_trainer(facts_config(Profile.of(kb), "hybrid", "best"), kb, torch.device("cpu")).fit()
+    assert isinstance(hybrid, HybridModel)
+    (answers,) = ask(hybrid, Goal("rick", "grandparent", None))
+    assert answers[0].fact.object == "morty"
+    assert answers[0].score > 0.5
+    embedded = [parts["embedding"] for answer in answers if (parts := answer.score_parts)]
+    assert all(abs(part or 0) < 1 for part in embedded)

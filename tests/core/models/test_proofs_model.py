@@ -2,17 +2,21 @@
 
 import math
 from itertools import pairwise, product
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
 from ctp_core.config import ProofsConfig
+from ctp_core.config.proofs import EvidenceTemplate
 from ctp_core.models.base import Answer, Model
+from ctp_core.models.chain_rules import chain_rule
 from ctp_core.models.evidence_model import MIN_EVIDENCE
 from ctp_core.models.proofs import ProofsModel
 from ctp_core.models.registry import create_trainer
 from ctp_core.proofs import ProofNode
+from ctp_core.provers import evidence_arrays
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.evidence import length_of
 from ctp_core.symbols import Fact, Goal
@@ -30,6 +34,21 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 def answers_to(model: Model, goal: Goal, extra: tuple[Fact, ...], proofs: int) -> tuple[Answer, ...]:
     return ask(model, goal, facts=extra, top_k=1000, proofs=proofs)[0]
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_where_walks_are_too_many_scores_stay_and_proofs_are_left_out(
+    model: Model, goal: Goal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = answers_to(model, goal, NEW, proofs=100_000)
+    monkeypatch.setattr(evidence_arrays, "MAX_WALKS", 20)
+    bounded = answers_to(model, goal, NEW, proofs=100_000)
+    assert {answer.fact: answer.score for answer in bounded} == pytest.approx({a.fact: a.score for a in whole})
+    assert sum(len(answer.proofs) for answer in bounded) < sum(len(answer.proofs) for answer in whole)
+    for answer in bounded:
+        parts = answer.score_parts or {}
+        total = sum(parts[name] or 0.0 for name in ("bias", "shown", "rest"))
+        assert total == pytest.approx(math.log(answer.score / (1 - answer.score)), abs=1e-4)
 
 
 @pytest.mark.parametrize("extra", [(), NEW])
@@ -150,3 +169,9 @@ def test_who_asks_for_no_proofs_gets_the_same_scores(model: Model, goal: Goal, e
         assert set(answer.score_parts) == {"bias", "shown", "rest"}
         proved = (other.score_parts["shown"] or 0.0) + (other.score_parts["rest"] or 0.0)
         assert answer.score_parts["rest"] == pytest.approx(proved)
+
+
+def test_the_longest_body_has_a_variable_between_any_two_atoms() -> None:
+    longest = max(length_of(template) for template in get_args(EvidenceTemplate))
+    rule = chain_rule(("p",), 0, str(longest), (0,) * longest, confidence=1.0)
+    assert len({atom.subject for atom in rule.body}) == longest

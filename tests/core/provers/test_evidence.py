@@ -97,6 +97,18 @@ def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int, how
 
 
 @ways
+@pytest.mark.parametrize("template", ["5", "6"])
+def test_nor_does_it_by_bodies_too_long_to_count_one_by_one(template: str, how: How) -> None:
+    facts, head = random_facts(4), new_head(how=how, templates={template: 2})
+    goals = torch.arange(NUM_PREDICATES)
+    subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
+    logits = head.logits(tables_of(facts), goals, OwnFacts(predicate, predicate, subject, object_))
+    for row, (s, p, o) in enumerate(facts.tolist()):
+        without = head.logits(tables_of(np.delete(facts, row, axis=0)), goals)
+        assert logits[p, s, o].item() == pytest.approx(without[p, s, o].item(), abs=1e-9)
+
+
+@ways
 def test_pairs_that_are_no_facts_are_not_masked(how: How) -> None:
     facts, head = random_facts(3), new_head(how=how)
     goals = torch.arange(NUM_PREDICATES)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from ctp_core.training.combination import ValidationLogits, choose_weights
+from ctp_core.evaluation.ranking import known_filters
+from ctp_core.training import combination
+from ctp_core.training.combination import WEIGHTS, ValidationLogits, choose_weights
 from ctp_core.training.shrinkage import OWN_FROM
 from tests.core.models.test_facts_models import KB, model_of
 
@@ -56,3 +58,11 @@ def test_an_embedding_that_knows_the_answers_weighs_more_than_one_that_guesses()
 def test_few_questions_choose_no_weight_of_their_own() -> None:
     assert 2 * len(FACTS) < OWN_FROM
     assert len(set(choose_weights(model_of("proofs"), Truth(), KB, FACTS).tolist())) == 1  # type: ignore[arg-type]
+
+
+def test_of_many_facts_the_ranks_alone_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    proofs, embedding = model_of("proofs"), model_of("complex")
+    monkeypatch.setattr(combination, "MANY_FACTS", len(FACTS))
+    ranks = combination._reciprocal_ranks(proofs, embedding, known_filters(KB, "valid"), FACTS)
+    best = WEIGHTS[int(ranks.mean((1, 2)).argmax())]
+    assert set(choose_weights(proofs, embedding, KB, FACTS).tolist()) == {best}

@@ -9,6 +9,7 @@ from ctp_core.models.factorisation import FACTORISATIONS
 from ctp_core.symbols import Fact
 from ctp_core.training.embeddings import EmbeddingTrainer
 from ctp_core.training.questions import QuestionList
+from ctp_core.training.schedule import constant_then_falling
 
 FACTS = torch.tensor([[0, 0, 1], [0, 0, 2], [1, 1, 2]])
 
@@ -34,6 +35,11 @@ def test_a_question_chosen_alone_has_its_own_answers() -> None:
     for index in range(len(questions)):
         entity, atom, _, answers = questions.of(torch.tensor([index]))
         assert set(answers.tolist()) == listed(questions)[(int(entity), int(atom))]
+
+
+def test_an_entity_appears_where_it_is_given_and_where_it_is_an_answer() -> None:
+    assert QuestionList(FACTS, 2, grouped=True).appearances(4).tolist() == [3, 4, 4, 0]
+    assert QuestionList(FACTS, 2, grouped=False).appearances(4).tolist() == [4, 4, 4, 0]
 
 
 def test_a_fact_has_one_score_whether_its_object_or_its_predicate_is_asked() -> None:
@@ -77,6 +83,23 @@ def test_a_step_in_which_all_rivals_are_drawn_is_the_step_against_everybody() ->
         assert torch.allclose(ours, theirs, atol=1e-6)
 
 
+def test_a_weighed_rival_counts_on_average_as_if_it_were_always_there() -> None:
+    config = ComplexConfig(rank=4, reciprocal=False, batch_size=3, negatives=4, weigh_negatives=True)
+    trainer = EmbeddingTrainer(config, ring(12), torch.device("cpu"))
+    counted, steps = torch.zeros(12), 0
+    for _ in range(300):
+        for batch in trainer.batches():
+            entity, _, question, answer = trainer._questions.of(batch)
+            rivals, _, where = trainer._rivals(entity, answer)
+            assert rivals is not None
+            weights = trainer._log_weights_of(rivals, question, where, len(batch))
+            assert weights is not None
+            assert (weights[question, where] == 0).all()  # an answer of the question itself
+            counted[rivals] += trainer._log_weights[rivals].exp()
+            steps += 1
+    assert torch.allclose(counted / steps, torch.ones(12), atol=0.1)
+
+
 def test_the_loss_is_that_of_the_table_of_all_logits() -> None:
     config = ComplexConfig(rank=4, grouped=True, reciprocal=False, predicate_weight=0, n3=0)
     trainer = EmbeddingTrainer(config, ring(6), torch.device("cpu"))
@@ -84,3 +107,9 @@ def test_the_loss_is_that_of_the_table_of_all_logits() -> None:
     queries, _ = trainer.module.queries(trainer.module.entities[entity], atom, tied=True)
     expected = torch.nn.functional.cross_entropy((queries @ trainer.module.entities.T)[question], answer)
     assert trainer.loss(torch.arange(5)).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_the_rate_falls_to_nothing_in_the_share_of_steps_that_is_asked_for() -> None:
+    rates = [constant_then_falling(step, 8, 0.5, 0.5) for step in range(9)]
+    assert rates == [0.5, 0.5, 0.5, 0.5, 0.5, 0.375, 0.25, 0.125, 0]
+    assert constant_then_falling(7, 8, 0.5, 0) == 0.5

@@ -6,6 +6,7 @@ import torch
 
 from ctp_core.config import RulesConfig
 from ctp_core.datasets.kb import FactsKB
+from ctp_core.models.rules_model import RulesModel
 from ctp_core.provers.edge_list import EdgeList
 from ctp_core.provers.evidence_arrays import provable_paths
 from ctp_core.provers.rule_arrays import evidence_of
@@ -70,3 +71,12 @@ def test_no_more_facts_are_asked_than_can_be_grounded(monkeypatch: pytest.Monkey
     kept, asked = trainer._affordable([*rules, Mined("1X", (0,))], facts)
     assert kept == [Mined("1X", (0,))]
     assert np.array_equal(asked, facts[:1])
+
+
+def test_a_predicate_without_training_facts_is_unlikely_of_every_pair() -> None:
+    train = [Fact(f"e{number}", "p", f"e{number + 1}") for number in range(20)]
+    kb = FactsKB.from_facts({"train": train, "valid": [Fact("e0", "q", "e3")]})
+    model = RulesTrainer(RulesConfig(max_length=2), kb, CPU).fit()
+    assert isinstance(model, RulesModel)
+    objects = model.object_logits(np.array([0]), np.array([kb.predicates.id("q")]))
+    assert (objects < np.log(0.01)).all()

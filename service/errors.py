@@ -100,7 +100,6 @@ CORE_STATUS: dict[type[core.CtpError], tuple[int, str]] = {
     core.UnknownSymbol: (422, "Unknown name"),
     core.BadQuestion: (422, "Invalid question"),
     core.ArtifactError: (409, "Damaged model"),
-    core.TrainingStopped: (409, "Stopped"),
 }
 
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from service.commands.console import Figures
 from service.commands.paper import paper
 from service.commands.peers import peers
 from service.commands.scale import scale
@@ -39,7 +40,9 @@ bench.command()(peers)
 def links(
     data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
     dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1|s2|s3, wn18rr or fb15k-237.")],
-    model: Annotated[str, typer.Option(help="proofs, hybrid, complex, distmult or ctp.")] = "proofs",
+    model: Annotated[
+        str, typer.Option(help="proofs, hybrid, complex, distmult, ctp, neurallp, minerva or rules.")
+    ] = "proofs",
     select: Annotated[str | None, typer.Option(help="For ctp: linear, attentive, memory, ntp or gntp.")] = None,
     preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
     config: Config = "{}",
@@ -48,7 +51,7 @@ def links(
         str, typer.Option(help="test; to choose settings valid, or resplit: new splits without test facts.")
     ] = "test",
     resume: Annotated[Path | None, typer.Option(help="Folder for checkpoints: a run killed here goes on.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there.")] = None,
+    json_file: Figures = None,
 ) -> None:
     """Link prediction: filtered MRR and Hits@k, or AUC-PR for Countries; CPU time and memory."""
     import torch  # noqa: PLC0415
@@ -78,7 +81,7 @@ def clutrr(
     depth: Annotated[int | None, typer.Option(help="Depth of answers; by default to the fixpoint.")] = None,
     seeds: Annotated[int, typer.Option(min=1)] = 10,
     split: Annotated[str, typer.Option(help="test, or valid to choose settings.")] = "test",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there.")] = None,
+    json_file: Figures = None,
 ) -> None:
     """Relation prediction on family graphs: accuracy by number of edges; CPU time and memory."""
     import torch  # noqa: PLC0415
@@ -123,7 +126,7 @@ def write(figures: dict[str, Any], json_file: Path | None) -> None:
 
 @bench.command()
 def serve(
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows there.")] = None,
+    json_file: Figures = None,
     kb: Annotated[list[str] | None, typer.Option(help="Sample KBs to train and ask on.")] = None,
     seconds: Annotated[float, typer.Option(help="How long each row is measured.", min=1)] = 8.0,
 ) -> None:

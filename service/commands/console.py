@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +20,18 @@ from service.client import ApiError, Client, ClientError
 Url = Annotated[str | None, typer.Option("--url", envvar="CTP_URL", help="Address of the service.")]
 Key = Annotated[str | None, typer.Option("--key", envvar="CTP_KEY", help="Key, where the service asks for one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def _in_a_folder(path: Path | None) -> Path | None:
+    """Told before the work is done, not after."""
+    if path is not None and path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder: name a file")
+    if path is not None and not path.absolute().parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {path.absolute().parent}: make it first")
+    return path
+
+
+Figures = Annotated[Path | None, typer.Option("--json", help="Write the figures there.", callback=_in_a_folder)]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Most rows.")]
 
 COMMANDS = {

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def paper(
-    data: Annotated[Path, typer.Option(help="Folder that holds clutrr/*.zip, umls/, kinship/, nations/, countries/.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Folder that holds clutrr/*.zip, umls/, kinship/, nations/, countries/.")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of every cell.")] = 10,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the cells that are finished, here or elsewhere.")
@@ -40,6 +42,8 @@ def paper(
         for cell in chosen:
             typer.echo(cell.path)
         return
+    if data is None:
+        raise typer.BadParameter("give the folder of the data sets with --data")
     failed: list[str] = []
     with _progress() as bar:
         line = bar.add_task("reading data", total=None, now="")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.commands.console import name, out, table
+from service.commands.console import Figures, name, out, table
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def peers(
     data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
-    dataset: Annotated[str, typer.Option(help="nations, umls or kinship.")],
+    dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1, …")],
     model: Annotated[list[str] | None, typer.Option(help="Ours: proofs, hybrid, complex, …; may be repeated.")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the rows there.")] = None,
+    json_file: Figures = None,
 ) -> None:
     """PyKEEN's ComplEx (pip install '.\\[peers]') and ours: MRR, CPU seconds, memory, latency of one query."""
     from ctp_core.benchmarks.peers import OURS, rows  # noqa: PLC0415

@@ -29,8 +29,11 @@ def query(
     facts: Annotated[
         list[str] | None, typer.Option("--fact", help="'parent(rick, beth)': holds for this question only.")
     ] = None,
+    kb: Annotated[str | None, typer.Option("--kb", help="Another KB to apply the model to.")] = None,
+    depth: Annotated[int | None, typer.Option("--depth", min=0, help="Depth of the search, for ctp.")] = None,
     top: Annotated[int, typer.Option("--top", min=1, help="Most answers.")] = 10,
     proofs: Annotated[int, typer.Option("--proofs", min=0, help="Most proofs of the first answer.")] = 1,
+    new: Annotated[bool, typer.Option("--new", help="Leave out what the KB already states.")] = False,
     every: Annotated[bool, typer.Option("--all", help=f"Show answers with a score below {WEAK} as well.")] = False,
     url: Url = None,
     key: Key = None,
@@ -40,7 +43,9 @@ def query(
     asked = parse_goal(goal) if goal else (subject, predicate, object)
     extra = [tuple_of(fact) for fact in facts or []]
     with connected(url, key) as client, hinting(asked):
-        found = client.query(model, *asked, facts=extra, top_k=top, proofs=proofs)
+        found = client.query(
+            model, *asked, facts=extra, top_k=top, proofs=proofs, kb=kb, depth=depth, exclude_known=new
+        )
     if as_json:
         print_json(found)
     else:

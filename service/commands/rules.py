@@ -27,6 +27,9 @@ def rules(
     if as_json:
         print_json(found)
         return
+    if not found:
+        out.print(_none(predicate, min_confidence), style="dim")
+        return
     rows = [
         (
             strength(rule.confidence),
@@ -38,3 +41,9 @@ def rules(
     ]
     columns = ("confidence", "support", "precision", "rule")
     out.print(table(columns, rows, columns[:3]))
+
+
+def _none(predicate: str | None, min_confidence: float) -> str:
+    if predicate is None and not min_confidence:
+        return "no rules: this model has learnt none, or is of a method that answers without any"
+    return "no rules match: leave out --predicate or --min-confidence to see all"

@@ -1,10 +1,11 @@
 """`ctp bench scale`."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from service.commands.console import Figures
 
 
 def scale(
@@ -12,7 +13,7 @@ def scale(
     epochs: Annotated[int, typer.Option(help="Epochs of each job.", min=1)] = 12,
     query_seconds: Annotated[float, typer.Option(help="Seconds of queries in each round.", min=1)] = 10.0,
     rounds: Annotated[int, typer.Option(help="Rounds on one and on two workers, in turn.", min=1)] = 3,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the figures there.")] = None,
+    json_file: Figures = None,
 ) -> None:
     """Training and queries on one and two workers of one thread each, on PostgreSQL and Redis."""
     from service.scale import ScaleRun, measure  # noqa: PLC0415

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy.orm import Session
 
+from ctp_core.config.ctp import UNREAD
+from ctp_core.datasets.kb import Kind
 from service.db.engine import Database
 from service.db.tables import ModelVersion, RuleRow
 from service.errors import Invalid
@@ -53,7 +55,7 @@ def compare(session: Session, models: Sequence[ModelVersion]) -> Comparison:
     shared = set(rules[0]).intersection(*rules[1:])
     return Comparison(
         models=service.shown(session, models),
-        config=differences([model.config for model in models]),
+        config=differences([_settings(model) for model in models]),
         metrics=differences([model.metrics for model in models], only_unequal=False),
         num_rules=[len(known) for known in rules],
         num_shared_rules=len(shared),
@@ -63,6 +65,18 @@ def compare(session: Session, models: Sequence[ModelVersion]) -> Comparison:
 
 def _rules(session: Session, model: ModelVersion) -> Sequence[RuleRow]:
     return repository.rules(session, model, None, 0.0, -1, None)
+
+
+def _settings(model: ModelVersion) -> dict[str, Any]:
+    """Those that have a meaning on its KB; those of a hybrid's parts by the name of the part."""
+    unread = UNREAD[cast(Kind, model.kind)] if model.method == "ctp" else ()
+    found: dict[str, Any] = {}
+    for name, value in model.config.items():
+        if isinstance(value, dict) and "method" in value:
+            found |= {f"{name}.{inner}": setting for inner, setting in value.items()}
+        elif name not in unread:
+            found[name] = value
+    return found
 
 
 def differences(values: Sequence[Mapping[str, Any]], only_unequal: bool = True) -> list[Difference]:

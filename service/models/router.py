@@ -4,7 +4,7 @@ import asyncio
 import csv
 import io
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy.orm import Session
@@ -40,6 +40,7 @@ from service.training.repository import metrics
 
 router = APIRouter(prefix="/models", tags=["models"])
 ARCHIVE = MEDIA_TYPES[0]
+ModelStatus = Literal["pending", "ready", "failed", "cancelled", "deleted"]
 CSV_COLUMNS = ("id", "text", "template", "confidence", "support", "precision")
 
 
@@ -48,7 +49,7 @@ def list_models(
     database: DatabaseDep,
     tenant: TenantDep,
     name: Annotated[str | None, Query(max_length=64)] = None,
-    status: Annotated[str | None, Query(max_length=16)] = None,
+    status: Annotated[ModelStatus | None, Query(description="Only versions of this status.")] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[ModelOut]:

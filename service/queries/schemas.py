@@ -50,7 +50,12 @@ class QueryRequest(BaseModel):
     facts: list[tuple[Name, Name, Name]] = Field(default_factory=list, description="Facts for this query only.")
     top_k: int = Field(10, ge=1, le=MAX_TOP_K, description="Most answers.")
     proofs: int = Field(3, ge=0, le=MAX_PROOFS, description="Most proofs of each answer.")
-    depth: int | None = Field(None, ge=0, le=MAX_DEPTH, description="Depth of the search; null: as trained.")
+    depth: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_DEPTH,
+        description="Depth of the search, for `ctp`, which goes step by step; null: as trained.",
+    )
     exclude_known: bool = Field(False, description="Leave out answers that the KB already states.")
 
 

@@ -3,9 +3,10 @@
 import time
 from pathlib import Path
 
+from ctp_core.datasets.benchmarks import benchmark_facts
 from ctp_core.datasets.builder import BuiltKB, FactsBuilder, KbLimits
-from ctp_core.datasets.rows import FileLimits
-from ctp_core.datasets.tsv import tsv_rows
+from ctp_core.datasets.tsv import read_tsv
+from ctp_core.symbols import Fact
 from service.db.engine import Database
 from service.errors import Conflict
 from service.kbs import repository
@@ -13,22 +14,22 @@ from service.kbs import service as kbs
 
 FOLDER = Path(__file__).parent
 POLL_SECONDS = 0.5
-SAMPLES: dict[str, dict[str, str]] = {
-    "family": {"train": "family.tsv"},
-    **{
-        name: {"train": f"{name}/train.tsv", "valid": f"{name}/dev.tsv", "test": f"{name}/test.tsv"}
-        for name in ("nations", "umls", "kinship")
-    },
-    **{f"countries-{task}": {"train": f"countries/countries_{task.upper()}.tsv"} for task in ("s1", "s2", "s3")},
-}
+BENCHMARKS = ("nations", "umls", "kinship", "countries-s1", "countries-s2", "countries-s3")
+SAMPLES = ("family", *BENCHMARKS)
 
 
 def read_sample(name: str) -> BuiltKB:
     builder = FactsBuilder(KbLimits())
-    for split, path in SAMPLES[name].items():
-        with (FOLDER / path).open("rb") as file:
-            builder.add(split, tsv_rows(file, path, FileLimits()), path)
+    for split, facts in _splits(name).items():
+        builder.add(split, ((line, *fact) for line, fact in enumerate(facts, 1)), name)
     return builder.build()
+
+
+def _splits(name: str) -> dict[str, list[Fact]]:
+    if name in BENCHMARKS:
+        return benchmark_facts(FOLDER, name)
+    with (FOLDER / "family.tsv").open("rb") as file:
+        return {"train": list(read_tsv(file, "family.tsv"))}
 
 
 def load_samples(database: Database) -> int:

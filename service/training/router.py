@@ -3,7 +3,7 @@
 import asyncio
 import time
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
@@ -36,6 +36,7 @@ router = APIRouter(tags=["training"])
 MAX_WAIT_SECONDS = 300
 WAIT_STEP_SECONDS = 0.2
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job to end.")]
+JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 LastEventId = Annotated[str | None, Header(max_length=1200, description="The id of the last event that you have seen.")]
 # What a version is while its job is, and after.
 MODEL_STATUS = {
@@ -94,7 +95,7 @@ async def train(
 def list_jobs(
     database: DatabaseDep,
     tenant: TenantDep,
-    status: Annotated[str | None, Query(max_length=16, description="Only jobs of this status.")] = None,
+    status: Annotated[JobStatus | None, Query(description="Only jobs of this status.")] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[JobOut]:

@@ -19,6 +19,7 @@ from ctp_core.config import (
     presets,
 )
 from ctp_core.config.ctp import CtpConfig
+from ctp_core.datasets.kb import Kind
 from ctp_core.errors import nearest
 from ctp_core.rules import parse_rule
 from service.bodies import invalid
@@ -32,6 +33,8 @@ from service.suggestions import did_you_mean
 from service.training import outcomes, repository
 from service.training.schemas import ChildOut, JobOut, TrainRequest
 
+# Systems of the paper that are the prover with one `select`, by their own names.
+NAMED_SELECTS = ("ntp", "gntp")
 # Method -> the class of its settings.
 CONFIGS: dict[str, type[BaseConfig]] = {
     method: config
@@ -53,6 +56,7 @@ def profile_of(kb: Kb) -> Profile:
 
 def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> BaseConfig:
     """What the preset means for the method, with the user's settings on top."""
+    overrides = _by_select(overrides)
     profile = profile_of(kb)
     base = preset_for(profile, preset or DEFAULT_PRESET, overrides.get("method"), overrides.get("select"))
     if base is None:
@@ -60,9 +64,10 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
         raise Invalid("unknown_preset", f"preset {preset!r} is not known for this KB: choose from {', '.join(known)}")
     method = overrides.get("method", base.method)
     if not isinstance(method, str) or method not in CONFIGS:
-        near = did_you_mean(nearest(str(method)[:80], METHODS[profile.kind]))
-        known_methods = ", ".join(METHODS[profile.kind])
-        raise Invalid("invalid_request", f"config.method: there is no such method{near}: choose from {known_methods}")
+        known_methods = (*METHODS[profile.kind], *NAMED_SELECTS)
+        near, choice = did_you_mean(nearest(str(method)[:80], known_methods)), ", ".join(known_methods)
+        raise Invalid("invalid_request", f"config.method: there is no such method{near}: choose from {choice}")
+    _check_settings(overrides, method, profile.kind)
     values = base.model_dump(mode="json") if method == base.method else {}
     try:
         config = parse_config(_overridden(values, {**overrides, "method": method}))
@@ -70,6 +75,31 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
         raise invalid(error, CONFIGS[method], "config", method) from None
     check_kind(config, profile.kind)
     return config
+
+
+def _by_select(overrides: dict[str, Any]) -> dict[str, Any]:
+    """With method `ctp` where the name is that of a `select`."""
+    name = overrides.get("method")
+    if name not in NAMED_SELECTS:
+        return overrides
+    if overrides.get("select", name) != name:
+        raise Invalid("invalid_request", f"config.select: method {name!r} is `ctp` with select {name!r}: leave it out")
+    return {**overrides, "method": "ctp", "select": name}
+
+
+def _check_settings(overrides: dict[str, Any], method: str, kind: Kind) -> None:
+    """Raises Invalid at settings that only other methods have: whoever gives them forgot to name one of these."""
+    faults = []
+    for name in overrides:
+        others = [other for other in METHODS[kind] if name in CONFIGS[other].model_fields]
+        if others and name not in CONFIGS[method].model_fields:
+            parts = [f"config.{part}.{name}" for part in ("proofs", "embedding") if method == "hybrid"]
+            remedy = f"give {' or '.join(parts)}" if parts else "name one of these in `method`, or leave it out"
+            reason = f"method {method!r} has no such setting, but {', '.join(others)}: {remedy}"
+            faults.append({"place": f"config.{name}", "reason": reason})
+    if faults:
+        detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)
+        raise Invalid("invalid_request", detail, errors=faults)
 
 
 def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:

@@ -132,6 +132,15 @@ def test_weak_answers_are_shown_on_demand(trained: RunningService) -> None:
 
 
 @pytest.mark.slow
+def test_a_question_may_leave_out_what_is_known_or_go_to_another_kb(trained: RunningService) -> None:
+    words = ("query", "command-family", "parent(rick, ?)", "--json")
+    assert [answer["known"] for answer in json.loads(ctp(trained, *words))["answers"]].count(True) > 0
+    assert not any(answer["known"] for answer in json.loads(ctp(trained, *words, "--new"))["answers"])
+    assert "depth" in ctp(trained, *words, "--depth", "1001", code=1)
+    assert "there is no KB" in ctp(trained, *words, "--kb", "nowhere", code=1)
+
+
+@pytest.mark.slow
 def test_jobs_are_listed_by_the_model_they_fill(trained: RunningService) -> None:
     assert "command-family@1" in ctp(trained, "jobs", "list")
 

@@ -65,6 +65,9 @@ def test_a_step_that_breaks_keeps_no_job_from_being_taken_back(
     monkeypatch.setattr(dispatcher.celery, "send_task", None)  # a fault of our own in every relay
     with running(dispatcher):
         wait_for(lambda: status(dispatcher, job) == "queued", "the job is taken back", 30)
+    with dispatcher.database.read() as session:
+        taken = session.get_one(Job, job.id)
+    assert (taken.worker, taken.lease_expires_at) == (None, None), "nobody holds it any more"
 
 
 def test_right_after_its_start_a_dispatcher_takes_no_job_for_lost(dispatcher: Dispatcher) -> None:

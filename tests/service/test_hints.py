@@ -91,6 +91,13 @@ def test_a_predicate_without_rules_has_an_empty_list_of_them(client: httpx.Clien
         ({"config": {"epochs": "many"}}, "config.epochs: Input should be a valid integer"),
         ({"config": {"method": ["proofs"]}}, "config.method: there is no such method"),
         ({"config": {"method": "prooofs"}}, "config.method: there is no such method (did you mean 'proofs'"),
+        (
+            {"config": {"select": "ntp"}},
+            "config.select: method 'proofs' has no such setting, but ctp: name one",
+        ),
+        ({"config": {"method": "nttp"}}, "config.method: there is no such method (did you mean 'ntp'"),
+        ({"config": {"method": "ntp", "select": "linear"}}, "config.select: method 'ntp' is `ctp` with select 'ntp'"),
+        ({"preset": "best", "config": {"rank": 3}}, "give config.proofs.rank or config.embedding.rank"),
         ({"prest": "fast"}, "prest: there is no such key (did you mean 'preset'?)"),
     ],
 )
@@ -100,6 +107,15 @@ def test_a_misspelt_setting_is_told_where_it_stands_and_what_may_be_meant(
     answer = client.post("/train", json={"kb": "family", "name": "hinted", **body})
     assert answer.status_code == 422
     assert said in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("system", ["ntp", "gntp"])
+def test_the_provers_with_fixed_rules_are_trained_by_their_own_names(client: httpx.Client, system: str) -> None:
+    body = {"kb": "family", "name": system, "config": {"method": system, "epochs": 1}}
+    trained = client.post("/train?wait=120", json=body).json()
+    assert trained["job"]["status"] == "succeeded"
+    config = client.get(f"/models/{trained['model']['id']}").json()["config"]
+    assert (config["method"], config["select"]) == ("ctp", system)
 
 
 def test_a_misspelt_predicate_of_a_fixed_rule_is_told_before_it_trains(client: httpx.Client) -> None:
@@ -121,6 +137,14 @@ def test_a_goal_that_is_no_object_is_shown_one(client: httpx.Client, goal: Any) 
     assert answer.json()["detail"] == f"goal: this should be an object, e.g. {example}"
     nested = client.post("/query", json={"model": "family", "goals": [{"subjet": "rick"}]})
     assert "goals.0.subjet: there is no such key (did you mean 'subject'" in nested.json()["detail"]
+
+
+@pytest.mark.parametrize(("path", "known"), [("/jobs", "'succeeded'"), ("/models", "'ready'")])
+def test_a_status_that_nothing_can_have_is_refused(client: httpx.Client, path: str, known: str) -> None:
+    answer = client.get(path, params={"status": "done"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+    assert answer.json()["errors"][0]["place"] == "query.status"
+    assert known in answer.json()["detail"]
 
 
 def test_a_bare_name_deletes_nothing(client: httpx.Client) -> None:

@@ -7,8 +7,11 @@ pytestmark = pytest.mark.slow
 
 
 def test_samples_are_listed_on_a_first_start(client: httpx.Client) -> None:
-    names = {kb["name"] for kb in client.get("/kbs").json()["items"] if kb["sample"]}
-    assert names == {"family", "nations", "umls", "kinship", "countries-s1", "countries-s2", "countries-s3"}
+    samples = {kb["name"]: kb for kb in client.get("/kbs").json()["items"] if kb["sample"]}
+    countries = {"countries-s1", "countries-s2", "countries-s3"}
+    assert set(samples) == {"family", "nations", "umls", "kinship", *countries}
+    for name in countries:
+        assert samples[name]["splits"]["test"] == 24, "the regions of the test countries"
 
 
 def test_the_same_content_under_the_same_name_is_the_same_kb(client: httpx.Client) -> None:

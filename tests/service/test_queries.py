@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.cluster import wait_for
 from tests.running import RunningService, running_service
 
 pytestmark = pytest.mark.slow
@@ -80,10 +81,15 @@ def test_the_id_of_a_request_is_in_the_lines_of_api_and_worker(
 ) -> None:
     answer = client.post("/query", json={"model": model, "goal": GOAL}, headers={"X-Request-Id": "find-me-1"})
     assert answer.headers["x-request-id"] == "find-me-1"
-    api = lines(service.folder / "logs" / "api.log", lambda line: line.get("request_id") == "find-me-1")
-    worker = lines(service.folder / "logs" / "query.log", lambda line: "find-me-1" in line.get("request_ids", []))
-    assert {"request"} <= {line["event"] for line in api}
-    assert {"batch_answered"} <= {line["event"] for line in worker}
+    logs = service.folder / "logs"
+
+    def written() -> set[str]:  # both are written after the answer has left
+        api = lines(logs / "api.log", lambda line: line.get("request_id") == "find-me-1")
+        worker = lines(logs / "query.log", lambda line: "find-me-1" in line.get("request_ids", []))
+        return {line["event"] for line in (*api, *worker)}
+
+    wait_for(lambda: {"request", "batch_answered"} <= written(), "both have a line with the id", 10)
+    assert written() == {"request", "batch_answered"}
 
 
 def lines(log: Path, wanted: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:

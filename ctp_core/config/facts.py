@@ -158,10 +158,10 @@ def _published(profile: Profile, epochs: int) -> CtpConfig:
     if not fits_tables(profile.num_entities, profile.num_predicates):
         return _nearest(max(1, epochs // 10))  # corrupted facts are out of reach of proofs there: nothing to learn from
     if density(profile) > DENSE:
-        return CtpConfig(epochs=epochs, templates=("0", "2", "1R"), batch_size=16)
+        return CtpConfig(epochs=epochs, templates=("0", "2", "1R"), batch_size=16, negatives=3)
     if density(profile) > HALF_DENSE:
-        return CtpConfig(epochs=epochs, templates=("0", "1", "1R"), select="attentive", batch_size=8)
-    return CtpConfig(epochs=epochs, templates=("0", "2"), batch_size=8)
+        return CtpConfig(epochs=epochs, templates=("0", "1", "1R"), select="attentive", batch_size=8, negatives=3)
+    return CtpConfig(epochs=epochs, templates=("0", "2"), batch_size=8, negatives=3)
 
 
 def _ranked(profile: Profile) -> CtpConfig:

@@ -313,14 +313,13 @@ def test_the_tabled_prover_looks_at_the_time_everywhere_and_never_loses_what_it_
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 def test_the_best_answers_have_a_proof_whenever_the_time_ends(prover: str) -> None:
     """Cut at every moment, while proofs are read back too."""
-    question, truncated = Question(Goal("a", None, "e"), CHAIN, top_k=4, proofs=3), True
+    asked, question = model(prover=prover), Question(Goal("a", None, "e"), CHAIN, top_k=4, proofs=3)
     for looks in itertools.count():
-        [answers] = model(prover=prover).answer([question], BudgetOfLooks(looks=looks))
+        [answers] = asked.answer([question], BudgetOfLooks(looks=looks))
         assert isinstance(answers, Answers)
         for answer in answers.items:
             assert answer.proofs[0].score == pytest.approx(answer.score, rel=1e-9)
-        truncated = answers.truncated
-        if not truncated:
+        if not answers.truncated:
             break
     assert answers.items
 

@@ -214,6 +214,14 @@ def test_where_the_paper_has_no_deviation_ours_says_what_is_far(store: Store, tm
     assert "| kinship | NeuralLP | (.619) | (.475) | (.707) | (.912) | 0 |  |" in text  # the paper's, not run here
 
 
+def test_what_several_systems_share_is_said_once_before_what_each_has_of_its_own(data: Path, store: Store) -> None:
+    for system in ("lstm", "cnn"):
+        fill(store, data, f"clutrr/089907f8/short/{system}/0", accuracy=[0.1] * 7)
+    text = write_report(Results.read(store, data), data).read_text()
+    reasons = text[text.index("## Where we differ") :].splitlines()[1:]
+    assert [line.split("**")[1] for line in reasons] == ["CNN, LSTM", "CNN", "LSTM"]
+
+
 def small(method: str, select: str = "linear", **settings: Any) -> tuple[BaseConfig, GraphsKB]:
     kb = graphs_kb({"train": family_graphs(150, (2, 3), seed=1), "valid": family_graphs(40, (3,), seed=2)})
     preset = preset_for(Profile.of(kb), "fast", method, select)
@@ -282,10 +290,13 @@ def test_published_attention_over_facts_has_three_heads_in_its_second_layer() ->
     assert [layer.heads for layer in layers] == [5, 3]
 
 
-def test_the_published_lstm_of_the_long_tuning_reads_its_goal_together_with_the_facts(data: Path) -> None:
-    [plain] = cells(1, ["clutrr/089907f8/long/lstm/0"])
-    [told] = cells(1, [f"clutrr/089907f8/long/lstm{PUBLISHED}/0"])
-    assert [cell.config(data).encoding for cell in (plain, told)] == ["apart", "joint"]  # type: ignore[attr-defined]
+def test_the_published_network_is_told_nothing_where_goal_and_facts_are_encoded_apart() -> None:
+    trainer, _ = published("lstm", encoding="apart")
+    rows, scores = trainer._batch(torch.arange(4)), []
+    for label in (0, 1):
+        trainer.scorer.module.told = torch.full((4,), label)
+        scores.append(trainer.scorer.scores(rows))
+    assert scores[0].equal(scores[1])
 
 
 @pytest.mark.parametrize("method", NETWORKS)

@@ -57,8 +57,11 @@ class ConvolutionLayer(MessageLayer):
 
     def arriving(self, nodes: Float[Tensor, "node dim"], edges: Edges) -> Float[Tensor, "node width"]:
         messages = torch.cat([self.weight(nodes)[edges.sources], edges.vectors], dim=1)
-        scale = edges.summed(torch.ones_like(messages[:, 0])).rsqrt()  # an edge to itself: no degree is 0
+        scale = self.degrees(edges).rsqrt()  # an edge to itself: no degree is 0
         return edges.summed((scale[edges.sources] * scale[edges.targets])[:, None] * messages)
+
+    def degrees(self, edges: Edges) -> Float[Tensor, " node"]:
+        return edges.summed(edges.vectors.new_ones(len(edges.targets)))
 
 
 class AttentionLayer(MessageLayer):

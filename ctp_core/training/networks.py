@@ -9,6 +9,7 @@ from ctp_core.errors import ConfigError
 from ctp_core.models.network import NetworkModel, NetworkScorer
 from ctp_core.networks.base import GraphNetwork
 from ctp_core.networks.registry import build_network
+from ctp_core.networks.rows import GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.training.graph_losses import SCORE_FLOOR, among_targets
 from ctp_core.training.graph_trainer import GraphTrainer
@@ -38,10 +39,12 @@ class NetworkTrainer(GraphTrainer):
             return super().train_epoch(on_step)
 
     def loss(self, rows: Int[Tensor, " graph"]) -> Float[Tensor, ""]:
-        batch = self.rows[rows].with_names(self.config.names, self.config.few_names, self.generator)
         self.scorer.module.train()
-        logarithms = self.scorer.module(batch).log_softmax(dim=1)
+        logarithms = self.scorer.module(self._batch(rows)).log_softmax(dim=1)
         return among_targets(logarithms, self.train.labels[rows], self.train.weights[rows])
+
+    def _batch(self, rows: Int[Tensor, " graph"]) -> GraphRows:
+        return self.rows[rows].with_names(self.config.names, self.config.few_names, self.generator)
 
     def validation_loss(self, scores: Float[Tensor, "graph target"]) -> Float[Tensor, ""]:
         return among_targets((scores + SCORE_FLOOR).log(), self.valid.labels, self.valid.weights)

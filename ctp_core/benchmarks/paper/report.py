@@ -8,7 +8,7 @@ from statistics import mean, stdev
 
 from ctp_core.benchmarks.paper import dynamics
 from ctp_core.benchmarks.paper.cells import DYNAMIC, OURS, PRESETS, PUBLISHED, RANKED, cells, published_systems
-from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, LINK_NAMES, NAMES, REASONS
+from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, LINK_NAMES, NAMES, REASONS, SHARED
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, METRICS, Published
 from ctp_core.benchmarks.paper.significance import mark
 from ctp_core.benchmarks.paper.store import Row, Store
@@ -206,8 +206,9 @@ def _reasons(systems: set[str]) -> str:
     if not systems:
         return ""
     same: dict[str, list[str]] = {}
-    for system in sorted(systems):
-        same.setdefault(REASONS.get(system, "not explained yet."), []).append(NAMES.get(system, system))
+    for table, those in ((SHARED, systems & SHARED.keys()), (REASONS, systems)):
+        for system in sorted(those):
+            same.setdefault(table.get(system, "not explained yet."), []).append(NAMES.get(system, system))
     lines = [f"- **{', '.join(names)}**: {reason}" for reason, names in same.items()]
     return f"## Where we differ, and why ({OFF})\n" + "\n".join(lines)
 

@@ -21,6 +21,7 @@ from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
 from ctp_core.benchmarks.paper.pool import Pace, Report, known_costs, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
 from ctp_core.benchmarks.paper.published_code import PublishedTrainer, unmasked
+from ctp_core.benchmarks.paper.published_layers import DepartingLayer, UnscaledEncoder
 from ctp_core.benchmarks.paper.report import Results, write_report
 from ctp_core.benchmarks.paper.significance import mark, welch
 from ctp_core.benchmarks.paper.store import Store
@@ -28,9 +29,11 @@ from ctp_core.config import METHODS, BaseConfig, Profile, parse_config, preset_f
 from ctp_core.config.networks import NETWORKS, NetworkConfig, network_config
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graph_checks import graphs_kb
-from ctp_core.datasets.kb import GraphsKB
+from ctp_core.datasets.kb import Graph, GraphsKB
 from ctp_core.errors import DataError
+from ctp_core.networks.messages import ConvolutionLayer, Edges
 from ctp_core.networks.recurrent import RecurrentEncoder
+from ctp_core.symbols import Fact
 from tests.core.benchmarks.test_clutrr import as_csv
 
 GCN = "clutrr/089907f8/short/gcn/0"
@@ -211,6 +214,14 @@ def test_where_the_paper_has_no_deviation_ours_says_what_is_far(store: Store, tm
     assert "| kinship | NeuralLP | (.619) | (.475) | (.707) | (.912) | 0 |  |" in text  # the paper's, not run here
 
 
+def test_what_several_systems_share_is_said_once_before_what_each_has_of_its_own(data: Path, store: Store) -> None:
+    for system in ("lstm", "cnn"):
+        fill(store, data, f"clutrr/089907f8/short/{system}/0", accuracy=[0.1] * 7)
+    text = write_report(Results.read(store, data), data).read_text()
+    reasons = text[text.index("## Where we differ") :].splitlines()[1:]
+    assert [line.split("**")[1] for line in reasons] == ["CNN, LSTM", "CNN", "LSTM"]
+
+
 def small(method: str, select: str = "linear", **settings: Any) -> tuple[BaseConfig, GraphsKB]:
     kb = graphs_kb({"train": family_graphs(150, (2, 3), seed=1), "valid": family_graphs(40, (3,), seed=2)})
     preset = preset_for(Profile.of(kb), "fast", method, select)
@@ -221,33 +232,76 @@ def small(method: str, select: str = "linear", **settings: Any) -> tuple[BaseCon
 TINY = {"epochs": 10, "steps": None, "eval_every": 5, "learning_rate": 0.02, "batch_size": 32, "dim": 16}
 
 
-def test_the_published_network_is_told_the_label_in_training_validation_and_testing() -> None:
-    config, kb = small("cnn", **TINY)
+def published(method: str, **settings: Any) -> tuple[PublishedTrainer, GraphsKB]:
+    config, kb = small(method, **{**TINY, "dim": 20, **settings})
     assert isinstance(config, NetworkConfig)
-    trainer, tests = PublishedTrainer(config, kb), tuple(family_graphs(5, (4,), seed=3))
+    return PublishedTrainer(config, kb), kb
+
+
+def test_the_published_network_is_told_the_label_in_training_and_testing() -> None:
+    trainer, kb = published("cnn")
+    tests = tuple(family_graphs(5, (4,), seed=3))
     names, read = list(kb.predicates), list[list[str]]()
     trainer.scorer.module.register_forward_pre_hook(
         lambda module, _: read.append([names[i] for i in module.told.tolist()])
     )
     trainer.loss(torch.arange(4))
-    trainer._validate()
     trainer.accuracy_on(tests)
-    commonest = [
-        [kb.targets[i] for i in labels.argmax(dim=1)] for labels in (trainer.train.labels, trainer.valid.labels)
-    ]
-    assert read == [commonest[0][:4], commonest[1], [graph.label for graph in tests]]
+    assert read == [[graph.label for graph in kb.splits["train"][:4]], [graph.label for graph in tests]]
     scores = []
-    for labels in (trainer.valid.labels, trainer.valid.labels.roll(1, dims=1)):
+    for labels in (trainer.train.labels[:4], trainer.train.labels[:4].roll(1, dims=1)):
         trainer._tell(labels)
-        scores.append(trainer.scorer.scores(trainer.scorer.stack(trainer.valid.instances)))
+        scores.append(trainer.scorer.scores(trainer.scorer.stack(trainer.train.instances[:4])))
     assert not scores[0].equal(scores[1])  # what is told is read
+
+
+def test_the_published_network_reads_facts_as_the_file_tells_them() -> None:
+    told = [Fact("Eve", "son", "Bob"), Fact("Bob", "aunt", "Dan"), Fact("Dan", "son", "Bob"), Fact("Bob", "son", "Al")]
+    graph = Graph((*told, told[0]), "Eve", "Al", "aunt")
+    trainer = PublishedTrainer(network_config("cnn", "paper"), graphs_kb({"train": [graph] * 2}))
+    rows = trainer._batch(torch.arange(2))
+    aunt, son = (trainer.kb.predicates.id(name) for name in ("aunt", "son"))
+    walk = [[3, son, 1], [1, aunt, 2], [2, son, 1], [1, son, 0], [3, son, 1]]  # Al, Bob, Dan, Eve; none is merged
+    assert rows.named_facts.tolist() == [walk, walk]
+    assert rows.named_goals.tolist() == [[3, 0], [3, 0]]
+
+
+def test_published_attention_looks_at_one_place_where_vectors_differ_much() -> None:
+    encoder = published("mha", dim=500)[0].scorer.module.encoder
+    assert isinstance(encoder, UnscaledEncoder)
+    with torch.no_grad():
+        for comparison in (encoder.wanted, encoder.offered):
+            comparison.weight.copy_(torch.eye(500))
+        symbols = torch.randn(1, 6, 500, generator=torch.Generator().manual_seed(0))
+        found = encoder.attended(symbols) - symbols  # each symbol is by far the most like itself
+        assert torch.allclose(found, encoder.values(symbols), atol=1e-3)
+
+
+def test_published_convolutions_count_the_facts_that_start_at_a_node() -> None:
+    layer = published("gcn")[0].scorer.module.layers[0]
+    assert isinstance(layer, DepartingLayer)
+    edges = Edges(torch.tensor([0, 0, 0, 1, 2]), torch.tensor([1, 2, 0, 1, 2]), torch.zeros(5, 1), 3)
+    assert layer.degrees(edges).tolist() == [3, 1, 1]
+    assert ConvolutionLayer.degrees(layer, edges).tolist() == [1, 2, 2]
+
+
+def test_published_attention_over_facts_has_three_heads_in_its_second_layer() -> None:
+    layers = published("gat", heads=5)[0].scorer.module.layers
+    assert [layer.heads for layer in layers] == [5, 3]
+
+
+def test_the_published_network_is_told_nothing_where_goal_and_facts_are_encoded_apart() -> None:
+    trainer, _ = published("lstm", encoding="apart")
+    rows, scores = trainer._batch(torch.arange(4)), []
+    for label in (0, 1):
+        trainer.scorer.module.told = torch.full((4,), label)
+        scores.append(trainer.scorer.scores(rows))
+    assert scores[0].equal(scores[1])
 
 
 @pytest.mark.parametrize("method", NETWORKS)
 def test_the_published_network_never_trains_its_last_map_and_of_attention_only_vectors(method: str) -> None:
-    config, kb = small(method, **{**TINY, "epochs": 1, "dim": 20})
-    assert isinstance(config, NetworkConfig)
-    trainer = PublishedTrainer(config, kb)
+    trainer, _ = published(method, epochs=1)
     before = {name: tensor.clone() for name, tensor in trainer.scorer.module.state_dict().items()}
     trainer.train_epoch()
     changed = {name for name, tensor in trainer.scorer.module.state_dict().items() if not tensor.equal(before[name])}
@@ -268,12 +322,9 @@ def test_the_published_network_takes_rows_in_the_order_of_the_file() -> None:
 
 
 def test_the_published_network_reads_the_direction_that_runs_backwards_at_its_first_step() -> None:
-    config, kb = small("lstm", **TINY)
-    assert isinstance(config, NetworkConfig)
-    network = PublishedTrainer(config, kb).scorer.module
-    encoder = network.encoder
+    encoder = published("lstm")[0].scorer.module.encoder
     assert isinstance(encoder, RecurrentEncoder)
-    symbols = torch.randn(1, 9, 16)
+    symbols = torch.randn(1, 9, 20)
     forwards, backwards = unmasked(encoder, symbols).chunk(2, dim=1)
     last = encoder.cell(symbols[:, -1:])[0][:, 0].chunk(2, dim=1)[1]
     assert torch.allclose(backwards, last)
@@ -300,8 +351,8 @@ def test_nobody_reaches_more_than_the_commonest_label_of_every_graph() -> None:
 
 
 def test_the_deep_curves_differ_from_the_published_settings_in_training_alone() -> None:
-    published, deep = dynamics.settings("ctp-linear"), dynamics.settings("ctp-linear-deep")
-    assert {name for name in deep if deep[name] != published.get(name)} == {
+    plain, deep = dynamics.settings("ctp-linear"), dynamics.settings("ctp-linear-deep")
+    assert {name for name in deep if deep[name] != plain.get(name)} == {
         "train_depth",
         "optimiser",
         "learning_rate",
@@ -312,8 +363,8 @@ def test_the_deep_curves_differ_from_the_published_settings_in_training_alone() 
 def test_a_training_knows_every_table_that_it_stands_in(data: Path) -> None:
     [long] = cells(1, ["clutrr/089907f8/long/mha/0"])
     assert long.paths(data) == ["clutrr/089907f8/long/mha/0", "clutrr/089907f8/short/mha/0"]
-    [published] = cells(1, [f"clutrr/089907f8/short/mha{PUBLISHED}/0"])
-    assert published.paths(data) == [published.path]
+    [told] = cells(1, [f"clutrr/089907f8/short/mha{PUBLISHED}/0"])
+    assert told.paths(data) == [told.path, f"clutrr/089907f8/long/mha{PUBLISHED}/0"]
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from ctp_core.benchmarks.paper import dynamics
-from ctp_core.benchmarks.paper.cells import DYNAMIC, OURS, PRESETS, PUBLISHED, RANKED, cells, published_systems
+from ctp_core.benchmarks.paper.cells import DYNAMIC, OURS, PRESETS, RANKED, cells, in_paper, systems_beside
 from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, LINK_NAMES, NAMES, REASONS, SHARED
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, METRICS, Published
 from ctp_core.benchmarks.paper.significance import mark
@@ -74,14 +74,14 @@ def write_report(results: Results, folder: Path) -> Path:
 
 def _clutrr(results: Results, dataset: str, tuning: str, folder: Path, reasons: set[str]) -> str:
     lengths, published = LENGTHS[dataset], CLUTRR[dataset, tuning]
-    systems = (OURS, *published, *published_systems(tuning))
+    systems = (OURS, *published, *systems_beside(tuning))
     found = {system: results.get("clutrr", dataset, tuning, system) for system in systems}
     values = {system: [[f["accuracy"][i] for f in runs] for i in range(len(lengths))] for system, runs in found.items()}
     if not any(found.values()):
         return ""
     rows = []
     for system, runs in found.items():
-        if system.endswith(PUBLISHED) and not runs:
+        if system != in_paper(system) and not runs:
             continue
         cells = [
             _cell(values[system][i], values[REFERENCE["clutrr"]][i], _published(published, system, i))
@@ -90,7 +90,7 @@ def _clutrr(results: Results, dataset: str, tuning: str, folder: Path, reasons: 
         _note(system, cells, reasons)
         seconds = f"{mean(run['cpu_seconds'] for run in runs):.0f}" if runs else ""
         rows.append([NAMES[system], *cells, str(len(runs)), seconds])
-    drawn = [system for system in found if found[system] and not system.endswith(PUBLISHED)]
+    drawn = [system for system in found if found[system] and system == in_paper(system)]
     lines = [Line(_plain(s), list(zip(lengths, map(mean, values[s]), strict=True))) for s in drawn]
     plot = f"paper-{dataset}-{tuning}.svg"
     title = f"{dataset}, {TUNINGS[tuning].split(' (')[0]}"
@@ -194,12 +194,12 @@ def _short(value: float, digits: int) -> str:
 
 
 def _published(rows: Mapping[str, Sequence[Published | None]], system: str, place: int) -> Published | None:
-    return rows[system.removesuffix(PUBLISHED)][place] if system.removesuffix(PUBLISHED) in rows else None
+    return rows[in_paper(system)][place] if in_paper(system) in rows else None
 
 
 def _note(system: str, cells: Sequence[str], reasons: set[str]) -> None:
     if any(cell.endswith(OFF) for cell in cells):
-        reasons.add(system.removesuffix(PUBLISHED))
+        reasons.add(in_paper(system))
 
 
 def _reasons(systems: set[str]) -> str:

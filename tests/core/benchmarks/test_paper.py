@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from ctp_core.benchmarks.paper import dynamics
-from ctp_core.benchmarks.paper.cells import PRESETS, PUBLISHED, ROWS, Cell, cells
+from ctp_core.benchmarks.paper.cells import PRESETS, PUBLISHED, ROWS, WIDER, Cell, cells, in_paper
 from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
 from ctp_core.benchmarks.paper.pool import Pace, Report, known_costs, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
@@ -433,3 +433,12 @@ def wait_for(true: Callable[[], object], seconds: float) -> None:
 def processes_of_session(session: int) -> list[str]:
     listed = subprocess.run(["ps", "-s", str(session), "-o", "stat="], capture_output=True, text=True, check=False)
     return [state for state in listed.stdout.split() if not state.startswith("Z")]
+
+
+def test_provers_with_more_rules_stand_beside_the_published_figures_of_the_same_prover(data: Path) -> None:
+    wider = {cell.system: cell.chosen(data) for cell in cells(1, [f"clutrr/089907f8/short/*{WIDER}/0"])}
+    assert wider.keys() == {"ctp-linear-wider", "ctp-attentive-wider", "ctp-memory-wider"}
+    assert {in_paper(system) for system in wider} <= CLUTRR["089907f8", "short"].keys()
+    assert wider["ctp-linear-wider"]["templates"] == ["2"] * 5
+    assert wider["ctp-memory-wider"]["memory"] == 512
+    assert not cells(1, [f"clutrr/089907f8/long/*{WIDER}/0"])

@@ -1,17 +1,17 @@
 """What can be done with training jobs."""
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from ctp_core import __version__
 from ctp_core.config import (
+    CONFIGS,
     DEFAULT_PRESET,
     METHODS,
     BaseConfig,
-    Config,
     Profile,
     check_kind,
     parse_config,
@@ -35,12 +35,6 @@ from service.training.schemas import ChildOut, JobOut, TrainRequest
 
 # Systems of the paper that are the prover with one `select`, by their own names.
 NAMED_SELECTS = ("ntp", "gntp")
-# Method -> the class of its settings.
-CONFIGS: dict[str, type[BaseConfig]] = {
-    method: config
-    for config in get_args(get_args(Config)[0])
-    for method in get_args(config.model_fields["method"].annotation)
-}
 
 
 def profile_of(kb: Kb) -> Profile:

@@ -14,6 +14,8 @@ from ctp_core.errors import ConfigError
         ({"method": "proofs", "epochs": "many", "epoch": 1}, "method 'proofs': epochs: Input should be a valid"),
         ({"method": "proofs", "epochs": 1, "epoch": 1}, "method 'proofs': epoch: Extra inputs"),
         ({"method": "hybrid", "proofs": {"method": "rules", "sample": 0}}, "method 'hybrid': proofs.sample: Input"),
+        ({"method": "proofs", "templates": {"2": 0}}, "templates.2: Input should be greater than or equal to 1"),
+        ({"method": "proofs", "templates": {"6": 10**9}}, "templates.6: Input should be less than or equal to 256"),
         ({"method": "proofs", "ranked": "hidden"}, "method 'proofs': settings: .*hidden_facts"),
         ({"method": "prooofs"}, "method 'prooofs': settings: .*'proofs'"),
         ({}, "method None: settings: "),

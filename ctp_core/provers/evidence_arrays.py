@@ -34,6 +34,7 @@ class WeighedPaths:
     shares: Float[np.ndarray, " path"]
     factors: Sequence[Float[np.ndarray, "path reformulator"]]  # for each place, the attention to the path's atom
     weights: Float[np.ndarray, "fact reformulator"]  # share = weights · product of the factors
+    num_walked: int  # only the groundings of so many facts, the first ones, are here: those of all are too many
     bodies: list[tuple[int, ...]] | None = None  # what names the rule of each path, where its atoms do not
 
     def body(self, path: int) -> tuple[int, ...]:
@@ -65,10 +66,8 @@ class EvidenceArrays:
         return np.asarray(self.bias[facts[:, 1]] + self.loop_bias[facts[:, 1]] * loops)
 
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
-        """All proofs of the facts, none by the fact itself; their shares and the biases add up to the logits.
-
-        But for templates by which too many ways lead away from the facts: the last facts go without proofs by these.
-        """
+        """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
+        add up to the logits."""
         return [self._weigh(template, edges, facts) for template in self.attention]
 
     def _num_walked(self, template: str, edges: EdgeList, facts: FactIds) -> int:
@@ -79,12 +78,13 @@ class EvidenceArrays:
         return int(np.searchsorted(np.cumsum(walks), MAX_WALKS, side="right"))
 
     def _weigh(self, template: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
-        walked = facts[: self._num_walked(template, edges, facts)]
+        num_walked = self._num_walked(template, edges, facts)
+        walked = facts[:num_walked]
         paths = edges.paths(walked[:, 0], walked[:, 2], template)
         factors = self._factors(template, facts[paths.pair, 1], paths.atoms)
         masses = math.prod(factors[1:], start=factors[0])
         masses[own_paths(edges, facts, paths)] = 0
-        bounds = np.searchsorted(paths.pair, np.arange(len(facts) + 1))
+        bounds = np.searchsorted(paths.pair, np.arange(num_walked + 1))
         weights, shares = self.strength[template][facts[:, 1]], np.empty(len(masses))
         for fact, (start, end) in enumerate(pairwise(bounds.tolist())):
             mine = masses[start:end]
@@ -95,7 +95,7 @@ class EvidenceArrays:
                 ratio = np.divide(self._saturate(counts, template), counts, where=counts > 0, out=np.zeros_like(counts))
             weights[fact] *= ratio
             shares[start:end] = mine @ weights[fact]
-        return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights)
+        return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights, num_walked)
 
     def _counted_by_share(self, template: str) -> bool:
         """One atom is one fact, and counts as it is."""
@@ -127,7 +127,7 @@ class EvidenceArrays:
         totals = self.biases(facts)
         for paths in self.weigh(edges, facts):
             totals += np.bincount(paths.fact, paths.shares, len(facts))
-            for fact in range(self._num_walked(paths.template, edges, facts), len(facts)):
+            for fact in range(paths.num_walked, len(facts)):
                 totals[fact] += self._pushed_to(paths.template, edges, facts[fact])
         return totals
 

@@ -68,17 +68,17 @@ class EvidenceArrays:
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
         """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
         add up to the logits."""
-        return [self._weigh(template, edges, facts) for template in self.attention]
+        return [self._weigh(template, edges, facts, MAX_WALKS) for template in self.attention]
 
-    def _num_walked(self, template: str, edges: EdgeList, facts: FactIds) -> int:
-        """The first facts of which all groundings of a template can be walked."""
+    def _num_walked(self, template: str, edges: EdgeList, facts: FactIds, most: float) -> int:
+        """The first facts of which all groundings of a template are found by `most` walks."""
         if template in UNARY:
             return len(facts)
         walks = edges.num_walks(int(template) - 1)[facts[:, 0]]
-        return int(np.searchsorted(np.cumsum(walks), MAX_WALKS, side="right"))
+        return int(np.searchsorted(np.cumsum(walks), most, side="right"))
 
-    def _weigh(self, template: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
-        num_walked = self._num_walked(template, edges, facts)
+    def _weigh(self, template: str, edges: EdgeList, facts: FactIds, most: float) -> WeighedPaths:
+        num_walked = self._num_walked(template, edges, facts, most)
         walked = facts[:num_walked]
         paths = edges.paths(walked[:, 0], walked[:, 2], template)
         factors = self._factors(template, facts[paths.pair, 1], paths.atoms)
@@ -125,10 +125,13 @@ class EvidenceArrays:
     def totals(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logit of each fact as the sum of its proofs' shares and its bias."""
         totals = self.biases(facts)
-        for paths in self.weigh(edges, facts):
+        for template in self.attention:
+            # More walks than there are edges take longer than one push along all of them, which shares need anyway.
+            most = 0.0 if self._counted_by_share(template) else min(MAX_WALKS, len(facts) * len(edges.tail))
+            paths = self._weigh(template, edges, facts, most)
             totals += np.bincount(paths.fact, paths.shares, len(facts))
             for fact in range(paths.num_walked, len(facts)):
-                totals[fact] += self._pushed_to(paths.template, edges, facts[fact])
+                totals[fact] += self._pushed_to(template, edges, facts[fact])
         return totals
 
     def _pushed_to(self, template: str, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> float:

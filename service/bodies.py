@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
+from ctp_core.config.places import walk
 from ctp_core.errors import nearest
 from service.errors import Invalid, UnsupportedMedia
 from service.suggestions import did_you_mean
@@ -14,7 +16,6 @@ from service.suggestions import did_you_mean
 M = TypeVar("M", bound=BaseModel)
 MAX_SHOWN_ERRORS = 5
 NUL = b"\\u0000"
-Place = tuple[int | str, ...]
 
 
 def parse_json(model: type[M], body: bytes) -> M:
@@ -51,43 +52,26 @@ def invalid(error: ValidationError, model: type[BaseModel], inside: str = "", ta
     """
     faults = []
     for fault in error.errors(include_input=False, include_context=False, include_url=False)[:MAX_SHOWN_ERRORS]:
-        place = fault["loc"][1:] if tag is not None and fault["loc"][:1] == (tag,) else fault["loc"]
-        shown = ".".join(map(str, [inside, *place] if inside else place)) or "body"
-        faults.append({"place": shown, "reason": _reason(model, fault["type"], fault["msg"], place)})
+        loc = fault["loc"][1:] if tag is not None and fault["loc"][:1] == (tag,) else fault["loc"]
+        steps = [(inside, model), *walk(model, loc)]
+        shown = ".".join(str(part) for part, _ in steps if part != "")
+        faults.append({"place": shown or "body", "reason": _reason(fault, [found for _, found in steps])})
     detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)
     return Invalid("invalid_request", detail, errors=faults)
 
 
-def _reason(model: type[BaseModel], kind: str, message: str, place: Place) -> str:
-    """pydantic's own words, where it has them for people who do not know pydantic."""
-    if kind == "extra_forbidden":
-        known = _model_at(model, place[:-1])
-        keys = list(known.model_fields) if known else []
-        hint = did_you_mean(nearest(str(place[-1])[:80], keys)) or (f": choose from {', '.join(keys)}" if keys else "")
-        return f"there is no such key{hint}"
-    if kind == "model_type":
-        wanted = _model_at(model, place)
-        extra = wanted.model_config.get("json_schema_extra") if wanted else None
+def _reason(fault: ErrorDetails, at: list[type[BaseModel] | None]) -> str:
+    """pydantic's own words, where it has them for people who do not know pydantic; `at`: the models on the way."""
+    if fault["type"] == "extra_forbidden":
+        keys = list(at[-2].model_fields) if at[-2] else []
+        choice = f": choose from {', '.join(keys)}" if keys else ""
+        near = did_you_mean(nearest(str(fault["loc"][-1])[:80], keys))
+        return f"there is no such key{near or choice}"
+    if fault["type"] == "model_type":
+        extra = at[-1].model_config.get("json_schema_extra") if at[-1] else None
         example = extra.get("example") if isinstance(extra, dict) else None
         return f"this should be an object{f', e.g. {json.dumps(example)}' if example else ''}"
-    return message
-
-
-def _model_at(model: type[BaseModel] | None, place: Place) -> type[BaseModel] | None:
-    """The model of the object at this place, if it is one."""
-    for part in place:
-        if model is None:
-            return None
-        if isinstance(part, str):
-            field = model.model_fields.get(part)
-            model = _model_in(field.annotation) if field else None
-    return model
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
+    return fault["msg"]
 
 
 async def read_json(request: Request, model: type[M]) -> M:

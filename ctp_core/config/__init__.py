@@ -1,6 +1,6 @@
 """What a training run is made from: one pydantic model for each method. Imports no torch."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -16,6 +16,7 @@ from ctp_core.config.networks import (
     GcnConfig,
     RecurrentConfig,
 )
+from ctp_core.config.places import walk
 from ctp_core.config.presets import DEFAULT_PRESET, METHODS, check_kind, preset_for, presets, settings_for
 from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
@@ -41,6 +42,12 @@ Config = Annotated[
     Field(discriminator="method"),
 ]
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(Config)
+# Method -> the class of its settings.
+CONFIGS: dict[str, type[BaseConfig]] = {
+    method: config
+    for config in get_args(get_args(Config)[0])
+    for method in get_args(config.model_fields["method"].annotation)
+}
 
 
 def parse_config(values: dict[str, Any]) -> BaseConfig:
@@ -55,11 +62,17 @@ def checked_config(values: dict[str, Any]) -> BaseConfig:
         return parse_config(values)
     except ValidationError as error:
         faults = error.errors(include_input=False, include_context=False, include_url=False)
-        said = "; ".join(f"{'.'.join(map(str, fault['loc'][1:])) or 'settings'}: {fault['msg']}" for fault in faults)
+        said = "; ".join(f"{_place(*fault['loc']) or 'settings'}: {fault['msg']}" for fault in faults)
         raise ConfigError(f"method {values.get('method')!r}: {said}") from None
 
 
+def _place(method: int | str = "", *parts: int | str) -> str:
+    """The setting that pydantic means, which says the method first."""
+    return ".".join(str(part) for part, _ in walk(CONFIGS.get(str(method)), parts))
+
+
 __all__ = [
+    "CONFIGS",
     "DEFAULT_PRESET",
     "METHODS",
     "BaseConfig",

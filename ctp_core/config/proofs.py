@@ -1,6 +1,6 @@
 """Settings of the model that adds the evidence of all proofs."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -9,13 +9,14 @@ from ctp_core.config.base import BaseConfig
 EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3", "4", "5", "6"]
 Loss = Literal["binary", "softmax", "open_world"]
 Counting = Literal["number", "share"]
+MAX_REFORMULATORS = 256  # of one template: each has a table of all pairs of entities for every predicate of a batch
 
 
 class ProofsConfig(BaseConfig):
     """Link prediction by proofs alone: logit(p, s, o) = b_p + Σ_g softplus(w_pg) · h(c_g)."""
 
     method: Literal["proofs"] = "proofs"
-    templates: dict[EvidenceTemplate, int] = Field(
+    templates: dict[EvidenceTemplate, Annotated[int, Field(ge=1, le=MAX_REFORMULATORS)]] = Field(
         default={"1": 8, "2": 8},
         min_length=1,
         description="Template -> number of reformulators. Every body atom attends to all predicates and their "

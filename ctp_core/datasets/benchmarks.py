@@ -11,8 +11,6 @@ from ctp_core.errors import DataError
 from ctp_core.symbols import Fact
 
 LOCATED_IN = "locatedIn"
-
-
 Splits = dict[str, list[Fact]]
 
 

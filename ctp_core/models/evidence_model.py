@@ -28,7 +28,8 @@ class Arrays(Protocol):
         """The logit of a fact without any proof."""
 
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
-        """All proofs of the facts, none by the fact itself; their shares and the biases add up to the logits."""
+        """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
+        add up to the logits."""
 
     def evidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
         """What a single proof by this rule adds to the logit."""
@@ -59,10 +60,11 @@ class EvidenceModel(FactsModel):
             return self._unexplained(facts, logits)
         weighed = self.arrays.weigh(view.edges, facts)
         proving = np.concatenate([paths.fact[paths.shares > 0] for paths in weighed])
-        counts = np.bincount(proving, minlength=len(facts))
+        walked = min(paths.num_walked for paths in weighed)  # of the others nobody knows how many proofs there are
+        counts = [*np.bincount(proving, minlength=len(facts))[:walked].tolist(), *[None] * (len(facts) - walked)]
         proofs = self._best_proofs(view, facts, weighed, num_proofs)
         explanations = []
-        rows = zip(logits.tolist(), self.arrays.biases(facts).tolist(), counts.tolist(), proofs, strict=True)
+        rows = zip(logits.tolist(), self.arrays.biases(facts).tolist(), counts, proofs, strict=True)
         for logit, bias, count, found in rows:
             shown = sum(proof.share or 0.0 for proof in found)
             parts = {"bias": bias, "shown": shown, "rest": logit - bias - shown, "num_proofs": count}

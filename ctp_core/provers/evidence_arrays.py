@@ -34,6 +34,7 @@ class WeighedPaths:
     shares: Float[np.ndarray, " path"]
     factors: Sequence[Float[np.ndarray, "path reformulator"]]  # for each place, the attention to the path's atom
     weights: Float[np.ndarray, "fact reformulator"]  # share = weights · product of the factors
+    num_walked: int  # only the groundings of so many facts, the first ones, are here: those of all are too many
     bodies: list[tuple[int, ...]] | None = None  # what names the rule of each path, where its atoms do not
 
     def body(self, path: int) -> tuple[int, ...]:
@@ -65,26 +66,25 @@ class EvidenceArrays:
         return np.asarray(self.bias[facts[:, 1]] + self.loop_bias[facts[:, 1]] * loops)
 
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
-        """All proofs of the facts, none by the fact itself; their shares and the biases add up to the logits.
+        """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
+        add up to the logits."""
+        return [self._weigh(template, edges, facts, MAX_WALKS) for template in self.attention]
 
-        But for templates by which too many ways lead away from the facts: the last facts go without proofs by these.
-        """
-        return [self._weigh(template, edges, facts) for template in self.attention]
-
-    def _num_walked(self, template: str, edges: EdgeList, facts: FactIds) -> int:
-        """The first facts of which all groundings of a template can be walked."""
+    def _num_walked(self, template: str, edges: EdgeList, facts: FactIds, most: float) -> int:
+        """The first facts of which all groundings of a template are found by `most` walks."""
         if template in UNARY:
             return len(facts)
         walks = edges.num_walks(int(template) - 1)[facts[:, 0]]
-        return int(np.searchsorted(np.cumsum(walks), MAX_WALKS, side="right"))
+        return int(np.searchsorted(np.cumsum(walks), most, side="right"))
 
-    def _weigh(self, template: str, edges: EdgeList, facts: FactIds) -> WeighedPaths:
-        walked = facts[: self._num_walked(template, edges, facts)]
+    def _weigh(self, template: str, edges: EdgeList, facts: FactIds, most: float) -> WeighedPaths:
+        num_walked = self._num_walked(template, edges, facts, most)
+        walked = facts[:num_walked]
         paths = edges.paths(walked[:, 0], walked[:, 2], template)
         factors = self._factors(template, facts[paths.pair, 1], paths.atoms)
         masses = math.prod(factors[1:], start=factors[0])
         masses[own_paths(edges, facts, paths)] = 0
-        bounds = np.searchsorted(paths.pair, np.arange(len(facts) + 1))
+        bounds = np.searchsorted(paths.pair, np.arange(num_walked + 1))
         weights, shares = self.strength[template][facts[:, 1]], np.empty(len(masses))
         for fact, (start, end) in enumerate(pairwise(bounds.tolist())):
             mine = masses[start:end]
@@ -95,7 +95,7 @@ class EvidenceArrays:
                 ratio = np.divide(self._saturate(counts, template), counts, where=counts > 0, out=np.zeros_like(counts))
             weights[fact] *= ratio
             shares[start:end] = mine @ weights[fact]
-        return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights)
+        return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights, num_walked)
 
     def _counted_by_share(self, template: str) -> bool:
         """One atom is one fact, and counts as it is."""
@@ -125,10 +125,13 @@ class EvidenceArrays:
     def totals(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logit of each fact as the sum of its proofs' shares and its bias."""
         totals = self.biases(facts)
-        for paths in self.weigh(edges, facts):
+        for template in self.attention:
+            # More walks than there are edges take longer than one push along all of them, which shares need anyway.
+            most = 0.0 if self._counted_by_share(template) else min(MAX_WALKS, len(facts) * len(edges.tail))
+            paths = self._weigh(template, edges, facts, most)
             totals += np.bincount(paths.fact, paths.shares, len(facts))
-            for fact in range(self._num_walked(paths.template, edges, facts), len(facts)):
-                totals[fact] += self._pushed_to(paths.template, edges, facts[fact])
+            for fact in range(paths.num_walked, len(facts)):
+                totals[fact] += self._pushed_to(template, edges, facts[fact])
         return totals
 
     def _pushed_to(self, template: str, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> float:

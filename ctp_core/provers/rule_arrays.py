@@ -172,8 +172,8 @@ class RuleArrays:
             ends = zip(about.tolist(), paths, (other for _, _, other, _ in bodies), strict=True)
             stations = np.array([_stations(edges, *one) for one in ends], dtype=np.int64).reshape(-1, length + 1)
             atoms, one = np.array(paths, dtype=np.int64).reshape(-1, length), np.ones((len(fact), 1))
-            every = np.ones((len(facts), 1))
-            weighed.append(WeighedPaths(side, fact, atoms, stations, shares[fact], [one] * length, every, bodies))
+            every = (np.ones((len(facts), 1)), len(facts))
+            weighed.append(WeighedPaths(side, fact, atoms, stations, shares[fact], [one] * length, *every, bodies))
         return weighed
 
     def evidence(self, predicate: int, template: str, body: Body) -> float:
@@ -221,4 +221,5 @@ def _together(template: str, ways: list[tuple[Paths, Float[np.ndarray, " path"]]
         np.concatenate([shares for _, shares in ways])[order],
         [one] * length,
         np.ones((num_facts, 1)),
+        num_facts,
     )

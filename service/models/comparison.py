@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from ctp_core.config.ctp import UNREAD
+from ctp_core.config import parse_config, settings_for
 from ctp_core.datasets.kb import Kind
 from service.db.engine import Database
 from service.db.tables import ModelVersion, RuleRow
@@ -69,14 +70,21 @@ def _rules(session: Session, model: ModelVersion) -> Sequence[RuleRow]:
 
 def _settings(model: ModelVersion) -> dict[str, Any]:
     """Those that have a meaning on its KB; those of a hybrid's parts by the name of the part."""
-    unread = UNREAD[cast(Kind, model.kind)] if model.method == "ctp" else ()
     found: dict[str, Any] = {}
-    for name, value in model.config.items():
+    for name, value in _known_settings(model).items():
         if isinstance(value, dict) and "method" in value:
             found |= {f"{name}.{inner}": setting for inner, setting in value.items()}
-        elif name not in unread:
+        else:
             found[name] = value
     return found
+
+
+def _known_settings(model: ModelVersion) -> dict[str, Any]:
+    """What came after a version was trained has its default in it, which changes nothing."""
+    try:
+        return settings_for(parse_config(model.config), cast(Kind, model.kind))
+    except ValidationError:  # a setting that there no longer is
+        return model.config
 
 
 def differences(values: Sequence[Mapping[str, Any]], only_unequal: bool = True) -> list[Difference]:

@@ -3,10 +3,9 @@
 import time
 from pathlib import Path
 
-from ctp_core.datasets.benchmarks import benchmark_facts
+from ctp_core.datasets.benchmarks import Splits, benchmark_facts
 from ctp_core.datasets.builder import BuiltKB, FactsBuilder, KbLimits
 from ctp_core.datasets.tsv import read_tsv
-from ctp_core.symbols import Fact
 from service.db.engine import Database
 from service.errors import Conflict
 from service.kbs import repository
@@ -19,14 +18,15 @@ SAMPLES = ("family", *BENCHMARKS)
 
 
 def read_sample(name: str) -> BuiltKB:
+    """One of SAMPLES; raises DataError on another name."""
     builder = FactsBuilder(KbLimits())
     for split, facts in _splits(name).items():
         builder.add(split, ((line, *fact) for line, fact in enumerate(facts, 1)), name)
     return builder.build()
 
 
-def _splits(name: str) -> dict[str, list[Fact]]:
-    if name in BENCHMARKS:
+def _splits(name: str) -> Splits:
+    if name != "family":
         return benchmark_facts(FOLDER, name)
     with (FOLDER / "family.tsv").open("rb") as file:
         return {"train": list(read_tsv(file, "family.tsv"))}

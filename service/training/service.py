@@ -1,17 +1,17 @@
 """What can be done with training jobs."""
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from ctp_core import __version__
 from ctp_core.config import (
+    CONFIGS,
     DEFAULT_PRESET,
     METHODS,
     BaseConfig,
-    Config,
     Profile,
     check_kind,
     parse_config,
@@ -35,12 +35,6 @@ from service.training.schemas import ChildOut, JobOut, TrainRequest
 
 # Systems of the paper that are the prover with one `select`, by their own names.
 NAMED_SELECTS = ("ntp", "gntp")
-# Method -> the class of its settings.
-CONFIGS: dict[str, type[BaseConfig]] = {
-    method: config
-    for config in get_args(get_args(Config)[0])
-    for method in get_args(config.model_fields["method"].annotation)
-}
 
 
 def profile_of(kb: Kb) -> Profile:
@@ -67,7 +61,7 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
         known_methods = (*METHODS[profile.kind], *NAMED_SELECTS)
         near, choice = did_you_mean(nearest(str(method)[:80], known_methods)), ", ".join(known_methods)
         raise Invalid("invalid_request", f"config.method: there is no such method{near}: choose from {choice}")
-    _check_settings(overrides, method, profile.kind)
+    _check_settings(overrides, method, profile.kind, base)
     values = base.model_dump(mode="json") if method == base.method else {}
     try:
         config = parse_config(_overridden(values, {**overrides, "method": method}))
@@ -87,19 +81,26 @@ def _by_select(overrides: dict[str, Any]) -> dict[str, Any]:
     return {**overrides, "method": "ctp", "select": name}
 
 
-def _check_settings(overrides: dict[str, Any], method: str, kind: Kind) -> None:
-    """Raises Invalid at settings that only other methods have: whoever gives them forgot to name one of these."""
+def _check_settings(overrides: dict[str, Any], method: str, kind: Kind, base: BaseConfig) -> None:
+    """Raises Invalid at settings that only other methods have: whoever gives them forgot to name one of these, or the
+    part of `base` that has them."""
     faults = []
     for name in overrides:
         others = [other for other in METHODS[kind] if name in CONFIGS[other].model_fields]
         if others and name not in CONFIGS[method].model_fields:
-            parts = [f"config.{part}.{name}" for part in ("proofs", "embedding") if method == "hybrid"]
+            parts = _parts_with(name, base) if method == base.method else []
             remedy = f"give {' or '.join(parts)}" if parts else "name one of these in `method`, or leave it out"
             reason = f"method {method!r} has no such setting, but {', '.join(others)}: {remedy}"
             faults.append({"place": f"config.{name}", "reason": reason})
     if faults:
         detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)
         raise Invalid("invalid_request", detail, errors=faults)
+
+
+def _parts_with(name: str, config: BaseConfig) -> list[str]:
+    """Where a setting stands in the parts of a hybrid."""
+    parts = {place: part for place, part in config if isinstance(part, BaseConfig)}
+    return [f"config.{place}.{name}" for place, part in parts.items() if name in type(part).model_fields]
 
 
 def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:

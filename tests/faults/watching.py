@@ -6,9 +6,9 @@ import signal
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +102,11 @@ class Watch:
 
         Whoever has the file to himself knows that no other has any part of it.
         """
-        alone = sqlite3.connect(self.cluster.folder / "ctp.db", timeout=60, isolation_level=None)
-        alone.execute("BEGIN EXCLUSIVE")
-        for process in processes:
-            os.kill(process, signal.SIGSTOP)
-            wait_for(lambda: " T " in Path(f"/proc/{process}/stat").read_text(), f"{process} stands still", 10)  # noqa: B023
-        alone.close()
+        with closing(sqlite3.connect(self.cluster.folder / "ctp.db", timeout=60, isolation_level=None)) as alone:
+            alone.execute("BEGIN EXCLUSIVE")
+            for process in processes:
+                os.kill(process, signal.SIGSTOP)
+                wait_for(partial(_stands_still, process), f"{process} stands still", 10)
 
     def wait_for_removals(self) -> None:
         """Until no file is still to go."""
@@ -166,3 +165,7 @@ class Watch:
         assert not [status for status in self.statuses if status == 500]
         for log in (self.cluster.folder / "logs").glob("api*.log"):
             assert "unexpected_error" not in log.read_text(), log
+
+
+def _stands_still(process: int) -> bool:
+    return " T " in Path(f"/proc/{process}/stat").read_text()

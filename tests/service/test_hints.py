@@ -97,7 +97,16 @@ def test_a_predicate_without_rules_has_an_empty_list_of_them(client: httpx.Clien
         ),
         ({"config": {"method": "nttp"}}, "config.method: there is no such method (did you mean 'ntp'"),
         ({"config": {"method": "ntp", "select": "linear"}}, "config.select: method 'ntp' is `ctp` with select 'ntp'"),
-        ({"preset": "best", "config": {"rank": 3}}, "give config.proofs.rank or config.embedding.rank"),
+        ({"preset": "best", "config": {"rank": 3}}, "but complex, distmult, neurallp: give config.embedding.rank"),
+        (
+            {"preset": "best", "config": {"eval_every": 3}},
+            "give config.proofs.eval_every or config.embedding.eval_every",
+        ),
+        ({"preset": "best", "config": {"select": "ntp"}}, "but ctp: name one of these in `method`, or leave it out"),
+        (
+            {"preset": "best", "config": {"embedding": {"rnak": 3}}},
+            "config.embedding.rnak: there is no such key (did you mean 'rank'?)",
+        ),
         ({"prest": "fast"}, "prest: there is no such key (did you mean 'preset'?)"),
     ],
 )

@@ -129,6 +129,17 @@ def test_the_command_writes_the_figures(data: Path, tmp_path: Path) -> None:
     assert figures["command"].startswith("ctp ")
 
 
+@pytest.mark.parametrize(("file", "remedy"), [("", "name a file"), ("nowhere/figures.json", "make it first")])
+def test_figures_that_cannot_be_written_are_refused_before_they_are_made(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, remedy: str
+) -> None:
+    monkeypatch.setattr("ctp_core.benchmarks.links.run", None)
+    words = ["bench", "links", "--data", str(data), "--dataset", "nations", "--json", str(tmp_path / file)]
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "1000"})
+    assert result.exit_code == 2
+    assert remedy in result.output
+
+
 def test_countries_validates_on_withheld_countries_that_are_not_tested(countries: Path) -> None:
     kb = read_benchmark(countries, "countries-s2")
     assert [str(fact) for fact in kb.facts("test")] == ["locatedIn(france, europe)"]

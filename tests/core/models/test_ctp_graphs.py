@@ -183,6 +183,7 @@ def test_questions_that_cannot_be_asked_say_what_to_do() -> None:
     kinds = [BadQuestion, BadQuestion, UnknownSymbol, UnknownSymbol, UnknownSymbol, Answers]
     assert [type(answer) for answer in answers] == kinds
     assert "`facts`" in str(answers[0])
+    assert "'zoe' is unknown among the facts of the question" in str(answers[2])
     assert "brother" in str(answers[3])
 
 

@@ -45,8 +45,11 @@ def test_where_walks_are_too_many_scores_stay_and_proofs_are_left_out(
     bounded = answers_to(model, goal, NEW, proofs=100_000)
     assert {answer.fact: answer.score for answer in bounded} == pytest.approx({a.fact: a.score for a in whole})
     assert sum(len(answer.proofs) for answer in bounded) < sum(len(answer.proofs) for answer in whole)
+    assert None in [(answer.score_parts or {})["num_proofs"] for answer in bounded]
+    numbers = {answer.fact: (answer.score_parts or {})["num_proofs"] for answer in whole}
     for answer in bounded:
         parts = answer.score_parts or {}
+        assert parts["num_proofs"] in (None, numbers[answer.fact])
         total = sum(parts[name] or 0.0 for name in ("bias", "shown", "rest"))
         assert total == pytest.approx(math.log(answer.score / (1 - answer.score)), abs=1e-4)
 

@@ -100,6 +100,21 @@ def test_a_weighed_rival_counts_on_average_as_if_it_were_always_there() -> None:
     assert torch.allclose(counted / steps, torch.ones(12), atol=0.1)
 
 
+def test_the_loss_counts_rivals_by_their_weights() -> None:
+    sampled = {"batch_size": 3, "negatives": 4, "weigh_negatives": True}
+    config = ComplexConfig(rank=4, reciprocal=False, predicate_weight=0, n3=0, **sampled)
+    trainer, batch = EmbeddingTrainer(config, ring(12), torch.device("cpu")), torch.arange(3)
+    before = trainer.generator.get_state()
+    found = trainer.loss(batch)
+    trainer.generator.set_state(before)
+    entity, atom, question, answer = trainer._questions.of(batch)
+    rivals, _, where = trainer._rivals(entity, answer)
+    weights = trainer._log_weights_of(rivals, question, where, len(batch))
+    queries, _ = trainer.module.queries(trainer.module.entities[entity], atom, tied=True)
+    logits = queries @ trainer.module.entities[rivals].T + weights
+    assert found.item() == pytest.approx(torch.nn.functional.cross_entropy(logits, where).item(), rel=1e-6)
+
+
 def test_the_loss_is_that_of_the_table_of_all_logits() -> None:
     config = ComplexConfig(rank=4, grouped=True, reciprocal=False, predicate_weight=0, n3=0)
     trainer = EmbeddingTrainer(config, ring(6), torch.device("cpu"))

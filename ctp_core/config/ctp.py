@@ -21,6 +21,7 @@ UNREAD: dict[Kind, tuple[str, ...]] = {
     "graphs": (
         *("unification", "search", "nearest", "nearest_every", "negatives", "initial_range", "entity_scale"),
         *("entity_start", "loss", "rule_rate", "hidden_facts", "hidden_subjects", "ranked", "questions", "rivals"),
+        "predicate_weight",
     ),
 }
 
@@ -105,10 +106,17 @@ class CtpConfig(BaseConfig):
         default="uniform",
         description="Entities start anywhere, as published, or, by `facts`, near to those that are stated of the same.",
     )
-    loss: Literal["sampled", "all"] = Field(
+    loss: Literal["sampled", "all", "summed"] = Field(
         default="sampled",
         description="Each fact against corrupted ones, as published, or against all objects and all subjects: "
-        "`batch_size` then counts predicates, each with all its facts.",
+        "`batch_size` then counts predicates, each with all its facts. `summed` learns from the sum over all proofs, "
+        "which is sharpened until the best one decides; it takes `ranked` hidden and bodies of one atom.",
+    )
+    predicate_weight: float = Field(
+        default=0.0,
+        ge=0,
+        description="For loss `summed`: what the predicate of (s, ?, o) counts beside its object and its subject, "
+        "told among the predicates of a batch.",
     )
     rule_rate: float = Field(
         default=1.0,
@@ -146,7 +154,17 @@ class CtpConfig(BaseConfig):
     def _fits(self) -> "CtpConfig":
         if self.prover == "tabled" and self.semiring == "max-mean":
             raise ValueError("max-mean is not associative and works with prover exact only")
+        if self.loss == "summed" and not self._can_be_summed():
+            raise ValueError(
+                "loss 'summed' takes unification concat, search auto or tables, select linear, attentive or memory, "
+                "templates 0, 1 and 1R, `hidden_facts`, ranked hidden, questions both and rivals all"
+            )
         return self
+
+    def _can_be_summed(self) -> bool:
+        learnt = (self.ranked, self.questions, self.rivals, self.unification) == ("hidden", "both", "all", "concat")
+        bodies = self.select not in ("ntp", "gntp") and all(Template.parse(t).length <= 1 for t in self.templates)
+        return learnt and bodies and self.search != "nearest" and self.hidden_facts > 0
 
     def unread(self, kind: Kind) -> dict[str, Any]:
         """Settings that were given a value of their own and say nothing on a KB of this kind."""

@@ -11,7 +11,7 @@ from ctp_core.config.proofs import ProofsConfig
 from ctp_core.config.rules import RulesConfig
 from ctp_core.config.walkers import MinervaConfig, NeuralLpConfig
 from ctp_core.errors import ConfigError
-from ctp_core.provers.dense import fits_tables
+from ctp_core.provers.dense import SUMS, fits_tables
 
 SMALL_KB = 500  # facts; below it a step costs nothing and there is little to learn from: many plain epochs
 DENSE = 0.1  # share of all possible facts that are known (Nations 0.15, Kinship 0.03, UMLS 0.006)
@@ -200,18 +200,40 @@ def _ranked(profile: Profile) -> CtpConfig:
             questions="objects",
             rivals="exclusive",
         )
-    half_dense = density(profile) > HALF_DENSE
+    if density(profile) > HALF_DENSE and fits_tables(profile.num_entities, SUMS * profile.num_predicates):
+        return _summed(profile)
     return CtpConfig(
         loss="all",
-        templates=("0", "1", "1R") if half_dense else ("0", "2"),
+        templates=("0", "2"),
         dim=100,
         entity_start="facts",
         batch_size=2,
-        epochs=24 if half_dense else 10,
+        epochs=10,
         learning_rate=0.3,
         schedule="one-cycle",
-        hidden_facts=0.7 if half_dense else 0.5,
+        hidden_facts=0.5,
         ranked="hidden",
+    )
+
+
+def _summed(profile: Profile) -> CtpConfig:
+    """By all proofs, all predicates in a step: between two entities hardly more than one of them holds, and to tell
+    which teaches most. To the last epoch, since only there the best proof decides."""
+    return CtpConfig(
+        loss="summed",
+        select="attentive",
+        templates=("0", "1R"),
+        dim=100,
+        entity_start="facts",
+        batch_size=profile.num_predicates,
+        epochs=100,
+        eval_every=100,
+        learning_rate=0.3,
+        rule_rate=0.1,
+        schedule="one-cycle",
+        hidden_facts=0.7,
+        ranked="hidden",
+        predicate_weight=5,
     )
 
 

@@ -4,6 +4,7 @@ from ctp_core.errors import BadQuestion, ConfigError
 
 MAX_EDGES = 5e7  # soft edges: 3 GB, and as much again while they are made
 MAX_CELLS = 1e9  # floats of the largest tables a dense model may make: 4 GB
+SUMS = 16  # floats that a step by sums over all proofs keeps for each cell of a table of all predicates
 
 
 def fits_tables(num_entities: int, num_predicates: int) -> bool:

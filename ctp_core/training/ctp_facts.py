@@ -17,13 +17,14 @@ from ctp_core.errors import ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.ctp_facts import CtpFactsModel
 from ctp_core.models.soft_theory import Goals, SoftTheory
-from ctp_core.provers.dense import check_dense, check_edges
+from ctp_core.provers.dense import SUMS, check_dense, check_edges
 from ctp_core.provers.soft_entities import NO_FACT, SoftFacts
 from ctp_core.training.entity_start import start_from_facts
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.schedule import one_cycle
 from ctp_core.training.soft_nearest import NearestRanking
 from ctp_core.training.soft_ranking import ranking_loss
+from ctp_core.training.soft_sums import sharpness, summed_loss
 
 KEPT = 3  # tables of each place of a chain: see ChainPairs
 VALIDATED = 300  # facts of a KB without tables that are ranked on the way
@@ -42,6 +43,8 @@ class CtpFactsTrainer(GradientTrainer):
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
         self.module = SoftTheory(config, *sizes, self.generator, device)
+        if config.loss == "summed":
+            check_dense(SUMS * float(sizes[1]) * sizes[0] ** 2, config.method, "use loss 'all'")
         if self.module.tabled:
             check_dense(float(sizes[1]) * sizes[0] ** 2, config.method, "use search 'nearest'")
             remedy = "lower `depth` or `batch_size`, or list fewer `templates`"
@@ -78,7 +81,7 @@ class CtpFactsTrainer(GradientTrainer):
 
     def batches(self) -> Sequence[Tensor]:
         self._nearest.restart()
-        if self.config.loss == "all" and self.module.tabled:
+        if self.config.loss != "sampled" and self.module.tabled:
             stated = torch.from_numpy(np.unique(self._train[:, 1]))
             order = stated[torch.randperm(len(stated), generator=self.generator)]
         else:
@@ -92,6 +95,8 @@ class CtpFactsTrainer(GradientTrainer):
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
         if not self.module.tabled:
             return self._nearest.loss(batch.numpy())
+        if self.config.loss == "summed":
+            return summed_loss(self.module, *self._seen_and_hidden(), batch, sharpness(self.made))
         if self.config.loss == "all":
             return ranking_loss(self.module, *self._seen_and_hidden(), batch)
         rows = batch.numpy()

@@ -49,6 +49,12 @@ def test_a_preset_means_something_for_every_method_of_the_benchmark(name: str, m
 
 
 @pytest.mark.parametrize("name", PROFILES)
+def test_the_prover_learns_from_all_proofs_where_a_kb_is_half_dense(name: str) -> None:
+    config = facts_config(profile_of(name), "ctp", "fast")
+    assert isinstance(config, CtpConfig) and config.loss == ("summed" if name == "kinship" else "all")
+
+
+@pytest.mark.parametrize("name", PROFILES)
 def test_chains_count_by_their_share_where_predicates_are_few(name: str) -> None:
     config = facts_config(profile_of(name), "proofs", "fast")
     assert getattr(config, "counting", "number") == ("share" if name == "countries" else "number")

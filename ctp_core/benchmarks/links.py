@@ -71,8 +71,9 @@ class LinksRun:
         profile = Profile.of(kb)
         if self.preset not in presets(profile):
             raise ConfigError(f"preset {self.preset!r} is unknown; choose from {', '.join(presets(profile))}")
-        values = facts_config(profile, self.model, self.preset).model_dump()
-        return checked_config({**values, **(self.settings or {}), "seed": seed})
+        settings = self.settings or {}
+        values = facts_config(profile, self.model, self.preset, settings.get("select")).model_dump()
+        return checked_config({**values, **settings, "seed": seed})
 
 
 def run(links: LinksRun, on_epoch: OnStep = ignore) -> dict[str, Any]:

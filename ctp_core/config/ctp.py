@@ -10,6 +10,8 @@ from ctp_core.errors import CtpError
 from ctp_core.rules import Template, parse_rule
 
 SelectName = Literal["linear", "attentive", "memory", "ntp", "gntp"]
+# Systems of their own in the paper: their rules do not depend on the goal.
+FIXED_RULES = ("ntp", "gntp")
 ProverName = Literal["tabled", "exact"]
 SemiringName = Literal["max-min", "max-product", "max-mean"]
 
@@ -157,13 +159,13 @@ class CtpConfig(BaseConfig):
         if self.loss == "summed" and not self._can_be_summed():
             raise ValueError(
                 "loss 'summed' takes unification concat, search auto or tables, select linear, attentive or memory, "
-                "templates 0, 1 and 1R, `hidden_facts`, ranked hidden, questions both and rivals all"
+                "templates 0, 1 and 1R, `hidden_facts`, ranked hidden, questions both and rivals all: use loss 'all'"
             )
         return self
 
     def _can_be_summed(self) -> bool:
         learnt = (self.ranked, self.questions, self.rivals, self.unification) == ("hidden", "both", "all", "concat")
-        bodies = self.select not in ("ntp", "gntp") and all(Template.parse(t).length <= 1 for t in self.templates)
+        bodies = self.select not in FIXED_RULES and all(Template.parse(t).length <= 1 for t in self.templates)
         return learnt and bodies and self.search != "nearest" and self.hidden_facts > 0
 
     def unread(self, kind: Kind) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from ctp_core.config.base import BaseConfig
-from ctp_core.config.ctp import CtpConfig
+from ctp_core.config.ctp import FIXED_RULES, CtpConfig
 from ctp_core.config.embeddings import ComplexConfig, DistMultConfig
 from ctp_core.config.hybrid import HybridConfig
 from ctp_core.config.profile import Profile
@@ -36,7 +36,7 @@ def facts_presets(profile: Profile) -> dict[str, BaseConfig]:
     }
 
 
-def facts_config(profile: Profile, method: str, preset: str) -> BaseConfig:
+def facts_config(profile: Profile, method: str, preset: str, select: str | None = None) -> BaseConfig:
     """What a preset means for another method than its own: `ctp bench --model complex --preset fast`."""
     best = preset == "best"
     configs: dict[str, BaseConfig] = {
@@ -44,7 +44,7 @@ def facts_config(profile: Profile, method: str, preset: str) -> BaseConfig:
         "hybrid": hybrid_config(profile, best=best),
         "complex": complex_config(profile, best=best),
         "distmult": DistMultConfig(**complex_config(profile, best=best).model_dump(exclude={"method"})),
-        "ctp": ctp_config(profile, preset),
+        "ctp": ctp_config(profile, preset, select),
         "neurallp": NeuralLpConfig(),
         "minerva": minerva_config(profile),
         "rules": rules_config(profile),
@@ -148,9 +148,11 @@ def minerva_config(profile: Profile) -> MinervaConfig:
     return MinervaConfig(length=3, epochs=100, batch_size=1, learning_rate=0.02) if few else MinervaConfig()
 
 
-def ctp_config(profile: Profile, preset: str) -> CtpConfig:
+def ctp_config(profile: Profile, preset: str, select: str | None = None) -> CtpConfig:
     """The paper's presets are as published; the others learn rankings, and were chosen on validation."""
-    return _published(profile, 25 if preset == "paper" else 100) if preset.startswith("paper") else _ranked(profile)
+    if preset.startswith("paper"):
+        return _published(profile, 25 if preset == "paper" else 100)
+    return _ranked(profile, fixed_rules=select in FIXED_RULES)
 
 
 def _published(profile: Profile, epochs: int) -> CtpConfig:
@@ -164,7 +166,7 @@ def _published(profile: Profile, epochs: int) -> CtpConfig:
     return CtpConfig(epochs=epochs, templates=("0", "2"), batch_size=8, negatives=3)
 
 
-def _ranked(profile: Profile) -> CtpConfig:
+def _ranked(profile: Profile, *, fixed_rules: bool) -> CtpConfig:
     """Against all rivals. Where much is known of every pair, or there is little to learn from, crisp entities; else
     similar ones."""
     if not fits_tables(profile.num_entities, profile.num_predicates):
@@ -200,18 +202,19 @@ def _ranked(profile: Profile) -> CtpConfig:
             questions="objects",
             rivals="exclusive",
         )
-    if density(profile) > HALF_DENSE and fits_tables(profile.num_entities, SUMS * profile.num_predicates):
+    half_dense = density(profile) > HALF_DENSE
+    if half_dense and not fixed_rules and fits_tables(profile.num_entities, SUMS * profile.num_predicates):
         return _summed(profile)
     return CtpConfig(
         loss="all",
-        templates=("0", "2"),
+        templates=("0", "1", "1R") if half_dense else ("0", "2"),
         dim=100,
         entity_start="facts",
         batch_size=2,
-        epochs=10,
+        epochs=24 if half_dense else 10,
         learning_rate=0.3,
         schedule="one-cycle",
-        hidden_facts=0.5,
+        hidden_facts=0.7 if half_dense else 0.5,
         ranked="hidden",
     )
 

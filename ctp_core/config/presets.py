@@ -38,7 +38,7 @@ def presets(profile: Profile) -> dict[str, BaseConfig]:
 
 
 def preset_for(profile: Profile, name: str, method: str | None, select: str | None) -> BaseConfig | None:
-    """A preset as it is for one method, and on graphs for one `select`; None where there is no such preset.
+    """A preset as it is for one method and one `select`; None where there is no such preset.
 
     A method that has no such settings gets the preset's own, of another method.
     """
@@ -46,7 +46,7 @@ def preset_for(profile: Profile, name: str, method: str | None, select: str | No
     if config is None:
         return None
     if profile.kind == "facts":
-        return facts_config(profile, method, name) if method in FACTS_METHODS else config
+        return facts_config(profile, method, name, select) if method in FACTS_METHODS else config
     if method in NETWORKS:
         return network_config(method, name)
     if select in get_args(SelectName):

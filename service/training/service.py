@@ -18,7 +18,7 @@ from ctp_core.config import (
     preset_for,
     presets,
 )
-from ctp_core.config.ctp import CtpConfig
+from ctp_core.config.ctp import FIXED_RULES, CtpConfig
 from ctp_core.datasets.kb import Kind
 from ctp_core.errors import nearest
 from ctp_core.rules import parse_rule
@@ -32,9 +32,6 @@ from service.settings import Settings
 from service.suggestions import did_you_mean
 from service.training import outcomes, repository
 from service.training.schemas import ChildOut, JobOut, TrainRequest
-
-# Systems of the paper that are the prover with one `select`, by their own names.
-NAMED_SELECTS = ("ntp", "gntp")
 
 
 def profile_of(kb: Kb) -> Profile:
@@ -58,7 +55,7 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
         raise Invalid("unknown_preset", f"preset {preset!r} is not known for this KB: choose from {', '.join(known)}")
     method = overrides.get("method", base.method)
     if not isinstance(method, str) or method not in CONFIGS:
-        known_methods = (*METHODS[profile.kind], *NAMED_SELECTS)
+        known_methods = (*METHODS[profile.kind], *FIXED_RULES)
         near, choice = did_you_mean(nearest(str(method)[:80], known_methods)), ", ".join(known_methods)
         raise Invalid("invalid_request", f"config.method: there is no such method{near}: choose from {choice}")
     _check_settings(overrides, method, profile.kind, base)
@@ -74,7 +71,7 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
 def _by_select(overrides: dict[str, Any]) -> dict[str, Any]:
     """With method `ctp` where the name is that of a `select`."""
     name = overrides.get("method")
-    if name not in NAMED_SELECTS:
+    if name not in FIXED_RULES:
         return overrides
     if overrides.get("select", name) != name:
         raise Invalid("invalid_request", f"config.select: method {name!r} is `ctp` with select {name!r}: leave it out")

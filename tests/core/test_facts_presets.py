@@ -1,13 +1,13 @@
 """Presets fit every KB of facts, large or small."""
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 
 from ctp_core.config import Profile, check_kind, parse_config, presets, settings_for
-from ctp_core.config.ctp import UNREAD, CtpConfig
+from ctp_core.config.ctp import UNREAD, CtpConfig, SelectName
 from ctp_core.config.facts import facts_config
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.datasets.kb import FactsKB, Kind
@@ -52,6 +52,15 @@ def test_a_preset_means_something_for_every_method_of_the_benchmark(name: str, m
 def test_the_prover_learns_from_all_proofs_where_a_kb_is_half_dense(name: str) -> None:
     config = facts_config(profile_of(name), "ctp", "fast")
     assert isinstance(config, CtpConfig) and config.loss == ("summed" if name == "kinship" else "all")
+
+
+@pytest.mark.parametrize("select", get_args(SelectName))
+@pytest.mark.parametrize("preset", ["fast", "best", "paper", "paper-long"])
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_select_can_be_asked_for_over_every_preset(name: str, preset: str, select: str) -> None:
+    profile = profile_of(name)
+    values = facts_config(profile, "ctp", preset, select).model_dump()
+    assert parse_config(values | {"select": select}).model_dump()["select"] == select
 
 
 @pytest.mark.parametrize("name", PROFILES)

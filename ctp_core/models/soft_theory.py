@@ -5,7 +5,7 @@ and only the unifications of the proof it finds are computed again for learning.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,8 @@ from ctp_core.errors import ConfigError
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.provers.dense import fits_tables
 from ctp_core.provers.plans import Plan, plans
-from ctp_core.provers.soft_entities import TIMES, Floats, Ids, SoftFacts, SoftSearch
+from ctp_core.provers.soft_bounds import Atoms, meeting, nearest_facts
+from ctp_core.provers.soft_entities import NO_FACT, ROUNDING, TIMES, Flips, Floats, Ids, SoftFacts, SoftSearch
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
 from ctp_core.select.registry import SELECTS
@@ -87,10 +88,11 @@ class Leaves:
 
 @dataclass(frozen=True)
 class Found:
-    """The best proof by each chain of a plan: distances and the entities it passes."""
+    """The best proof by each chain of a plan: distances and the entities it passes; its fact, where there is one."""
 
     distance: Float[np.ndarray, "goal chain"]
     stations: Int[np.ndarray, "goal chain place+1"]
+    fact: Int[np.ndarray, "goal chain"] | None = None
 
 
 class SoftTheory(nn.Module):
@@ -208,7 +210,10 @@ class SoftTheory(nn.Module):
         squared = squared_distances(entities, entities)
         np.fill_diagonal(squared, 0)
         search = GoalSearch(SoftSearch(facts, squared, self.config.unification), goals, self.config.semiring)
-        found = [search.best(one, row) for one in chains]
+        found, limit = [], np.full(len(row), np.inf, dtype=squared.dtype)
+        for one in chains:
+            found.append(search.best(one, row, limit))
+            limit = np.minimum(limit, found[-1].distance.min(1))
         widths = [one.width for one in chains]
         best = np.concatenate([one.distance for one in found], axis=1).argmin(1)
         plan_of = np.repeat(np.arange(len(found)), widths)[best]
@@ -255,76 +260,66 @@ class SoftTheory(nn.Module):
 
 
 class GoalSearch:
-    """The best proofs of some goals by any chains; what does not depend on the chain is computed once."""
+    """The best proofs of some goals by any chains."""
 
     def __init__(self, search: SoftSearch, goals: Goals, semiring: str) -> None:
         self.search, self.goals, self.times = search, goals, TIMES[semiring]
-        self._met: dict[bool, Floats] = {}
-        self._nearest: dict[bool, Floats] = {}
 
-    def met(self, flip: bool) -> Float[np.ndarray, "fact goal"]:
-        """Squared distances of the goals' entities to those of every fact."""
-        if flip not in self._met:
-            goals = self.goals
-            ends = (goals.object, goals.subject) if flip else (goals.subject, goals.object)
-            self._met[flip] = self.search.entities(*ends, goals.own)
-        return self._met[flip]
-
-    def nearest(self, flip: bool) -> Float[np.ndarray, "goal predicate"]:
-        if flip not in self._nearest:
-            self._nearest[flip] = self.search.nearest(self.met(flip))
-        return self._nearest[flip]
-
-    def best(self, chains: Chains, row: Ids) -> Found:
-        """For each goal and chain the distance of its best proof, exactly."""
-        num_goals, width, flips = len(row), chains.width, chains.plan.flips
-        costs = chains.costs[row]  # [goal, chain, place, known]
+    def best(self, chains: Chains, row: Ids, limit: Float[np.ndarray, " goal"]) -> Found:
+        """For each goal and chain the distance of its best proof: exact below the limit, not below it elsewhere."""
+        width, flips, goals = chains.width, chains.plan.flips, self.goals
+        number = (row[:, None] * width + np.arange(width)).ravel()
+        costs = chains.costs.reshape(-1, *chains.costs.shape[2:]).swapaxes(0, 1)  # [place, row · chain, known]
+        columns = (goals.subject, goals.object, goals.own, limit)
+        left, right, own, limit = (np.repeat(column, width) for column in columns)
+        atoms = [_directed(*place, number, left, right, own) for place in zip(flips, costs, strict=True)]
+        fact, between = None, ()
         if len(flips) == 1:
-            distance = np.sqrt(self.search.join(costs[:, :, 0], self.nearest(flips[0])[:, None]).min(2))
-            ends = np.stack([self.goals.subject, self.goals.object], axis=1)
-            stations = np.broadcast_to(ends[:, None], (num_goals, width, 2))
+            squared, fact = nearest_facts(self.search, atoms[0], limit**2)
+            distance, fact = np.sqrt(squared), fact.reshape(-1, width)
+        elif len(flips) == 2:
+            distance, *between = meeting(self.search, (atoms[0], atoms[1]), flips, self.times, limit)
         else:
-            distance, stations = self._best_path(costs.reshape(num_goals * width, *costs.shape[2:]), flips, width)
-            distance, stations = distance.reshape(num_goals, width), stations.reshape(num_goals, width, -1)
+            distance, *between = self._long_path(costs[:, number], flips, left, right, own)
+        distance = distance.reshape(-1, width)
         if chains.guards is not None:
             distance = self.times(distance, chains.guards.detach().cpu().numpy()[row])
-        return Found(distance, stations)
+        return Found(distance, np.stack([left, *between, right], axis=1).reshape(*distance.shape, -1), fact)
 
-    def _best_path(self, costs: Floats, flips: tuple[bool, ...], width: int) -> tuple[Floats, Ids]:
-        """(distance, stations) of the best path through the places of each query."""
-        search, goals = self.search, self.goals
-        left, right, own = (np.repeat(column, width) for column in (goals.subject, goals.object, goals.own))
-        if len(flips) == 2:
-            total, middle = search.meeting(costs, (left, right), own, flips, self.times)
-            return total, np.stack([left, middle, right], axis=1)
-        query = np.arange(len(left))
-        reached, back = search.row(costs[:, 0], left, own, open_subject=flips[0]), []
-        for place, flip in enumerate(flips[1:-1], start=1):
-            tables = np.stack([search.table(cost, int(fact)) for cost, fact in zip(costs[:, place], own, strict=True)])
+    def _long_path(
+        self, costs: Floats, flips: Flips, left: Ids, right: Ids, own: Ids
+    ) -> tuple[Floats, *tuple[Ids, ...]]:
+        """Distance and stations of the best path between two entities through more than two places."""
+        search, query = self.search, np.arange(len(left))
+        reached, back = search.row(costs[0], left, own, open_subject=flips[0]), []
+        for cost, flip in zip(costs[1:-1], flips[1:-1], strict=True):
+            tables = np.stack([search.table(*one) for one in zip(cost, own.tolist(), strict=True)])
             steps = self.times(reached[:, :, None], tables.transpose(0, 2, 1) if flip else tables)  # [query, from, to]
             back.append(steps.argmin(1))
             reached = steps.min(1)
-        total = self.times(reached, search.row(costs[:, -1], right, own, open_subject=not flips[-1]))
-        station = total.argmin(1)
-        path = [right, station]
+        total = self.times(reached, search.row(costs[-1], right, own, open_subject=not flips[-1]))
+        path = [total.argmin(1)]
         for pointers in reversed(back):
             path.append(pointers[query, path[-1]])
-        return total[query, station], np.stack([left, *reversed(path)], axis=1)
+        return total[query, path[0]], *reversed(path)
 
     def leaves(self, chains: Chains, row: Ids, chosen: Ids, chain: Ids, found: Found) -> Leaves:
         """The facts behind the chosen goals' proofs."""
-        stations, costs, flips = found.stations[chosen, chain], chains.costs[row[chosen], chain], chains.plan.flips
-        facts = []
-        for place, flip in enumerate(flips):
-            start, end = stations[:, place], stations[:, place + 1]
-            subject, object_ = (end, start) if flip else (start, end)
-            if len(flips) == 1:
-                predicates = self.search.join(costs[:, place], self.nearest(flip)[chosen]).argmin(1)
-                facts.append(self.search.nearest_of(predicates, self.met(flip), chosen))
-            else:
-                met = self.search.entities(subject, object_, self.goals.own[chosen])
-                facts.append(self.search.pair(costs[:, place], met).T.copy().argmin(1))  # slow along the first axis
-        return Leaves(row[chosen], chain, stations, np.stack(facts, axis=1))
+        stations = found.stations[chosen, chain]
+        if found.fact is not None:
+            return Leaves(row[chosen], chain, stations, found.fact[chosen, chain][:, None])
+        places = stations.shape[1] - 1
+        unknown = Leaves(row[chosen], chain, stations, np.full((len(chosen), places), NO_FACT))
+        costs, atoms = chains.costs, np.ravel_multi_index(unknown.atoms, chains.costs.shape[:3])
+        limit = np.repeat(found.distance[chosen, chain], places) ** 2 * (1 + ROUNDING) + unification.SQUARED_FLOOR
+        ends, own = unknown.met(chains.plan).reshape(2, -1), np.repeat(self.goals.own[chosen], places)
+        of_places = Atoms(costs.reshape(-1, costs.shape[3]), atoms.ravel(), *ends, own)
+        return replace(unknown, fact=nearest_facts(self.search, of_places, limit)[1].reshape(unknown.fact.shape))
+
+
+def _directed(flip: bool, costs: Floats, row: Ids, start: Ids, end: Ids, own: Ids) -> Atoms:
+    """An atom of a path whose fact may lie against it."""
+    return Atoms(np.ascontiguousarray(costs), row, *((end, start) if flip else (start, end)), own)
 
 
 def _unifications(proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts) -> tuple[Ids, Ids, Ids]:

@@ -20,7 +20,7 @@ from ctp_core.kernels import ExponentialKernel
 from ctp_core.provers.dense import fits_tables
 from ctp_core.provers.plans import Plan, plans
 from ctp_core.provers.soft_bounds import Atoms, meeting, nearest_facts
-from ctp_core.provers.soft_entities import NO_FACT, ROUNDING, TIMES, Flips, Floats, Ids, SoftFacts, SoftSearch
+from ctp_core.provers.soft_entities import ROUNDING, TIMES, Flips, Floats, Ids, SoftFacts, SoftSearch
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
 from ctp_core.select.registry import SELECTS
@@ -88,11 +88,16 @@ class Leaves:
 
 @dataclass(frozen=True)
 class Found:
-    """The best proof by each chain of a plan: distances and the entities it passes; its fact, where there is one."""
+    """The best proof by each chain of a plan: its distance, the entities it passes and its facts."""
 
-    distance: Float[np.ndarray, "goal chain"]
-    stations: Int[np.ndarray, "goal chain place+1"]
-    fact: Int[np.ndarray, "goal chain"] | None = None
+    distance: Float[np.ndarray, "chain goal"]
+    stations: Int[np.ndarray, "*chain goal place+1"]
+    fact: Int[np.ndarray, "chain goal place"]
+
+    def leaves(self, row: Ids, chain: Ids, goal: Ids) -> Leaves:
+        """The unifications behind some of them, where `row` is that of these goals among the chains."""
+        stations = np.broadcast_to(self.stations, (*self.fact.shape[:2], self.stations.shape[2]))
+        return Leaves(row, chain, stations[chain, goal], self.fact[chain, goal])
 
 
 class SoftTheory(nn.Module):
@@ -209,22 +214,19 @@ class SoftTheory(nn.Module):
         entities = self.entities.detach().cpu().numpy()
         squared = squared_distances(entities, entities)
         np.fill_diagonal(squared, 0)
-        search = GoalSearch(SoftSearch(facts, squared, self.config.unification), goals, self.config.semiring)
-        found, limit = [], np.full(len(row), np.inf, dtype=squared.dtype)
-        for one in chains:
-            found.append(search.best(one, row, limit))
-            limit = np.minimum(limit, found[-1].distance.min(1))
-        widths = [one.width for one in chains]
-        best = np.concatenate([one.distance for one in found], axis=1).argmin(1)
-        plan_of = np.repeat(np.arange(len(found)), widths)[best]
-        chain = best - (np.cumsum(widths) - widths)[plan_of]
+        search = GoalSearch(SoftSearch(facts, squared, self.config.unification), goals, row, self.config.semiring)
+        found = search.best(chains)
+        widths = np.array([one.width for one in chains])
+        best = np.concatenate([one.distance for one in found]).argmin(0)
+        plan_of = np.arange(len(found)).repeat(widths)[best]
+        chain = best - (widths.cumsum() - widths)[plan_of]
         proved, order = [], []
         for index, (one, proofs) in enumerate(zip(chains, found, strict=True)):
-            chosen = np.flatnonzero(plan_of == index)
+            chosen = (plan_of == index).nonzero()[0]
             if len(chosen):
-                proved.append((one, search.leaves(one, row, chosen, chain[chosen], proofs)))
+                proved.append((one, proofs.leaves(row[chosen], chain[chosen], chosen)))
                 order.append(chosen)
-        back = np.argsort(np.concatenate(order))
+        back = np.concatenate(order).argsort()
         return self.kernel.from_distance(self.distances(proved, facts)[as_tensor(back, self.predicates)])
 
     def distances(self, proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts) -> Float[Tensor, " proof"]:
@@ -260,66 +262,97 @@ class SoftTheory(nn.Module):
 
 
 class GoalSearch:
-    """The best proofs of some goals by any chains."""
+    """The best proofs of some goals by any chains; `row` is that of each goal among the chains."""
 
-    def __init__(self, search: SoftSearch, goals: Goals, semiring: str) -> None:
-        self.search, self.goals, self.times = search, goals, TIMES[semiring]
+    def __init__(self, search: SoftSearch, goals: Goals, row: Ids, semiring: str) -> None:
+        self.search, self.goals, self.row, self.times = search, goals, row, TIMES[semiring]
 
-    def best(self, chains: Chains, row: Ids, limit: Float[np.ndarray, " goal"]) -> Found:
-        """For each goal and chain the distance of its best proof: exact below the limit, not below it elsewhere."""
-        width, flips, goals = chains.width, chains.plan.flips, self.goals
-        number = (row[:, None] * width + np.arange(width)).ravel()
-        costs = chains.costs.reshape(-1, *chains.costs.shape[2:]).swapaxes(0, 1)  # [place, row · chain, known]
-        columns = (goals.subject, goals.object, goals.own, limit)
-        left, right, own, limit = (np.repeat(column, width) for column in columns)
-        atoms = [_directed(*place, number, left, right, own) for place in zip(flips, costs, strict=True)]
-        fact, between = None, ()
-        if len(flips) == 1:
-            squared, fact = nearest_facts(self.search, atoms[0], limit**2)
-            distance, fact = np.sqrt(squared), fact.reshape(-1, width)
-        elif len(flips) == 2:
-            distance, *between = meeting(self.search, (atoms[0], atoms[1]), flips, self.times, limit)
+    def best(self, chains: Sequence[Chains]) -> list[Found]:
+        """Of each plan; exact for the best proof of each goal, and for others no better than they are.
+
+        Those by one fact come first and all at once: what they find bounds the search for longer ones.
+        """
+        lengths = [len(one.plan.flips) for one in chains]
+        short = self._by_facts([one for one, length in zip(chains, lengths, strict=True) if length == 1])
+        limit = np.full(len(self.row), np.inf, dtype=self.search.squared.dtype)
+        for one in short:
+            np.minimum(limit, one.distance.min(0), out=limit)
+        found = []
+        for one, length in zip(chains, lengths, strict=True):
+            found.append(short.pop(0) if length == 1 else self._by_path(one, limit))
+            np.minimum(limit, found[-1].distance.min(0), out=limit)
+        return found
+
+    def _by_facts(self, chains: Sequence[Chains]) -> list[Found]:
+        """By plans of one atom."""
+        atoms = [self._atoms(one, 0) for one in chains]
+        if not atoms:
+            return []
+        widths = [one.width for one in chains]
+        # Heads may undo an advantage, so that then no chain bounds another.
+        rivals = sum(widths) if all(one.guards is None for one in chains) else 1
+        limit = np.full(sum(widths) * len(self.row), np.inf, dtype=self.search.squared.dtype)
+        nearest = nearest_facts(self.search, Atoms.joined(atoms), limit, rivals=rivals)
+        distance = np.sqrt(nearest.squared).reshape(-1, len(self.row))
+        fact = nearest.fact.reshape(-1, len(self.row), 1)
+        ends = np.stack([self.goals.subject, self.goals.object], axis=1)
+        return [
+            Found(self._guarded(one, distance[last - one.width : last]), ends[None], fact[last - one.width : last])
+            for one, last in zip(chains, np.cumsum(widths), strict=True)
+        ]
+
+    def _by_path(self, chains: Chains, limit: Float[np.ndarray, " goal"]) -> Found:
+        """By a plan of several atoms."""
+        flips = chains.plan.flips
+        atoms = [self._atoms(chains, place) for place in range(len(flips))]
+        left, right = (np.tile(end, chains.width) for end in (self.goals.subject, self.goals.object))
+        if len(flips) == 2:
+            distance, station, facts = meeting(
+                self.search, (atoms[0], atoms[1]), flips, self.times, np.tile(limit, chains.width)
+            )
+            stations = np.stack([left, station, right])
         else:
-            distance, *between = self._long_path(costs[:, number], flips, left, right, own)
-        distance = distance.reshape(-1, width)
-        if chains.guards is not None:
-            distance = self.times(distance, chains.guards.detach().cpu().numpy()[row])
-        return Found(distance, np.stack([left, *between, right], axis=1).reshape(*distance.shape, -1), fact)
+            distance, stations = self._long_path(atoms, flips, left, right)
+            facts = self._facts_along(atoms, flips, stations, distance)
+        shape = (chains.width, len(self.row))
+        along = (one.T.reshape(*shape, -1) for one in (stations, facts))
+        return Found(self._guarded(chains, distance.reshape(shape)), *along)
 
-    def _long_path(
-        self, costs: Floats, flips: Flips, left: Ids, right: Ids, own: Ids
-    ) -> tuple[Floats, *tuple[Ids, ...]]:
-        """Distance and stations of the best path between two entities through more than two places."""
-        search, query = self.search, np.arange(len(left))
-        reached, back = search.row(costs[0], left, own, open_subject=flips[0]), []
-        for cost, flip in zip(costs[1:-1], flips[1:-1], strict=True):
-            tables = np.stack([search.table(*one) for one in zip(cost, own.tolist(), strict=True)])
+    def _atoms(self, chains: Chains, place: int) -> Atoms:
+        """Those of one place, the goals of a chain side by side."""
+        goals, width, flip = self.goals, chains.width, chains.plan.flips[place]
+        row = (self.row * width + np.arange(width)[:, None]).ravel()
+        ends = (goals.object, goals.subject) if flip else (goals.subject, goals.object)
+        costs = np.ascontiguousarray(chains.costs[:, :, place]).reshape(-1, chains.costs.shape[3])
+        return Atoms(costs, row, *(np.tile(one, width) for one in (*ends, goals.own)))
+
+    def _guarded(self, chains: Chains, distance: Float[np.ndarray, "chain goal"]) -> Floats:
+        if chains.guards is None:
+            return distance
+        return self.times(distance, chains.guards.detach().cpu().numpy()[self.row].T)
+
+    def _long_path(self, atoms: list[Atoms], flips: Flips, left: Ids, right: Ids) -> tuple[Floats, Ids]:
+        """(distance, stations) of the best path between two entities through more than two places."""
+        search, query, own = self.search, np.arange(len(left)), atoms[0].own
+        first, *middle, last = (one.costs[one.row] for one in atoms)
+        reached, back = search.row(first, left, own, open_subject=flips[0]), []
+        for costs, flip in zip(middle, flips[1:-1], strict=True):
+            tables = np.stack([search.table(*one) for one in zip(costs, own.tolist(), strict=True)])
             steps = self.times(reached[:, :, None], tables.transpose(0, 2, 1) if flip else tables)  # [query, from, to]
             back.append(steps.argmin(1))
             reached = steps.min(1)
-        total = self.times(reached, search.row(costs[-1], right, own, open_subject=not flips[-1]))
-        path = [total.argmin(1)]
+        total = self.times(reached, search.row(last, right, own, open_subject=not flips[-1]))
+        path = [right, total.argmin(1)]
         for pointers in reversed(back):
             path.append(pointers[query, path[-1]])
-        return total[query, path[0]], *reversed(path)
+        return total[query, path[1]], np.stack([left, *reversed(path)])
 
-    def leaves(self, chains: Chains, row: Ids, chosen: Ids, chain: Ids, found: Found) -> Leaves:
-        """The facts behind the chosen goals' proofs."""
-        stations = found.stations[chosen, chain]
-        if found.fact is not None:
-            return Leaves(row[chosen], chain, stations, found.fact[chosen, chain][:, None])
-        places = stations.shape[1] - 1
-        unknown = Leaves(row[chosen], chain, stations, np.full((len(chosen), places), NO_FACT))
-        costs, atoms = chains.costs, np.ravel_multi_index(unknown.atoms, chains.costs.shape[:3])
-        limit = np.repeat(found.distance[chosen, chain], places) ** 2 * (1 + ROUNDING) + unification.SQUARED_FLOOR
-        ends, own = unknown.met(chains.plan).reshape(2, -1), np.repeat(self.goals.own[chosen], places)
-        of_places = Atoms(costs.reshape(-1, costs.shape[3]), atoms.ravel(), *ends, own)
-        return replace(unknown, fact=nearest_facts(self.search, of_places, limit)[1].reshape(unknown.fact.shape))
-
-
-def _directed(flip: bool, costs: Floats, row: Ids, start: Ids, end: Ids, own: Ids) -> Atoms:
-    """An atom of a path whose fact may lie against it."""
-    return Atoms(np.ascontiguousarray(costs), row, *((end, start) if flip else (start, end)), own)
+    def _facts_along(self, atoms: list[Atoms], flips: Flips, stations: Ids, distance: Floats) -> Ids:
+        """The facts behind each place of a path, none of which is further than the whole."""
+        limit = distance**2 * (1 + ROUNDING) + unification.SQUARED_FLOOR
+        steps = zip(atoms, flips, stations[:-1], stations[1:], strict=True)
+        ends = [replace(one, subject=to if flip else at, object=at if flip else to) for one, flip, at, to in steps]
+        return np.stack([nearest_facts(self.search, one, limit).fact for one in ends])
 
 
 def _unifications(proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts) -> tuple[Ids, Ids, Ids]:

@@ -2,17 +2,18 @@
 
 From one end of an atom all facts with the same entity there and the same predicate are equally far, and what lies at
 the other end only adds to that: a group of facts beyond the best distance known is left out whole, and most are.
+On a small KB a search costs as much as it has NumPy calls, so these are few and plain.
 """
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from ctp_core.provers.fact_groups import FactGroups, members, smallest_at
-from ctp_core.provers.soft_entities import NO_FACT, ROUNDING, Flips, Floats, Ids, Join, SoftSearch
+from ctp_core.provers.fact_groups import NO_FACT, members
+from ctp_core.provers.soft_entities import ROUNDING, Flips, Floats, Ids, Join, SoftSearch
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,21 @@ class Atoms:
     object: Int[np.ndarray, " atom"]
     own: Int[np.ndarray, " atom"]
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Atoms]") -> "Atoms":
+        """All of them, one after the other."""
+        rows = np.cumsum([0] + [len(one.costs) for one in parts])
+        row = [one.row + before for one, before in zip(parts, rows[:-1], strict=True)]
+        columns = ([getattr(one, name) for one in parts] for name in ("subject", "object", "own"))
+        return cls(np.concatenate([one.costs for one in parts]), *map(np.concatenate, (row, *columns)))
+
+    def some(self, chosen: Ids) -> "Atoms":
+        columns = (self.row, self.subject, self.object, self.own)
+        return Atoms(self.costs, *(column[chosen] for column in columns))
+
 
 class Reached(NamedTuple):
-    """Facts reached from one end of some atoms, at the squared distance of that end and the predicates."""
+    """Facts reached from one end of some atoms, at the squared distance of that end and of the predicates."""
 
     atom: Ids
     fact: Ids
@@ -35,110 +48,117 @@ class Reached(NamedTuple):
     squared: Floats
 
 
-@dataclass(frozen=True)
 class End:
     """Atoms seen from one end. `bounds` are squared distances to the nearest fact that has some entity there."""
 
-    search: SoftSearch
-    groups: FactGroups
-    costs: Float[np.ndarray, "row predicate"]
-    row: Int[np.ndarray, " atom"]
-    entity: Int[np.ndarray, " atom"]
-    own: Int[np.ndarray, " atom"]
-    bounds: Float[np.ndarray, "atom entity"]
-    cheapest: Int[np.ndarray, "row entity"]  # the group of facts behind a bound
-
-    @classmethod
-    def of(cls, search: SoftSearch, atoms: Atoms, *, by_object: bool) -> "End":
-        groups = search.facts.by_object if by_object else search.facts.by_subject
-        entity = atoms.object if by_object else atoms.subject
-        least, cheapest = groups.least(atoms.costs, len(search.squared))
-        bounds = search.join(least.take(atoms.row, axis=0), search.squared.take(entity, axis=0))
-        return cls(search, groups, atoms.costs, atoms.row, entity, atoms.own, bounds, cheapest)
-
-    def some(self, atoms: Ids) -> "End":
-        chosen = {name: getattr(self, name)[atoms] for name in ("row", "entity", "own", "bounds")}
-        return replace(self, **chosen)
-
-    @cached_property
-    def least(self) -> Float[np.ndarray, " atom"]:
-        return np.asarray(self.bounds.min(1))
+    def __init__(self, search: SoftSearch, atoms: Atoms, *, by_object: bool) -> None:
+        self.search, self.costs, self.row = search, atoms.costs, atoms.row
+        self.groups = search.groups(by_object=by_object)
+        self.entity, self.other = (atoms.object, atoms.subject) if by_object else (atoms.subject, atoms.object)
+        self.own = self.groups.place[atoms.own]
+        costs = atoms.costs[:, None] + self.groups.absent  # [row, entity, predicate]
+        self._cheapest = costs.argmin(2)
+        self.bounds = search.join(costs.min(2).take(self.row, axis=0), search.squared.take(self.entity, axis=0))
+        self._nearest = self.bounds.argmin(1)
+        self.least = self.bounds.ravel().take(self._nearest + np.arange(len(self.row)) * self.bounds.shape[1])
 
     def nearest(self, limit: Float[np.ndarray, " atom"]) -> Reached:
         """The facts of one nearest group of each atom that has any within the limit."""
-        atom = np.flatnonzero(self.least < limit)
-        group = self.cheapest[self.row[atom], self.bounds.argmin(1)[atom]]
-        return self._facts(atom, group, self.least[atom])
+        atom = (self.least < limit).nonzero()[0]
+        entity = self._nearest[atom]
+        return self._facts(atom, self.groups.group[entity, self._cheapest[self.row[atom], entity]], self.least[atom])
 
     def within(self, limit: Float[np.ndarray, " atom"]) -> Reached:
         """All facts that are within the limit from this end."""
-        atom, entity = np.divmod(np.flatnonzero(self.bounds < limit[:, None]), self.bounds.shape[1])
+        atom, entity = np.divmod((self.bounds < limit[:, None]).ravel().nonzero()[0], self.bounds.shape[1])
         index, group = members(self.groups.first_group, entity)
         atom, entity = atom[index], entity[index]
         costs = self.costs.ravel().take(self.row[atom] * self.costs.shape[1] + self.groups.predicates[group])
         squared = self.search.join(costs, self.search.between(self.entity[atom], entity))
-        kept = np.flatnonzero(squared < limit[atom])
+        kept = (squared < limit[atom]).nonzero()[0]
         return self._facts(atom[kept], group[kept], squared[kept])
 
     def _facts(self, atom: Ids, group: Ids, squared: Floats) -> Reached:
         index, place = members(self.groups.first_fact, group)
-        atom, fact = atom[index], self.groups.facts[place]
-        kept = np.flatnonzero(fact != self.own[atom])
-        return Reached(atom[kept], fact[kept], self.groups.others[place[kept]], squared[index[kept]])
+        atom, squared = atom[index], squared[index]
+        squared[place == self.own[atom]] = np.inf
+        return Reached(atom, self.groups.facts[place], self.groups.others[place], squared)
+
+    def opened(self, reached: Reached) -> Float[np.ndarray, "atom entity"]:
+        """Squared distance to the best of these facts that has just that entity at its other end."""
+        best = np.full_like(self.bounds, np.inf)
+        np.minimum.at(best.reshape(-1), reached.atom * best.shape[1] + reached.other, reached.squared)
+        return best
 
 
-def nearest_facts(search: SoftSearch, atoms: Atoms, limit: Floats) -> tuple[Float[np.ndarray, " atom"], Ids]:
-    """(squared distance, fact) of the best fact of each atom; the limit and NO_FACT where none is below the limit."""
-    best, fact = limit.copy(), np.full(len(limit), NO_FACT, dtype=np.int64)
+class Nearest:
+    """The best fact so far of each atom, at most at some squared distance."""
 
-    def close(reached: Reached, other: Ids) -> None:
-        squared = search.join(reached.squared, search.between(other[reached.atom], reached.other))
-        better = np.flatnonzero(squared < best[reached.atom])
+    def __init__(self, search: SoftSearch, limit: Float[np.ndarray, " atom"]) -> None:
+        self.search, self.squared = search, limit.copy()
+        self.fact = np.full(len(limit), NO_FACT, dtype=np.int64)
+
+    def offer(self, reached: Reached, other: Int[np.ndarray, " atom"]) -> None:
+        """Facts reached from one end, where `other` is at the other end of each atom."""
+        squared = self.search.join(reached.squared, self.search.between(other[reached.atom], reached.other))
+        better = (squared < self.squared[reached.atom]).nonzero()[0]
         atom, squared = reached.atom[better], squared[better]
-        np.minimum.at(best, atom, squared)
-        first = np.flatnonzero(squared == best[atom])
-        fact[atom[first]] = reached.fact[better[first]]
-
-    subjects, objects = (End.of(search, atoms, by_object=by_object) for by_object in (False, True))
-    close(subjects.nearest(best), atoms.object)
-    close(objects.nearest(best), atoms.subject)
-    close(subjects.within(best), atoms.object)
-    return best, fact
+        np.minimum.at(self.squared, atom, squared)
+        best = (squared == self.squared[atom]).nonzero()[0]
+        self.fact[atom[best]] = reached.fact[better[best]]
 
 
-def meeting(
-    search: SoftSearch, atoms: tuple[Atoms, Atoms], flips: Flips, times: Join, limit: Floats
-) -> tuple[Float[np.ndarray, " atom"], Ids]:
-    """(distance, entity) where two atoms meet best on the way from one end to the other, ∞ beyond the limit."""
-    ends = [End.of(search, atoms[0], by_object=flips[0]), End.of(search, atoms[1], by_object=not flips[1])]
-    total, station = np.full_like(limit, np.inf), np.zeros(len(limit), dtype=np.int64)
-    near = np.flatnonzero(times(*(np.sqrt(end.least) for end in ends)) < limit)
+def nearest_facts(search: SoftSearch, atoms: Atoms, limit: Floats, *, rivals: int = 1) -> Nearest:
+    """The best fact of each atom, if below the limit. Of `rivals` rows of atoms that follow each other only the
+    best in each column is wanted: what it has bounds all."""
+    nearest = Nearest(search, limit)
+    subjects, objects = (End(search, atoms, by_object=by_object) for by_object in (False, True))
+    nearest.offer(subjects.nearest(nearest.squared), atoms.object)
+    nearest.offer(objects.nearest(nearest.squared), atoms.subject)
+    bound = np.tile(nearest.squared.reshape(rivals, -1).min(0), rivals)
+    nearest.offer(subjects.within(bound), atoms.object)
+    return nearest
+
+
+class Meeting(NamedTuple):
+    """Of the two atoms of each query: their distance, ∞ beyond the limit; where they meet, and by which facts."""
+
+    distance: Float[np.ndarray, " query"]
+    station: Int[np.ndarray, " query"]
+    facts: Int[np.ndarray, "2 query"]
+
+
+def meeting(search: SoftSearch, atoms: tuple[Atoms, Atoms], flips: Flips, times: Join, limit: Floats) -> Meeting:
+    """Where two atoms meet best on the way from one end to the other."""
+    sides = (flips[0], not flips[1])
+    ends = [End(search, one, by_object=side) for one, side in zip(atoms, sides, strict=True)]
+    near = (times(*(np.sqrt(end.least) for end in ends)) < limit).nonzero()[0]
+    none = np.full((3, len(limit)), NO_FACT)
+    found = Meeting(np.full_like(limit, np.inf), none[0], none[1:])
     if len(near):
-        total[near], station[near] = _met([end.some(near) for end in ends], times, limit[near])
-    return total, station
+        ends = [End(search, one.some(near), by_object=side) for one, side in zip(atoms, sides, strict=True)]
+        found.distance[near], found.station[near], found.facts[:, near] = _met(search, ends, times, limit[near])
+    return found
 
 
-def _met(ends: list[End], times: Join, limit: Floats) -> tuple[Float[np.ndarray, " atom"], Ids]:
-    search = ends[0].search
-    opened = [_opened(end, end.nearest(limit**2)) for end in ends]
+def _met(search: SoftSearch, ends: list[End], times: Join, limit: Floats) -> Meeting:
+    opened = [end.opened(end.nearest(limit**2)) for end in ends]
     limit = np.minimum(limit, _some_meeting(search, opened, times))
-    opened = [_opened(end, end.within(limit**2 * (1 + ROUNDING))) for end in ends]
+    reached = [end.within(limit**2 * (1 + ROUNDING)) for end in ends]
+    opened = [end.opened(facts) for end, facts in zip(ends, reached, strict=True)]
     limit = np.minimum(limit, _some_meeting(search, opened, times))
     total = times(*(np.sqrt(search.to_open_within(one, limit**2 * (1 + ROUNDING))) for one in opened))
     station = total.argmin(1)
-    return total[np.arange(len(total)), station], station
+    nearest = [Nearest(search, np.full_like(limit, np.inf)) for _ in ends]
+    for one, facts in zip(nearest, reached, strict=True):
+        one.offer(facts, station)
+    return Meeting(total[np.arange(len(total)), station], station, np.stack([one.fact for one in nearest]))
 
 
-def _opened(end: End, reached: Reached) -> Float[np.ndarray, "atom entity"]:
-    """Squared distance to the best of these facts that has just that entity at its other end."""
-    num_entities = end.bounds.shape[1]
-    return smallest_at(reached.squared, reached.atom * num_entities + reached.other, end.bounds.shape)
-
-
-def _some_meeting(search: SoftSearch, opened: list[Floats], times: Join) -> Float[np.ndarray, " atom"]:
+def _some_meeting(search: SoftSearch, opened: list[Floats], times: Join) -> Float[np.ndarray, " query"]:
     """A distance at which two atoms meet for sure: in the same entity, or where one of them is best."""
-    found = [times(*(np.sqrt(one) for one in opened)).min(1)]
+    found = times(*(np.sqrt(one) for one in opened)).min(1)
     for here, there in (opened, opened[::-1]):
         gap = search.join(there, search.squared.take(here.argmin(1), axis=0)).min(1)
-        found.append(times(np.sqrt(here.min(1)), np.sqrt(gap)))
-    return np.min(found, axis=0)
+        np.minimum(found, times(np.sqrt(here.min(1)), np.sqrt(gap)), out=found)
+    return np.asarray(found)

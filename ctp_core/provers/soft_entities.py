@@ -20,14 +20,13 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from ctp_core.datasets.kb import FactIds
-from ctp_core.provers.fact_groups import FactGroups, Ids
+from ctp_core.provers.fact_groups import NO_FACT, FactGroups, Ids
 
 Floats = NDArray[np.floating[Any]]  # float32 while learning, for speed
 Flips = tuple[bool, ...]  # of each atom along a path: does its fact lie against it?
 Join = Callable[..., Floats]  # numpy's binary functions, which take `out`
 JOINS: dict[str, Join] = {"concat": np.add, "per_symbol": np.maximum}
 TIMES: dict[str, Join] = {"max-min": np.maximum, "max-product": np.add}
-NO_FACT = -1
 ROUNDING = 1e-5  # of a distance in float32
 TOGETHER = 1 << 15  # cells of a table that stay in the cache
 MAX_JOINED = 1 << 22  # cells of a table that is made for a few entities of each query
@@ -68,14 +67,15 @@ class SoftFacts:
     def __init__(self, facts: FactIds, num_predicates: int) -> None:
         self.facts, self.num_predicates = facts, num_predicates
         self.subject, self.predicate, self.object = (np.ascontiguousarray(column) for column in facts.T)
+        self._groups: dict[tuple[int, bool], FactGroups] = {}
 
-    @cached_property
-    def by_subject(self) -> FactGroups:
-        return FactGroups.of(self.subject, self.predicate, self.object)
-
-    @cached_property
-    def by_object(self) -> FactGroups:
-        return FactGroups.of(self.object, self.predicate, self.subject)
+    def groups(self, num_entities: int, *, by_object: bool) -> FactGroups:
+        """By their subjects or objects, among this many entities; made when first asked for."""
+        if (num_entities, by_object) not in self._groups:
+            ends = (self.object, self.subject) if by_object else (self.subject, self.object)
+            shape = (num_entities, self.num_predicates)
+            self._groups[num_entities, by_object] = FactGroups.of(ends[0], self.predicate, ends[1], shape)
+        return self._groups[num_entities, by_object]
 
     @cached_property
     def of_predicate(self) -> tuple[PredicateFacts, ...]:
@@ -117,6 +117,9 @@ class SoftSearch:
     def _near(self, entities: Ids, met: Ids) -> Float[np.ndarray, "fact query"]:
         """Squared distance of each query's entity to the one that each fact has."""
         return np.take(self.squared[:, entities], met, axis=0)
+
+    def groups(self, *, by_object: bool) -> FactGroups:
+        return self.facts.groups(len(self.squared), by_object=by_object)
 
     def between(self, some: Ids, others: Ids) -> Float[np.ndarray, " pair"]:
         return self.squared.ravel().take(some * len(self.squared) + others)

@@ -17,6 +17,7 @@ from ctp_core import unification
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.errors import ConfigError
 from ctp_core.kernels import ExponentialKernel
+from ctp_core.models.soft_unification import Unifications, proof_distances
 from ctp_core.provers.dense import fits_tables
 from ctp_core.provers.plans import Plan, plans
 from ctp_core.provers.soft_bounds import Atoms, meeting, nearest_facts
@@ -149,7 +150,7 @@ class SoftTheory(nn.Module):
 
     def chains(self, predicates: Int[Tensor, " predicate"], shapes: Sequence[Plan] | None = None) -> list[Chains]:
         """One entry for each plan (those of answers unless said); by facts first, where template `0` is listed."""
-        goals = self.predicates[predicates]
+        goals = self.predicates.index_select(0, predicates)
         rules = self.select(goals, self.predicates)
         return [Chains(plan, *self._unfold(plan, goals, rules), known=self.predicates) for plan in shapes or self.plans]
 
@@ -226,22 +227,19 @@ class SoftTheory(nn.Module):
             if len(chosen):
                 proved.append((one, proofs.leaves(row[chosen], chain[chosen], chosen)))
                 order.append(chosen)
-        back = np.concatenate(order).argsort()
-        return self.kernel.from_distance(self.distances(proved, facts)[as_tensor(back, self.predicates)])
+        return self.kernel.from_distance(self.distances(proved, facts, np.concatenate(order)))
 
-    def distances(self, proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts) -> Float[Tensor, " proof"]:
-        """⊗ of the heads and of every atom's unification with its fact, as a distance.
-
-        Those of all proofs are computed at once: on a small KB a step costs as much as it has operations.
-        """
-        atoms, predicates, entities = _unifications(proved, facts)
+    def distances(
+        self, proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts, order: Ids
+    ) -> Float[Tensor, " proof"]:
+        """⊗ of the heads and of every atom's unification with its fact, as a distance; `order` is where each goes."""
         vectors = torch.cat([chains.vectors.flatten(0, 2) for chains, _ in proved])
-        costs = (_rows(vectors, atoms) - _rows(self.predicates, predicates)).square().sum(-1)
-        taken, own = _rows(self.entities, entities).view(2, -1, self.entities.shape[1])
-        gaps = (taken - own).square().sum(-1).view(2, -1)
-        found = unification.distance(self.config.unification, costs, *gaps)
-        parts = torch.split(found, [leaves.fact.size for _, leaves in proved])
-        return torch.cat([self._proofs(one, *pair) for one, pair in zip(parts, proved, strict=True)])
+        heads = [_heads(*one) for one in proved]
+        headed = any(chains.guards is not None for chains, _ in proved)
+        placed = torch.cat(heads)[as_tensor(order.argsort(), self.entities)] if headed else None
+        atoms = _unifications(proved, facts, order, self.entities)
+        semantics = (self.config.unification, self.config.semiring)
+        return proof_distances(vectors, self.predicates, self.entities, placed, atoms, semantics)
 
     def distances_by_tables(
         self, chains: Chains, leaves: Leaves, facts: SoftFacts, squared: Float[Tensor, "entity entity"]
@@ -278,8 +276,8 @@ class GoalSearch:
         for one in short:
             np.minimum(limit, one.distance.min(0), out=limit)
         found = []
-        for one, length in zip(chains, lengths, strict=True):
-            found.append(short.pop(0) if length == 1 else self._by_path(one, limit))
+        for chain, length in zip(chains, lengths, strict=True):
+            found.append(short.pop(0) if length == 1 else self._by_path(chain, limit))
             np.minimum(limit, found[-1].distance.min(0), out=limit)
         return found
 
@@ -355,22 +353,27 @@ class GoalSearch:
         return np.stack([nearest_facts(self.search, one, limit).fact for one in ends])
 
 
-def _unifications(proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts) -> tuple[Ids, Ids, Ids]:
-    """Of every atom of these proofs: its row among the vectors of all chains, and the predicate of its fact.
+def _heads(chains: Chains, leaves: Leaves) -> Float[Tensor, " proof"]:
+    """The distance of the heads of each proof, 0 where none is unified."""
+    if chains.guards is None:
+        return chains.known.new_zeros(len(leaves.row))
+    return chains.guards[as_tensor(leaves.row, chains.known), as_tensor(leaves.chain, chains.known)]
 
-    Then the entities: subjects and objects that the facts' own are taken for, and those of the facts.
-    """
-    atoms, predicates, taken, own = [], [], [], []
-    before = 0
+
+def _unifications(proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts, order: Ids, like: Tensor) -> Unifications:
+    """Every atom of these proofs, whose rows are those among the vectors of all chains."""
+    columns, rows, proofs = [], 0, 0
     for chains, leaves in proved:
-        fact = facts.facts[leaves.fact]  # [proof, place, 3]
-        atoms.append(before + np.ravel_multi_index(leaves.atoms, chains.vectors.shape[:3]).ravel())
-        predicates.append(fact[:, :, 1].ravel())
-        taken.append(leaves.met(chains.plan).reshape(2, -1))
-        own.append(fact[:, :, [0, 2]].transpose(2, 0, 1).reshape(2, -1))
-        before += chains.vectors.shape[:3].numel()
-    entities = np.stack([np.concatenate(taken, axis=1), np.concatenate(own, axis=1)])
-    return np.concatenate(atoms), np.concatenate(predicates), entities
+        count, places = leaves.fact.shape
+        subject, predicate, object_ = facts.facts[leaves.fact.ravel()].T
+        atom = rows + np.ravel_multi_index(leaves.atoms, chains.vectors.shape[:3]).ravel()
+        cell = (np.arange(places) * len(order) + order[proofs : proofs + count, None]).ravel()
+        met = leaves.met(chains.plan).reshape(2, -1)
+        columns.append(np.stack([atom, predicate, cell, *met, subject, object_]))
+        rows, proofs = rows + chains.vectors.shape[:3].numel(), proofs + count
+    ids = as_tensor(np.concatenate(columns, axis=1), like)
+    shape = (1 + max(leaves.fact.shape[1] for _, leaves in proved), len(order))  # the last row is for heads
+    return Unifications(ids[0], ids[1], ids[3:5].flatten(), ids[5:].flatten(), ids[2], shape)
 
 
 def _pairwise_squared(left: Float[Tensor, "m dim"], right: Float[Tensor, "n dim"]) -> Float[Tensor, "m n"]:
@@ -386,10 +389,6 @@ def squared_distances(left: Floats, right: Floats) -> Floats:
     squared += np.square(right).sum(1)
     squared += np.square(left).sum(1)[:, None]
     return np.maximum(squared, 0, out=squared)
-
-
-def _rows(table: Tensor, ids: Ids) -> Tensor:
-    return table.index_select(0, as_tensor(ids.ravel(), table))
 
 
 def _selected(table: Tensor, places: Ids) -> Tensor:

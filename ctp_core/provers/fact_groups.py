@@ -7,7 +7,6 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 Ids = NDArray[np.int64]
-NO_FACT = -1
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,7 @@ class FactGroups:
     """The groups of an entity lie side by side, and so do the facts of a group."""
 
     facts: Ids
-    place: Ids  # of each fact among `facts`, and at the end NO_FACT, which stands for itself
+    place: Ids  # of each fact among `facts`, and at the end -1: that of no fact
     others: Ids  # of each place the entity at the fact's other end
     first_fact: Ids  # of each group, and the end of the last one
     predicates: Ids  # of each group
@@ -30,7 +29,7 @@ class FactGroups:
         key = np.ravel_multi_index((entities[order], predicates[order]), shape)
         known, first = np.unique(key, return_index=True)
         owners, of_groups = np.unravel_index(known, shape)
-        place = np.append(np.argsort(order), NO_FACT)
+        place = np.append(np.argsort(order), -1)
         group, absent = np.zeros(shape, dtype=np.int64), np.full(shape, np.inf, dtype=np.float32)
         group[owners, of_groups], absent[owners, of_groups] = np.arange(len(known)), 0
         starts = np.append(first, len(order)), np.searchsorted(owners, np.arange(shape[0] + 1))

@@ -6,14 +6,15 @@ On a small KB a search costs as much as it has NumPy calls, so these are few and
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from ctp_core.provers.fact_groups import NO_FACT, members
-from ctp_core.provers.soft_entities import ROUNDING, Flips, Floats, Ids, Join, SoftSearch
+from ctp_core.provers.fact_groups import members
+from ctp_core.provers.soft_entities import NO_FACT, ROUNDING, Flips, Floats, Ids, Join, SoftSearch
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,6 @@ class Atoms:
         columns = ([getattr(one, name) for one in parts] for name in ("subject", "object", "own"))
         return cls(np.concatenate([one.costs for one in parts]), *map(np.concatenate, (row, *columns)))
 
-    def some(self, chosen: Ids) -> "Atoms":
-        columns = (self.row, self.subject, self.object, self.own)
-        return Atoms(self.costs, *(column[chosen] for column in columns))
-
 
 class Reached(NamedTuple):
     """Facts reached from one end of some atoms, at the squared distance of that end and of the predicates."""
@@ -54,13 +51,23 @@ class End:
     def __init__(self, search: SoftSearch, atoms: Atoms, *, by_object: bool) -> None:
         self.search, self.costs, self.row = search, atoms.costs, atoms.row
         self.groups = search.groups(by_object=by_object)
-        self.entity, self.other = (atoms.object, atoms.subject) if by_object else (atoms.subject, atoms.object)
+        self.entity = atoms.object if by_object else atoms.subject
         self.own = self.groups.place[atoms.own]
         costs = atoms.costs[:, None] + self.groups.absent  # [row, entity, predicate]
         self._cheapest = costs.argmin(2)
-        self.bounds = search.join(costs.min(2).take(self.row, axis=0), search.squared.take(self.entity, axis=0))
-        self._nearest = self.bounds.argmin(1)
-        self.least = self.bounds.ravel().take(self._nearest + np.arange(len(self.row)) * self.bounds.shape[1])
+        least = _in_columns(costs.reshape(-1, costs.shape[2]), self._cheapest.ravel()).reshape(self._cheapest.shape)
+        self._bound(search.join(least.take(self.row, axis=0), search.squared.take(self.entity, axis=0)))
+
+    def _bound(self, bounds: Float[np.ndarray, "atom entity"]) -> None:
+        self.bounds, self._nearest = bounds, bounds.argmin(1)
+        self.least = _in_columns(bounds, self._nearest)
+
+    def some(self, atoms: Ids) -> "End":
+        """The same of some atoms alone."""
+        chosen = copy(self)
+        chosen.row, chosen.entity, chosen.own = self.row[atoms], self.entity[atoms], self.own[atoms]
+        chosen._bound(self.bounds[atoms])
+        return chosen
 
     def nearest(self, limit: Float[np.ndarray, " atom"]) -> Reached:
         """The facts of one nearest group of each atom that has any within the limit."""
@@ -89,6 +96,11 @@ class End:
         best = np.full_like(self.bounds, np.inf)
         np.minimum.at(best.reshape(-1), reached.atom * best.shape[1] + reached.other, reached.squared)
         return best
+
+
+def _in_columns(table: Float[np.ndarray, "row column"], column: Ids) -> Float[np.ndarray, " row"]:
+    """What each row has in its column."""
+    return np.asarray(table.ravel().take(column + np.arange(len(column)) * table.shape[1]))
 
 
 class Nearest:
@@ -130,20 +142,20 @@ class Meeting(NamedTuple):
 
 def meeting(search: SoftSearch, atoms: tuple[Atoms, Atoms], flips: Flips, times: Join, limit: Floats) -> Meeting:
     """Where two atoms meet best on the way from one end to the other."""
-    sides = (flips[0], not flips[1])
-    ends = [End(search, one, by_object=side) for one, side in zip(atoms, sides, strict=True)]
+    ends = [End(search, atoms[0], by_object=flips[0]), End(search, atoms[1], by_object=not flips[1])]
     near = (times(*(np.sqrt(end.least) for end in ends)) < limit).nonzero()[0]
     none = np.full((3, len(limit)), NO_FACT)
     found = Meeting(np.full_like(limit, np.inf), none[0], none[1:])
     if len(near):
-        ends = [End(search, one.some(near), by_object=side) for one, side in zip(atoms, sides, strict=True)]
-        found.distance[near], found.station[near], found.facts[:, near] = _met(search, ends, times, limit[near])
+        some = [end.some(near) for end in ends]
+        found.distance[near], found.station[near], found.facts[:, near] = _met(search, some, times, limit[near])
     return found
 
 
 def _met(search: SoftSearch, ends: list[End], times: Join, limit: Floats) -> Meeting:
-    opened = [end.opened(end.nearest(limit**2)) for end in ends]
-    limit = np.minimum(limit, _some_meeting(search, opened, times))
+    if not limit.max() < np.inf:  # else what is known bounds the search as well as a first look would
+        opened = [end.opened(end.nearest(limit**2)) for end in ends]
+        limit = np.minimum(limit, _some_meeting(search, opened, times))
     reached = [end.within(limit**2 * (1 + ROUNDING)) for end in ends]
     opened = [end.opened(facts) for end, facts in zip(ends, reached, strict=True)]
     limit = np.minimum(limit, _some_meeting(search, opened, times))
@@ -152,7 +164,7 @@ def _met(search: SoftSearch, ends: list[End], times: Join, limit: Floats) -> Mee
     nearest = [Nearest(search, np.full_like(limit, np.inf)) for _ in ends]
     for one, facts in zip(nearest, reached, strict=True):
         one.offer(facts, station)
-    return Meeting(total[np.arange(len(total)), station], station, np.stack([one.fact for one in nearest]))
+    return Meeting(_in_columns(total, station), station, np.stack([one.fact for one in nearest]))
 
 
 def _some_meeting(search: SoftSearch, opened: list[Floats], times: Join) -> Float[np.ndarray, " query"]:

@@ -20,13 +20,15 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from ctp_core.datasets.kb import FactIds
-from ctp_core.provers.fact_groups import NO_FACT, FactGroups, Ids
+from ctp_core.provers.fact_groups import FactGroups
 
 Floats = NDArray[np.floating[Any]]  # float32 while learning, for speed
+Ids = NDArray[np.int64]
 Flips = tuple[bool, ...]  # of each atom along a path: does its fact lie against it?
 Join = Callable[..., Floats]  # numpy's binary functions, which take `out`
 JOINS: dict[str, Join] = {"concat": np.add, "per_symbol": np.maximum}
 TIMES: dict[str, Join] = {"max-min": np.maximum, "max-product": np.add}
+NO_FACT = -1
 ROUNDING = 1e-5  # of a distance in float32
 TOGETHER = 1 << 15  # cells of a table that stay in the cache
 MAX_JOINED = 1 << 22  # cells of a table that is made for a few entities of each query
@@ -153,7 +155,8 @@ class SoftSearch:
         self, nearest: Float[np.ndarray, "query entity"], limit: Float[np.ndarray, " query"]
     ) -> Float[np.ndarray, "query entity"]:
         """`_to_open`, exact where it is within the limit and beyond the limit elsewhere."""
-        query, entity = np.nonzero(self.join(nearest, self._to_another) <= limit[:, None])
+        close = self.join(nearest, self._to_another) <= limit[:, None]
+        query, entity = np.divmod(close.ravel().nonzero()[0], nearest.shape[1])
         if 2 * len(query) > nearest.size or len(query) * nearest.shape[1] > MAX_JOINED:
             return self._to_open(nearest, self.squared)
         joined = self.join(nearest[query, entity][:, None], self.squared[entity])

@@ -120,6 +120,17 @@ class Nearest:
         self.fact[atom[best]] = reached.fact[better[best]]
 
 
+def _between(search: SoftSearch, atoms: Atoms) -> Reached:
+    """The facts that have both entities of an atom, whatever their predicate."""
+    facts = search.facts
+    order, starts = facts.pairs(len(search.squared))
+    atom, place = members(starts, atoms.subject * len(search.squared) + atoms.object)
+    fact = order[place]
+    squared = atoms.costs.ravel().take(atoms.row[atom] * atoms.costs.shape[1] + facts.predicate[fact])
+    squared[fact == atoms.own[atom]] = np.inf
+    return Reached(atom, fact, facts.object[fact], squared)
+
+
 def nearest_facts(search: SoftSearch, atoms: Atoms, limit: Floats, *, rivals: int = 1) -> Nearest:
     """The best fact of each atom, if below the limit. Of `rivals` rows of atoms that follow each other only the
     best in each column is wanted: what it has bounds all."""
@@ -127,6 +138,7 @@ def nearest_facts(search: SoftSearch, atoms: Atoms, limit: Floats, *, rivals: in
     subjects, objects = (End(search, atoms, by_object=by_object) for by_object in (False, True))
     nearest.offer(subjects.nearest(nearest.squared), atoms.object)
     nearest.offer(objects.nearest(nearest.squared), atoms.subject)
+    nearest.offer(_between(search, atoms), atoms.object)
     bound = np.tile(nearest.squared.reshape(rivals, -1).min(0), rivals)
     nearest.offer(subjects.within(bound), atoms.object)
     return nearest

@@ -70,6 +70,15 @@ class SoftFacts:
         self.facts, self.num_predicates = facts, num_predicates
         self.subject, self.predicate, self.object = (np.ascontiguousarray(column) for column in facts.T)
         self._groups: dict[tuple[int, bool], FactGroups] = {}
+        self._pairs: dict[int, tuple[Ids, Ids]] = {}
+
+    def pairs(self, num_entities: int) -> tuple[Ids, Ids]:
+        """Facts in the order of their pairs of entities, and where those of each pair begin."""
+        if num_entities not in self._pairs:
+            key = self.subject * num_entities + self.object
+            order = np.argsort(key, kind="stable")
+            self._pairs[num_entities] = order, np.searchsorted(key[order], np.arange(num_entities**2 + 1))
+        return self._pairs[num_entities]
 
     def groups(self, num_entities: int, *, by_object: bool) -> FactGroups:
         """By their subjects or objects, among this many entities; made when first asked for."""

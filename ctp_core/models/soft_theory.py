@@ -5,7 +5,7 @@ and only the unifications of the proof it finds are computed again for learning.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,9 +17,11 @@ from ctp_core import unification
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.errors import ConfigError
 from ctp_core.kernels import ExponentialKernel
+from ctp_core.models.soft_unification import Unifications, proof_distances
 from ctp_core.provers.dense import fits_tables
 from ctp_core.provers.plans import Plan, plans
-from ctp_core.provers.soft_entities import TIMES, Floats, Ids, SoftFacts, SoftSearch
+from ctp_core.provers.soft_bounds import Atoms, meeting, nearest_facts
+from ctp_core.provers.soft_entities import ROUNDING, TIMES, Flips, Floats, Ids, SoftFacts, SoftSearch
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
 from ctp_core.select.registry import SELECTS
@@ -87,10 +89,16 @@ class Leaves:
 
 @dataclass(frozen=True)
 class Found:
-    """The best proof by each chain of a plan: distances and the entities it passes."""
+    """The best proof by each chain of a plan: its distance, the entities it passes and its facts."""
 
-    distance: Float[np.ndarray, "goal chain"]
-    stations: Int[np.ndarray, "goal chain place+1"]
+    distance: Float[np.ndarray, "chain goal"]
+    stations: Int[np.ndarray, "*chain goal place+1"]
+    fact: Int[np.ndarray, "chain goal place"]
+
+    def leaves(self, row: Ids, chain: Ids, goal: Ids) -> Leaves:
+        """The unifications behind some of them, where `row` is that of these goals among the chains."""
+        stations = np.broadcast_to(self.stations, (*self.fact.shape[:2], self.stations.shape[2]))
+        return Leaves(row, chain, stations[chain, goal], self.fact[chain, goal])
 
 
 class SoftTheory(nn.Module):
@@ -142,7 +150,7 @@ class SoftTheory(nn.Module):
 
     def chains(self, predicates: Int[Tensor, " predicate"], shapes: Sequence[Plan] | None = None) -> list[Chains]:
         """One entry for each plan (those of answers unless said); by facts first, where template `0` is listed."""
-        goals = self.predicates[predicates]
+        goals = self.predicates.index_select(0, predicates)
         rules = self.select(goals, self.predicates)
         return [Chains(plan, *self._unfold(plan, goals, rules), known=self.predicates) for plan in shapes or self.plans]
 
@@ -207,34 +215,31 @@ class SoftTheory(nn.Module):
         entities = self.entities.detach().cpu().numpy()
         squared = squared_distances(entities, entities)
         np.fill_diagonal(squared, 0)
-        search = GoalSearch(SoftSearch(facts, squared, self.config.unification), goals, self.config.semiring)
-        found = [search.best(one, row) for one in chains]
-        widths = [one.width for one in chains]
-        best = np.concatenate([one.distance for one in found], axis=1).argmin(1)
-        plan_of = np.repeat(np.arange(len(found)), widths)[best]
-        chain = best - (np.cumsum(widths) - widths)[plan_of]
+        search = GoalSearch(SoftSearch(facts, squared, self.config.unification), goals, row, self.config.semiring)
+        found = search.best(chains)
+        widths = np.array([one.width for one in chains])
+        best = np.concatenate([one.distance for one in found]).argmin(0)
+        plan_of = np.arange(len(found)).repeat(widths)[best]
+        chain = best - (widths.cumsum() - widths)[plan_of]
         proved, order = [], []
         for index, (one, proofs) in enumerate(zip(chains, found, strict=True)):
-            chosen = np.flatnonzero(plan_of == index)
+            chosen = (plan_of == index).nonzero()[0]
             if len(chosen):
-                proved.append((one, search.leaves(one, row, chosen, chain[chosen], proofs)))
+                proved.append((one, proofs.leaves(row[chosen], chain[chosen], chosen)))
                 order.append(chosen)
-        back = np.argsort(np.concatenate(order))
-        return self.kernel.from_distance(self.distances(proved, facts)[as_tensor(back, self.predicates)])
+        return self.kernel.from_distance(self.distances(proved, facts, np.concatenate(order)))
 
-    def distances(self, proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts) -> Float[Tensor, " proof"]:
-        """⊗ of the heads and of every atom's unification with its fact, as a distance.
-
-        Those of all proofs are computed at once: on a small KB a step costs as much as it has operations.
-        """
-        atoms, predicates, entities = _unifications(proved, facts)
+    def distances(
+        self, proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts, order: Ids
+    ) -> Float[Tensor, " proof"]:
+        """⊗ of the heads and of every atom's unification with its fact, as a distance; `order` is where each goes."""
         vectors = torch.cat([chains.vectors.flatten(0, 2) for chains, _ in proved])
-        costs = (_rows(vectors, atoms) - _rows(self.predicates, predicates)).square().sum(-1)
-        taken, own = _rows(self.entities, entities).view(2, -1, self.entities.shape[1])
-        gaps = (taken - own).square().sum(-1).view(2, -1)
-        found = unification.distance(self.config.unification, costs, *gaps)
-        parts = torch.split(found, [leaves.fact.size for _, leaves in proved])
-        return torch.cat([self._proofs(one, *pair) for one, pair in zip(parts, proved, strict=True)])
+        heads = [_heads(*one) for one in proved]
+        headed = any(chains.guards is not None for chains, _ in proved)
+        placed = torch.cat(heads)[as_tensor(order.argsort(), self.entities)] if headed else None
+        atoms = _unifications(proved, facts, order, self.entities)
+        semantics = (self.config.unification, self.config.semiring)
+        return proof_distances(vectors, self.predicates, self.entities, placed, atoms, semantics)
 
     def distances_by_tables(
         self, chains: Chains, leaves: Leaves, facts: SoftFacts, squared: Float[Tensor, "entity entity"]
@@ -255,94 +260,120 @@ class SoftTheory(nn.Module):
 
 
 class GoalSearch:
-    """The best proofs of some goals by any chains; what does not depend on the chain is computed once."""
+    """The best proofs of some goals by any chains; `row` is that of each goal among the chains."""
 
-    def __init__(self, search: SoftSearch, goals: Goals, semiring: str) -> None:
-        self.search, self.goals, self.times = search, goals, TIMES[semiring]
-        self._met: dict[bool, Floats] = {}
-        self._nearest: dict[bool, Floats] = {}
+    def __init__(self, search: SoftSearch, goals: Goals, row: Ids, semiring: str) -> None:
+        self.search, self.goals, self.row, self.times = search, goals, row, TIMES[semiring]
 
-    def met(self, flip: bool) -> Float[np.ndarray, "fact goal"]:
-        """Squared distances of the goals' entities to those of every fact."""
-        if flip not in self._met:
-            goals = self.goals
-            ends = (goals.object, goals.subject) if flip else (goals.subject, goals.object)
-            self._met[flip] = self.search.entities(*ends, goals.own)
-        return self._met[flip]
+    def best(self, chains: Sequence[Chains]) -> list[Found]:
+        """Of each plan; exact for the best proof of each goal, and for others no better than they are.
 
-    def nearest(self, flip: bool) -> Float[np.ndarray, "goal predicate"]:
-        if flip not in self._nearest:
-            self._nearest[flip] = self.search.nearest(self.met(flip))
-        return self._nearest[flip]
+        Those by one fact come first and all at once: what they find bounds the search for longer ones.
+        """
+        lengths = [len(one.plan.flips) for one in chains]
+        short = self._by_facts([one for one, length in zip(chains, lengths, strict=True) if length == 1])
+        limit = np.full(len(self.row), np.inf, dtype=self.search.squared.dtype)
+        for one in short:
+            np.minimum(limit, one.distance.min(0), out=limit)
+        found = []
+        for chain, length in zip(chains, lengths, strict=True):
+            found.append(short.pop(0) if length == 1 else self._by_path(chain, limit))
+            np.minimum(limit, found[-1].distance.min(0), out=limit)
+        return found
 
-    def best(self, chains: Chains, row: Ids) -> Found:
-        """For each goal and chain the distance of its best proof, exactly."""
-        num_goals, width, flips = len(row), chains.width, chains.plan.flips
-        costs = chains.costs[row]  # [goal, chain, place, known]
-        if len(flips) == 1:
-            distance = np.sqrt(self.search.join(costs[:, :, 0], self.nearest(flips[0])[:, None]).min(2))
-            ends = np.stack([self.goals.subject, self.goals.object], axis=1)
-            stations = np.broadcast_to(ends[:, None], (num_goals, width, 2))
-        else:
-            distance, stations = self._best_path(costs.reshape(num_goals * width, *costs.shape[2:]), flips, width)
-            distance, stations = distance.reshape(num_goals, width), stations.reshape(num_goals, width, -1)
-        if chains.guards is not None:
-            distance = self.times(distance, chains.guards.detach().cpu().numpy()[row])
-        return Found(distance, stations)
+    def _by_facts(self, chains: Sequence[Chains]) -> list[Found]:
+        """By plans of one atom."""
+        atoms = [self._atoms(one, 0) for one in chains]
+        if not atoms:
+            return []
+        widths = [one.width for one in chains]
+        # Heads may undo an advantage, so that then no chain bounds another.
+        rivals = sum(widths) if all(one.guards is None for one in chains) else 1
+        limit = np.full(sum(widths) * len(self.row), np.inf, dtype=self.search.squared.dtype)
+        nearest = nearest_facts(self.search, Atoms.joined(atoms), limit, rivals=rivals)
+        distance = np.sqrt(nearest.squared).reshape(-1, len(self.row))
+        fact = nearest.fact.reshape(-1, len(self.row), 1)
+        ends = np.stack([self.goals.subject, self.goals.object], axis=1)
+        return [
+            Found(self._guarded(one, distance[last - one.width : last]), ends[None], fact[last - one.width : last])
+            for one, last in zip(chains, np.cumsum(widths), strict=True)
+        ]
 
-    def _best_path(self, costs: Floats, flips: tuple[bool, ...], width: int) -> tuple[Floats, Ids]:
-        """(distance, stations) of the best path through the places of each query."""
-        search, goals = self.search, self.goals
-        left, right, own = (np.repeat(column, width) for column in (goals.subject, goals.object, goals.own))
+    def _by_path(self, chains: Chains, limit: Float[np.ndarray, " goal"]) -> Found:
+        """By a plan of several atoms."""
+        flips = chains.plan.flips
+        atoms = [self._atoms(chains, place) for place in range(len(flips))]
+        left, right = (np.tile(end, chains.width) for end in (self.goals.subject, self.goals.object))
         if len(flips) == 2:
-            total, middle = search.meeting(costs, (left, right), own, flips, self.times)
-            return total, np.stack([left, middle, right], axis=1)
-        query = np.arange(len(left))
-        reached, back = search.row(costs[:, 0], left, own, open_subject=flips[0]), []
-        for place, flip in enumerate(flips[1:-1], start=1):
-            tables = np.stack([search.table(cost, int(fact)) for cost, fact in zip(costs[:, place], own, strict=True)])
+            distance, station, facts = meeting(
+                self.search, (atoms[0], atoms[1]), flips, self.times, np.tile(limit, chains.width)
+            )
+            stations = np.stack([left, station, right])
+        else:
+            distance, stations = self._long_path(atoms, flips, left, right)
+            facts = self._facts_along(atoms, flips, stations, distance)
+        shape = (chains.width, len(self.row))
+        along = (one.T.reshape(*shape, -1) for one in (stations, facts))
+        return Found(self._guarded(chains, distance.reshape(shape)), *along)
+
+    def _atoms(self, chains: Chains, place: int) -> Atoms:
+        """Those of one place, the goals of a chain side by side."""
+        goals, width, flip = self.goals, chains.width, chains.plan.flips[place]
+        row = (self.row * width + np.arange(width)[:, None]).ravel()
+        ends = (goals.object, goals.subject) if flip else (goals.subject, goals.object)
+        costs = np.ascontiguousarray(chains.costs[:, :, place]).reshape(-1, chains.costs.shape[3])
+        return Atoms(costs, row, *(np.tile(one, width) for one in (*ends, goals.own)))
+
+    def _guarded(self, chains: Chains, distance: Float[np.ndarray, "chain goal"]) -> Floats:
+        if chains.guards is None:
+            return distance
+        return self.times(distance, chains.guards.detach().cpu().numpy()[self.row].T)
+
+    def _long_path(self, atoms: list[Atoms], flips: Flips, left: Ids, right: Ids) -> tuple[Floats, Ids]:
+        """(distance, stations) of the best path between two entities through more than two places."""
+        search, query, own = self.search, np.arange(len(left)), atoms[0].own
+        first, *middle, last = (one.costs[one.row] for one in atoms)
+        reached, back = search.row(first, left, own, open_subject=flips[0]), []
+        for costs, flip in zip(middle, flips[1:-1], strict=True):
+            tables = np.stack([search.table(*one) for one in zip(costs, own.tolist(), strict=True)])
             steps = self.times(reached[:, :, None], tables.transpose(0, 2, 1) if flip else tables)  # [query, from, to]
             back.append(steps.argmin(1))
             reached = steps.min(1)
-        total = self.times(reached, search.row(costs[:, -1], right, own, open_subject=not flips[-1]))
-        station = total.argmin(1)
-        path = [right, station]
+        total = self.times(reached, search.row(last, right, own, open_subject=not flips[-1]))
+        path = [right, total.argmin(1)]
         for pointers in reversed(back):
             path.append(pointers[query, path[-1]])
-        return total[query, station], np.stack([left, *reversed(path)], axis=1)
+        return total[query, path[1]], np.stack([left, *reversed(path)])
 
-    def leaves(self, chains: Chains, row: Ids, chosen: Ids, chain: Ids, found: Found) -> Leaves:
-        """The facts behind the chosen goals' proofs."""
-        stations, costs, flips = found.stations[chosen, chain], chains.costs[row[chosen], chain], chains.plan.flips
-        facts = []
-        for place, flip in enumerate(flips):
-            start, end = stations[:, place], stations[:, place + 1]
-            subject, object_ = (end, start) if flip else (start, end)
-            if len(flips) == 1:
-                predicates = self.search.join(costs[:, place], self.nearest(flip)[chosen]).argmin(1)
-                facts.append(self.search.nearest_of(predicates, self.met(flip), chosen))
-            else:
-                met = self.search.entities(subject, object_, self.goals.own[chosen])
-                facts.append(self.search.pair(costs[:, place], met).T.copy().argmin(1))  # slow along the first axis
-        return Leaves(row[chosen], chain, stations, np.stack(facts, axis=1))
+    def _facts_along(self, atoms: list[Atoms], flips: Flips, stations: Ids, distance: Floats) -> Ids:
+        """The facts behind each place of a path, none of which is further than the whole."""
+        limit = distance**2 * (1 + ROUNDING) + unification.SQUARED_FLOOR
+        steps = zip(atoms, flips, stations[:-1], stations[1:], strict=True)
+        ends = [replace(one, subject=to if flip else at, object=at if flip else to) for one, flip, at, to in steps]
+        return np.stack([nearest_facts(self.search, one, limit).fact for one in ends])
 
 
-def _unifications(proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts) -> tuple[Ids, Ids, Ids]:
-    """Of every atom of these proofs: its row among the vectors of all chains, and the predicate of its fact.
+def _heads(chains: Chains, leaves: Leaves) -> Float[Tensor, " proof"]:
+    """The distance of the heads of each proof, 0 where none is unified."""
+    if chains.guards is None:
+        return chains.known.new_zeros(len(leaves.row))
+    return chains.guards[as_tensor(leaves.row, chains.known), as_tensor(leaves.chain, chains.known)]
 
-    Then the entities: subjects and objects that the facts' own are taken for, and those of the facts.
-    """
-    atoms, predicates, taken, own = [], [], [], []
-    before = 0
+
+def _unifications(proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts, order: Ids, like: Tensor) -> Unifications:
+    """Every atom of these proofs, whose rows are those among the vectors of all chains."""
+    columns, rows, proofs = [], 0, 0
     for chains, leaves in proved:
-        fact = facts.facts[leaves.fact]  # [proof, place, 3]
-        atoms.append(before + np.ravel_multi_index(leaves.atoms, chains.vectors.shape[:3]).ravel())
-        predicates.append(fact[:, :, 1].ravel())
-        taken.append(leaves.met(chains.plan).reshape(2, -1))
-        own.append(fact[:, :, [0, 2]].transpose(2, 0, 1).reshape(2, -1))
-        before += chains.vectors.shape[:3].numel()
-    entities = np.stack([np.concatenate(taken, axis=1), np.concatenate(own, axis=1)])
-    return np.concatenate(atoms), np.concatenate(predicates), entities
+        count, places = leaves.fact.shape
+        subject, predicate, object_ = facts.facts[leaves.fact.ravel()].T
+        atom = rows + np.ravel_multi_index(leaves.atoms, chains.vectors.shape[:3]).ravel()
+        cell = (np.arange(places) * len(order) + order[proofs : proofs + count, None]).ravel()
+        met = leaves.met(chains.plan).reshape(2, -1)
+        columns.append(np.stack([atom, predicate, cell, *met, subject, object_]))
+        rows, proofs = rows + chains.vectors.shape[:3].numel(), proofs + count
+    ids = as_tensor(np.concatenate(columns, axis=1), like)
+    shape = (1 + max(leaves.fact.shape[1] for _, leaves in proved), len(order))  # the last row is for heads
+    return Unifications(ids[0], ids[1], ids[3:5].flatten(), ids[5:].flatten(), ids[2], shape)
 
 
 def _pairwise_squared(left: Float[Tensor, "m dim"], right: Float[Tensor, "n dim"]) -> Float[Tensor, "m n"]:
@@ -358,10 +389,6 @@ def squared_distances(left: Floats, right: Floats) -> Floats:
     squared += np.square(right).sum(1)
     squared += np.square(left).sum(1)[:, None]
     return np.maximum(squared, 0, out=squared)
-
-
-def _rows(table: Tensor, ids: Ids) -> Tensor:
-    return table.index_select(0, as_tensor(ids.ravel(), table))
 
 
 def _selected(table: Tensor, places: Ids) -> Tensor:

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from ctp_core.datasets.kb import FactIds
+from ctp_core.provers.fact_groups import FactGroups
 
 Floats = NDArray[np.floating[Any]]  # float32 while learning, for speed
 Ids = NDArray[np.int64]
@@ -68,7 +69,24 @@ class SoftFacts:
     def __init__(self, facts: FactIds, num_predicates: int) -> None:
         self.facts, self.num_predicates = facts, num_predicates
         self.subject, self.predicate, self.object = (np.ascontiguousarray(column) for column in facts.T)
-        self.by_predicate = _Side.of(self.predicate)
+        self._groups: dict[tuple[int, bool], FactGroups] = {}
+        self._pairs: dict[int, tuple[Ids, Ids]] = {}
+
+    def pairs(self, num_entities: int) -> tuple[Ids, Ids]:
+        """Facts in the order of their pairs of entities, and where those of each pair begin."""
+        if num_entities not in self._pairs:
+            key = self.subject * num_entities + self.object
+            order = np.argsort(key, kind="stable")
+            self._pairs[num_entities] = order, np.searchsorted(key[order], np.arange(num_entities**2 + 1))
+        return self._pairs[num_entities]
+
+    def groups(self, num_entities: int, *, by_object: bool) -> FactGroups:
+        """By their subjects or objects, among this many entities; made when first asked for."""
+        if (num_entities, by_object) not in self._groups:
+            ends = (self.object, self.subject) if by_object else (self.subject, self.object)
+            shape = (num_entities, self.num_predicates)
+            self._groups[num_entities, by_object] = FactGroups.of(ends[0], self.predicate, ends[1], shape)
+        return self._groups[num_entities, by_object]
 
     @cached_property
     def of_predicate(self) -> tuple[PredicateFacts, ...]:
@@ -111,27 +129,16 @@ class SoftSearch:
         """Squared distance of each query's entity to the one that each fact has."""
         return np.take(self.squared[:, entities], met, axis=0)
 
+    def groups(self, *, by_object: bool) -> FactGroups:
+        return self.facts.groups(len(self.squared), by_object=by_object)
+
+    def between(self, some: Ids, others: Ids) -> Float[np.ndarray, " pair"]:
+        return self.squared.ravel().take(some * len(self.squared) + others)
+
     def entities(self, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "fact query"]:
         """Squared distance of each pair of entities to those of every fact: what all vectors share."""
         near_subject, near_object = self._near(subjects, self.facts.subject), self._near(objects, self.facts.object)
         return _masked(self.join(near_subject, near_object, out=near_object), own)
-
-    def nearest(self, entities: Float[np.ndarray, "fact query"]) -> Float[np.ndarray, "query predicate"]:
-        """The same to the nearest fact of every predicate."""
-        return _smallest(entities, self.facts.predicate, self.facts.num_predicates).T
-
-    def nearest_of(self, predicates: Ids, entities: Float[np.ndarray, "fact query"], queries: Ids) -> Ids:
-        """The fact of a given predicate that is nearest to the entities of each of these queries."""
-        side = self.facts.by_predicate
-        group = np.searchsorted(side.symbols, predicates)
-        ends = np.append(side.starts, len(side.order))
-        found = np.empty(len(queries), dtype=np.int64)
-        for index, (query, first, last) in enumerate(
-            zip(queries.tolist(), ends[group].tolist(), ends[group + 1].tolist(), strict=True)
-        ):
-            rows = side.order[first:last]
-            found[index] = rows[entities[rows, query].argmin()]
-        return found
 
     def pair(self, costs: Floats, entities: Float[np.ndarray, "fact query"]) -> Float[np.ndarray, "fact query"]:
         """Squared distance of each atom to every fact, given that of its entities."""
@@ -153,28 +160,12 @@ class SoftSearch:
         joined = _masked(self.join(costs, near_fixed, out=near_fixed), own)
         return np.ascontiguousarray(_smallest(joined, open_, len(self.squared)).T)
 
-    def meeting(
-        self, costs: Float[np.ndarray, "query 2 predicate"], ends: tuple[Ids, Ids], own: Ids, flips: Flips, times: Join
-    ) -> tuple[Float[np.ndarray, " query"], Ids]:
-        """(distance, entity) where the two atoms of each query meet best on the way from one end to the other.
-
-        Where facts of both have the very same entity, they meet at some distance; a fact that is further away alone
-        has no part in anything better, and most are.
-        """
-        nearest = [
-            self._open(costs[:, place], ends[place], own, open_subject=open_subject)
-            for place, open_subject in enumerate((flips[0], not flips[1]))
-        ]
-        limit = times(*(np.sqrt(one) for one in nearest)).min(1) ** 2 * (1 + ROUNDING)
-        total = times(*(np.sqrt(self._to_open_within(one, limit)) for one in nearest))
-        station = total.argmin(1)
-        return total[np.arange(len(total)), station], station
-
-    def _to_open_within(
+    def to_open_within(
         self, nearest: Float[np.ndarray, "query entity"], limit: Float[np.ndarray, " query"]
     ) -> Float[np.ndarray, "query entity"]:
         """`_to_open`, exact where it is within the limit and beyond the limit elsewhere."""
-        query, entity = np.nonzero(self.join(nearest, self._to_another) <= limit[:, None])
+        close = self.join(nearest, self._to_another) <= limit[:, None]
+        query, entity = np.divmod(close.ravel().nonzero()[0], nearest.shape[1])
         if 2 * len(query) > nearest.size or len(query) * nearest.shape[1] > MAX_JOINED:
             return self._to_open(nearest, self.squared)
         joined = self.join(nearest[query, entity][:, None], self.squared[entity])

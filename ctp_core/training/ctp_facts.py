@@ -63,9 +63,10 @@ class CtpFactsTrainer(GradientTrainer):
 
     def _groups_of_weights(self) -> list[dict[str, Any]]:
         """Vectors, and what makes rules, which learns at its own share of the rate."""
-        groups: list[dict[str, Any]] = [{"params": [self.module.predicates, self.module.entities]}]
-        made = list(self.module.select.parameters())
-        return [*groups, {"params": made, "share": self.config.rule_rate}] if made else groups
+        vectors, made = [self.module.predicates, self.module.entities], list(self.module.select.parameters())
+        if not made or self.config.rule_rate == 1:
+            return [{"params": [*vectors, *made]}]  # a step takes time for every group
+        return [{"params": vectors}, {"params": made, "share": self.config.rule_rate}]
 
     def _cells_of_a_step(self) -> float:
         """Of the tables of all pairs that chains keep: for a ranking, or for the middles of the paths of a batch."""
@@ -100,7 +101,7 @@ class CtpFactsTrainer(GradientTrainer):
         if self.config.loss == "all":
             return ranking_loss(self.module, *self._seen_and_hidden(), batch)
         rows = batch.numpy()
-        corrupted = np.concatenate(self._corrupted(self._train[rows]))
+        corrupted = self._corrupted(self._train[rows])
         false = corrupted[~self._known(corrupted)]  # a corrupted fact may be true: one in seven is, in Nations
         goals = np.concatenate([self._train[rows], false])
         own = np.full(len(goals), NO_FACT, dtype=np.int64)
@@ -124,15 +125,14 @@ class CtpFactsTrainer(GradientTrainer):
     def _drawn(self, count: int, share: float) -> NDArray[np.bool_]:
         return np.asarray(torch.rand(count, generator=self.generator).numpy() < share)
 
-    def _corrupted(self, facts: FactIds) -> list[FactIds]:
+    def _corrupted(self, facts: FactIds) -> FactIds:
         """Subject, object, and both replaced by random entities, `negatives` times."""
-        corrupted = []
-        for places in [(0,), (2,), (0, 2)] * self.config.negatives:
-            changed = facts.copy()
-            for place in places:
-                changed[:, place] = self._entities(len(facts))
-            corrupted.append(changed)
-        return corrupted
+        times = self.config.negatives
+        drawn = torch.randint(len(self.kb.entities), (times, 4, len(facts)), generator=self.generator).numpy()
+        corrupted = np.tile(facts, (times, 3, 1, 1))  # [time, way, fact, 3]
+        corrupted[:, 0, :, 0], corrupted[:, 1, :, 2] = drawn[:, 0], drawn[:, 1]
+        corrupted[:, 2, :, 0], corrupted[:, 2, :, 2] = drawn[:, 2], drawn[:, 3]
+        return corrupted.reshape(-1, 3)
 
     def _known(self, facts: FactIds) -> NDArray[np.bool_]:
         keys = self._key(facts)
@@ -140,12 +140,8 @@ class CtpFactsTrainer(GradientTrainer):
         return np.asarray(self._keys[place] == keys)
 
     def _key(self, facts: FactIds) -> NDArray[np.int64]:
-        sizes = (len(self.kb.entities), len(self.kb.predicates), len(self.kb.entities))
-        return np.asarray(np.ravel_multi_index(tuple(facts.T), sizes))
-
-    def _entities(self, count: int) -> NDArray[np.int64]:
-        drawn: NDArray[np.int64] = torch.randint(len(self.kb.entities), (count,), generator=self.generator).numpy()
-        return drawn
+        subject, predicate, object_ = facts.T
+        return np.asarray((subject * len(self.kb.predicates) + predicate) * len(self.kb.entities) + object_)
 
     def ranks(self) -> Float[np.ndarray, " question"]:
         valid = self.split.valid

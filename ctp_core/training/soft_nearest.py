@@ -141,8 +141,7 @@ def _distances(
             order.append(mine)
     if not parts:
         return asked.theory.entities.new_zeros(0)
-    back = as_tensor(np.argsort(np.concatenate(order)), asked.theory.entities)
-    return asked.theory.distances(parts, asked.facts)[back]
+    return asked.theory.distances(parts, asked.facts, np.concatenate(order))
 
 
 def _losses(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from ctp_core.models.soft_theory import Chains, Leaves
+from ctp_core.models.soft_search import Chains, Leaves
 from ctp_core.provers.soft_entities import TIMES, Floats, Ids, contract
 from ctp_core.provers.soft_tables import OwnCells, SoftTables
 

@@ -5,8 +5,6 @@ and only the unifications of the proof it finds are computed again for learning.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,88 +15,24 @@ from ctp_core import unification
 from ctp_core.config.ctp import CtpConfig
 from ctp_core.errors import ConfigError
 from ctp_core.kernels import ExponentialKernel
+from ctp_core.models.soft_search import (
+    Chains,
+    Goals,
+    GoalSearch,
+    Leaves,
+    as_tensor,
+    pairwise_squared,
+    squared_distances,
+)
 from ctp_core.models.soft_unification import Unifications, proof_distances
 from ctp_core.provers.dense import fits_tables
 from ctp_core.provers.plans import Plan, plans
-from ctp_core.provers.soft_bounds import Atoms, meeting, nearest_facts
-from ctp_core.provers.soft_entities import ROUNDING, TIMES, Flips, Floats, Ids, SoftFacts, SoftSearch
+from ctp_core.provers.soft_entities import Ids, SoftFacts, SoftSearch
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
 from ctp_core.select.registry import SELECTS
 
 MIN_HEAD = 1e-30  # a rule that is not tried has head 0; its distance must be huge but finite
-
-
-@dataclass(frozen=True)
-class Goals:
-    """Atoms to prove; `own` is the row of the fact that a goal may not use, or -1."""
-
-    predicate: Int[np.ndarray, " goal"]
-    subject: Int[np.ndarray, " goal"]
-    object: Int[np.ndarray, " goal"]
-    own: Int[np.ndarray, " goal"]
-
-
-@dataclass(frozen=True)
-class Chains:
-    """What `select` makes of some goal predicates by one plan: paths of atoms from subject to object.
-
-    `guards` is the distance of all heads on the way, None where no head is unified; `known` are all predicates.
-    """
-
-    plan: Plan
-    vectors: Float[Tensor, "predicate chain place dim"]
-    guards: Float[Tensor, "predicate chain"] | None
-    known: Float[Tensor, "known dim"]
-
-    @property
-    def width(self) -> int:
-        return self.vectors.shape[1]
-
-    @cached_property
-    def squared(self) -> Float[Tensor, "predicate chain place known"]:
-        """Squared distances of the atoms' vectors to the known predicates."""
-        return _pairwise_squared(self.vectors.flatten(0, 2), self.known).view(*self.vectors.shape[:3], len(self.known))
-
-    @cached_property
-    def costs(self) -> Float[np.ndarray, "predicate chain place known"]:
-        """The same without gradient, for the search."""
-        vectors, known = (one.detach().cpu().numpy() for one in (self.vectors, self.known))
-        return squared_distances(vectors.reshape(-1, vectors.shape[-1]), known).reshape(*vectors.shape[:3], -1)
-
-
-@dataclass(frozen=True)
-class Leaves:
-    """The unifications of some proofs by chains of one plan, each given by its row and number among the chains."""
-
-    row: Int[np.ndarray, " proof"]
-    chain: Int[np.ndarray, " proof"]
-    stations: Int[np.ndarray, "proof place+1"]
-    fact: Int[np.ndarray, "proof place"]
-
-    @property
-    def atoms(self) -> tuple[Ids, Ids, Ids]:
-        """Row, chain and place of every unification; they broadcast to [proof, place]."""
-        return self.row[:, None], self.chain[:, None], np.arange(self.fact.shape[1])[None, :]
-
-    def met(self, plan: Plan) -> Int[np.ndarray, "2 proof place"]:
-        """The entities that subject and object of each fact are taken for."""
-        before, after, flips = self.stations[:, :-1], self.stations[:, 1:], np.array(plan.flips)
-        return np.stack([np.where(flips, after, before), np.where(flips, before, after)])
-
-
-@dataclass(frozen=True)
-class Found:
-    """The best proof by each chain of a plan: its distance, the entities it passes and its facts."""
-
-    distance: Float[np.ndarray, "chain goal"]
-    stations: Int[np.ndarray, "*chain goal place+1"]
-    fact: Int[np.ndarray, "chain goal place"]
-
-    def leaves(self, row: Ids, chain: Ids, goal: Ids) -> Leaves:
-        """The unifications behind some of them, where `row` is that of these goals among the chains."""
-        stations = np.broadcast_to(self.stations, (*self.fact.shape[:2], self.stations.shape[2]))
-        return Leaves(row, chain, stations[chain, goal], self.fact[chain, goal])
 
 
 class SoftTheory(nn.Module):
@@ -205,7 +139,7 @@ class SoftTheory(nn.Module):
 
     def entity_squared(self) -> Float[Tensor, "entity entity"]:
         """Squared distances between all entities; the diagonal is exactly 0."""
-        squared = _pairwise_squared(self.entities, self.entities)
+        squared = pairwise_squared(self.entities, self.entities)
         return squared * (1 - torch.eye(len(squared), device=squared.device, dtype=squared.dtype))
 
     def scores(self, goals: Goals, facts: SoftFacts, shapes: Sequence[Plan] | None = None) -> Float[Tensor, " goal"]:
@@ -259,100 +193,6 @@ class SoftTheory(nn.Module):
         return self.times(parts)
 
 
-class GoalSearch:
-    """The best proofs of some goals by any chains; `row` is that of each goal among the chains."""
-
-    def __init__(self, search: SoftSearch, goals: Goals, row: Ids, semiring: str) -> None:
-        self.search, self.goals, self.row, self.times = search, goals, row, TIMES[semiring]
-
-    def best(self, chains: Sequence[Chains]) -> list[Found]:
-        """Of each plan; exact for the best proof of each goal, and for others no better than they are.
-
-        Those by one fact come first and all at once: what they find bounds the search for longer ones.
-        """
-        lengths = [len(one.plan.flips) for one in chains]
-        short = self._by_facts([one for one, length in zip(chains, lengths, strict=True) if length == 1])
-        limit = np.full(len(self.row), np.inf, dtype=self.search.squared.dtype)
-        for one in short:
-            np.minimum(limit, one.distance.min(0), out=limit)
-        found = []
-        for chain, length in zip(chains, lengths, strict=True):
-            found.append(short.pop(0) if length == 1 else self._by_path(chain, limit))
-            np.minimum(limit, found[-1].distance.min(0), out=limit)
-        return found
-
-    def _by_facts(self, chains: Sequence[Chains]) -> list[Found]:
-        """By plans of one atom."""
-        atoms = [self._atoms(one, 0) for one in chains]
-        if not atoms:
-            return []
-        widths = [one.width for one in chains]
-        # Heads may undo an advantage, so that then no chain bounds another.
-        rivals = sum(widths) if all(one.guards is None for one in chains) else 1
-        limit = np.full(sum(widths) * len(self.row), np.inf, dtype=self.search.squared.dtype)
-        nearest = nearest_facts(self.search, Atoms.joined(atoms), limit, rivals=rivals)
-        distance = np.sqrt(nearest.squared).reshape(-1, len(self.row))
-        fact = nearest.fact.reshape(-1, len(self.row), 1)
-        ends = np.stack([self.goals.subject, self.goals.object], axis=1)
-        return [
-            Found(self._guarded(one, distance[last - one.width : last]), ends[None], fact[last - one.width : last])
-            for one, last in zip(chains, np.cumsum(widths), strict=True)
-        ]
-
-    def _by_path(self, chains: Chains, limit: Float[np.ndarray, " goal"]) -> Found:
-        """By a plan of several atoms."""
-        flips = chains.plan.flips
-        atoms = [self._atoms(chains, place) for place in range(len(flips))]
-        left, right = (np.tile(end, chains.width) for end in (self.goals.subject, self.goals.object))
-        if len(flips) == 2:
-            distance, station, facts = meeting(
-                self.search, (atoms[0], atoms[1]), flips, self.times, np.tile(limit, chains.width)
-            )
-            stations = np.stack([left, station, right])
-        else:
-            distance, stations = self._long_path(atoms, flips, left, right)
-            facts = self._facts_along(atoms, flips, stations, distance)
-        shape = (chains.width, len(self.row))
-        along = (one.T.reshape(*shape, -1) for one in (stations, facts))
-        return Found(self._guarded(chains, distance.reshape(shape)), *along)
-
-    def _atoms(self, chains: Chains, place: int) -> Atoms:
-        """Those of one place, the goals of a chain side by side."""
-        goals, width, flip = self.goals, chains.width, chains.plan.flips[place]
-        row = (self.row * width + np.arange(width)[:, None]).ravel()
-        ends = (goals.object, goals.subject) if flip else (goals.subject, goals.object)
-        costs = np.ascontiguousarray(chains.costs[:, :, place]).reshape(-1, chains.costs.shape[3])
-        return Atoms(costs, row, *(np.tile(one, width) for one in (*ends, goals.own)))
-
-    def _guarded(self, chains: Chains, distance: Float[np.ndarray, "chain goal"]) -> Floats:
-        if chains.guards is None:
-            return distance
-        return self.times(distance, chains.guards.detach().cpu().numpy()[self.row].T)
-
-    def _long_path(self, atoms: list[Atoms], flips: Flips, left: Ids, right: Ids) -> tuple[Floats, Ids]:
-        """(distance, stations) of the best path between two entities through more than two places."""
-        search, query, own = self.search, np.arange(len(left)), atoms[0].own
-        first, *middle, last = (one.costs[one.row] for one in atoms)
-        reached, back = search.row(first, left, own, open_subject=flips[0]), []
-        for costs, flip in zip(middle, flips[1:-1], strict=True):
-            tables = np.stack([search.table(*one) for one in zip(costs, own.tolist(), strict=True)])
-            steps = self.times(reached[:, :, None], tables.transpose(0, 2, 1) if flip else tables)  # [query, from, to]
-            back.append(steps.argmin(1))
-            reached = steps.min(1)
-        total = self.times(reached, search.row(last, right, own, open_subject=not flips[-1]))
-        path = [right, total.argmin(1)]
-        for pointers in reversed(back):
-            path.append(pointers[query, path[-1]])
-        return total[query, path[1]], np.stack([left, *reversed(path)])
-
-    def _facts_along(self, atoms: list[Atoms], flips: Flips, stations: Ids, distance: Floats) -> Ids:
-        """The facts behind each place of a path, none of which is further than the whole."""
-        limit = distance**2 * (1 + ROUNDING) + unification.SQUARED_FLOOR
-        steps = zip(atoms, flips, stations[:-1], stations[1:], strict=True)
-        ends = [replace(one, subject=to if flip else at, object=at if flip else to) for one, flip, at, to in steps]
-        return np.stack([nearest_facts(self.search, one, limit).fact for one in ends])
-
-
 def _heads(chains: Chains, leaves: Leaves) -> Float[Tensor, " proof"]:
     """The distance of the heads of each proof, 0 where none is unified."""
     if chains.guards is None:
@@ -376,25 +216,6 @@ def _unifications(proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts, ord
     return Unifications(ids[0], ids[1], ids[3:5].flatten(), ids[5:].flatten(), ids[2], shape)
 
 
-def _pairwise_squared(left: Float[Tensor, "m dim"], right: Float[Tensor, "n dim"]) -> Float[Tensor, "m n"]:
-    """By one matrix product; rounding may not make a distance negative."""
-    products = torch.addmm((right**2).sum(1), left, right.T, alpha=-2)
-    return (products + (left**2).sum(1)[:, None]).clamp(min=0)
-
-
-def squared_distances(left: Floats, right: Floats) -> Floats:
-    """The same without gradient."""
-    squared = left @ right.T
-    squared *= -2
-    squared += np.square(right).sum(1)
-    squared += np.square(left).sum(1)[:, None]
-    return np.maximum(squared, 0, out=squared)
-
-
 def _selected(table: Tensor, places: Ids) -> Tensor:
     """Cells by their place in the flat table, whose gradient adds up faster than that of an index for each axis."""
     return table.flatten().index_select(0, as_tensor(places.ravel(), table)).view(places.shape)
-
-
-def as_tensor(ids: Ids, like: Tensor) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(ids)).to(like.device)

@@ -16,7 +16,8 @@ from ctp_core.datasets.kb import FactIds, FactsKB, KnowledgeBase
 from ctp_core.errors import ConfigError
 from ctp_core.evaluation.ranking import known_filters, rank_facts
 from ctp_core.models.ctp_facts import CtpFactsModel
-from ctp_core.models.soft_theory import Goals, SoftTheory
+from ctp_core.models.soft_search import Goals
+from ctp_core.models.soft_theory import SoftTheory
 from ctp_core.provers.dense import SUMS, check_dense, check_edges
 from ctp_core.provers.soft_entities import NO_FACT, SoftFacts
 from ctp_core.training.entity_start import start_from_facts

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from ctp_core.datasets.kb import FactIds
-from ctp_core.models.soft_theory import SoftTheory, as_tensor
+from ctp_core.models.soft_search import as_tensor
+from ctp_core.models.soft_theory import SoftTheory
 
 ROUNDS = 2  # what an entity's neighbours are stated with counts too
 OWN = 0.3  # of an entity's own random vector beside that of its facts, so that no two are the same

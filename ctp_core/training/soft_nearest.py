@@ -12,7 +12,8 @@ from torch.nn import functional
 from ctp_core.datasets.kb import FactIds
 from ctp_core.evaluation.ranking import KnownFilter
 from ctp_core.models.soft_nearest import soft_edges
-from ctp_core.models.soft_theory import Chains, Leaves, SoftTheory, as_tensor
+from ctp_core.models.soft_search import Chains, Leaves, as_tensor
+from ctp_core.models.soft_theory import SoftTheory
 from ctp_core.provers.neighbours import nearest_entities
 from ctp_core.provers.soft_entities import Ids, SoftFacts
 from ctp_core.provers.soft_reach import Asked, Atoms, Paths, SoftReach

@@ -14,7 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from ctp_core.models.soft_theory import Chains, SoftTheory, as_tensor
+from ctp_core.models.soft_search import Chains, as_tensor
+from ctp_core.models.soft_theory import SoftTheory
 from ctp_core.provers.soft_entities import SoftFacts
 
 FIRST, LAST = 0.1, 8.0  # β: at first most facts of a predicate count, in the end the nearest

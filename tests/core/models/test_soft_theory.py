@@ -11,7 +11,8 @@ from ctp_core.config import CtpConfig
 from ctp_core.errors import ConfigError
 from ctp_core.models.registry import create_trainer
 from ctp_core.models.soft_pairs import Chain, ChainPairs
-from ctp_core.models.soft_theory import Goals, SoftTheory
+from ctp_core.models.soft_search import Goals
+from ctp_core.models.soft_theory import SoftTheory
 from ctp_core.proofs import ProofNode
 from ctp_core.provers import soft_entities
 from ctp_core.provers.soft_entities import SoftFacts

@@ -3,7 +3,7 @@
 from typing import Any, cast, get_args
 
 from ctp_core.config.base import BaseConfig
-from ctp_core.config.ctp import UNREAD, CtpConfig, SelectName
+from ctp_core.config.ctp import FIXED_RULES, UNREAD, CtpConfig, SelectName
 from ctp_core.config.facts import FACTS_METHODS, facts_config, facts_presets
 from ctp_core.config.graphs import graphs_config, graphs_presets
 from ctp_core.config.networks import NETWORKS, network_config
@@ -18,7 +18,7 @@ METHODS: dict[Kind, tuple[str, ...]] = {"facts": FACTS_METHODS, "graphs": ("ctp"
 def check_kind(config: BaseConfig, kind: Kind) -> None:
     """Raises ConfigError where the method, or one of its settings, has no meaning on a KB of this kind."""
     if config.method not in METHODS[kind]:
-        methods = ", ".join(METHODS[kind])
+        methods = ", ".join((*METHODS[kind], *FIXED_RULES))
         raise ConfigError(f"method {config.method!r} does not work on a KB of kind {kind!r}: choose from {methods}")
     unread = config.unread(kind) if isinstance(config, CtpConfig) else {}
     if unread:

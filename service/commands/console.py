@@ -34,12 +34,16 @@ def _in_a_folder(path: Path | None) -> Path | None:
 Figures = Annotated[Path | None, typer.Option("--json", help="Write the figures there.", callback=_in_a_folder)]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Most rows.")]
 
+OLDER = "and older ones: --limit shows more"
+
 COMMANDS = {
     r"GET /kbs lists": "`ctp kb list` lists",
     r"GET /kbs/(\S+)/entities lists those": r"`ctp kb facts \1` shows those",
     r"GET /models lists": "`ctp models list` lists",
     r"GET /jobs lists": "`ctp jobs list` lists",
     r"GET /jobs/(\S+) tells": r"`ctp jobs show \1` tells",
+    r"in `ids`, separated by commas": "to compare",
+    r"give the facts of the graph in `facts`": "give the facts of the graph with --fact",
     r"GET /models/\{id\}/export makes": "`ctp models export` makes",
     r"send (?:a|the) key as `Authorization: Bearer ctp_…`": "give your key with --key or CTP_KEY",
     r"\bconfig\.(\w+): there is no such key": r"--set \1: there is no such setting",

@@ -1,12 +1,12 @@
 """`ctp jobs`: trainings, as they run and as they ran."""
 
-from itertools import islice
 from typing import Annotated
 
 import typer
 
 from service.client import Job
 from service.commands.console import (
+    OLDER,
     Json,
     Key,
     Limit,
@@ -30,7 +30,8 @@ Reference = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job.")]
 def list_jobs(limit: Limit = 20, url: Url = None, key: Key = None, as_json: Json = False) -> None:
     """Your jobs, newest first."""
     with connected(url, key) as client:
-        found = list(islice(client.jobs.list(limit), limit))
+        listed = list(client.jobs.list(limit + 1))
+    found = listed[:limit]
     if as_json:
         print_json(found)
         return
@@ -39,6 +40,8 @@ def list_jobs(limit: Limit = 20, url: Url = None, key: Key = None, as_json: Json
         for job in found
     ]
     out.print(table(("model", "status", "epoch", "job", "created (UTC)"), rows, ("epoch",)))
+    if len(listed) > limit:
+        out.print(OLDER, style="dim")
 
 
 @jobs.command()

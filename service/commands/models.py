@@ -1,6 +1,5 @@
 """`ctp models`: the registry."""
 
-from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,7 @@ import typer
 from service.client import Model
 from service.commands.comparison import print_comparison
 from service.commands.console import (
+    OLDER,
     Json,
     Key,
     Limit,
@@ -37,7 +37,8 @@ def list_models(
 ) -> None:
     """Model versions, newest first."""
     with connected(url, key) as client:
-        found = list(islice(client.models.list(named, limit), limit))
+        listed = list(client.models.list(named, limit + 1))
+    found = listed[:limit]
     if as_json:
         print_json(found)
         return
@@ -53,6 +54,8 @@ def list_models(
         for m in found
     ]
     out.print(table(("model", "status", "method", "on validation", "aliases", "created (UTC)"), rows))
+    if len(listed) > limit:
+        out.print(OLDER, style="dim")
 
 
 @models.command()

@@ -110,7 +110,7 @@ def proof_tree(root: Node) -> Tree:
     """The proof as a tree; the weakest link of it is marked."""
     links = [(link.score, id(link)) for node in root.nodes() for link in node.unifications]
     score, weakest = min(links, default=(1.0, 0))
-    return _branch(root, [], weakest if score < 1 else 0)
+    return _branch(root, [], weakest if f"{score:.3f}" != "1.000" else 0)
 
 
 def _branch(node: Node, leading: list[Unification], weakest: int) -> Tree:

@@ -178,14 +178,23 @@ def _rank(child: Job, others: Sequence[Job]) -> tuple[float, float, int]:
 
 
 def best_epoch(rows: Sequence[Metric]) -> tuple[dict[str, float], float | None]:
-    """Validation metrics of the best epoch, whose weights a trainer keeps, and the loss of the last."""
+    """Validation metrics of the epoch whose weights the trainer keeps, and the training loss of the last.
+
+    Trainers that report a validation loss keep the weights with the least, the others those with the best metric;
+    of equals both keep the later.
+    """
     evaluated = [row for row in rows if row.values]
-    name = next((name for name in DECIDING_METRICS if evaluated and name in evaluated[-1].values), None)
     loss = rows[-1].loss if rows else None
-    if name is None:
-        return (dict(evaluated[-1].values) if evaluated else {}), loss
-    best = max(evaluated, key=lambda row: (row.values.get(name, float("-inf")), -row.epoch))
-    return dict(best.values), loss
+    if not evaluated:
+        return {}, loss
+    name = next((name for name in DECIDING_METRICS if name in evaluated[-1].values), None)
+
+    def quality(row: Metric) -> tuple[float, int]:
+        if "loss" in row.values:
+            return -row.values["loss"], row.epoch
+        return row.values.get(name, float("-inf")) if name else 0.0, row.epoch
+
+    return dict(max(evaluated, key=quality).values), loss
 
 
 def _register(session: Session, job: Job) -> None:

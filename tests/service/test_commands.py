@@ -11,9 +11,10 @@ import typer
 from ctp_core import __version__
 from ctp_core.datasets.formats import FORMATS
 from service.client.kbs import SUFFIXES
+from service.client.types import Fact, Node, Unification
 from service.commands.bench import parsed
-from service.commands.console import printable
-from service.commands.query import parse_goal
+from service.commands.console import OLDER, in_commands, printable
+from service.commands.query import parse_goal, proof_tree
 from tests.running import RunningService
 
 
@@ -70,6 +71,29 @@ def test_rules_models_and_jobs_are_listed(trained: RunningService) -> None:
     job = json.loads(ctp(trained, "jobs", "show", model["lineage"]["job_id"], "--json"))
     assert job["status"] == "succeeded"
     assert job["id"] in ctp(trained, "jobs", "list")
+
+
+@pytest.mark.slow
+def test_a_list_that_is_cut_says_so(service: RunningService) -> None:
+    for _ in range(2):
+        ctp(service, "train", "family", "--name", "command-list", "--set", "epochs=1")
+    for words in (("jobs", "list"), ("models", "list", "command-list")):
+        assert OLDER in ctp(service, *words, "--limit", "1")
+        assert OLDER not in ctp(service, *words, "--limit", "500")
+
+
+@pytest.mark.parametrize(("score", "marked"), [(1.0, False), (0.9999, False), (0.998, True)])
+def test_a_link_that_reads_as_certain_is_not_called_weak(score: float, marked: bool) -> None:
+    fact = Fact(subject="a", predicate="p", object="b")
+    tree = proof_tree(
+        Node(goal=fact, score=score, by="fact", unifications=[Unification(left="p", right="p", score=score)])
+    )
+    assert ("weakest link" in str(tree.label)) is marked
+
+
+def test_advice_is_in_the_words_of_the_commands() -> None:
+    assert in_commands("name 2 to 10 models in `ids`, separated by commas") == "name 2 to 10 models to compare"
+    assert in_commands("give the facts of the graph in `facts`") == "give the facts of the graph with --fact"
 
 
 @pytest.mark.slow

@@ -162,6 +162,27 @@ def test_the_best_seed_is_registered_when_the_last_has_ended(database: Database)
     assert f"models/{model.id}/{children[1].id}" not in leaving
 
 
+@pytest.mark.parametrize(
+    ("epochs", "kept"),
+    [
+        ([], {}),
+        ([{}, {}], {}),
+        ([{"mrr": 0.4, "hits@1": 0.1}, {"mrr": 0.5, "hits@1": 0.2}, {}, {"mrr": 0.3, "hits@1": 0.3}], 1),
+        ([{"mrr": 0.5, "hits@1": 0.2}, {"mrr": 0.5, "hits@1": 0.3}], 1),
+        ([{"accuracy": 0.9, "loss": 0.4}, {"accuracy": 0.8, "loss": 0.3}, {"accuracy": 0.7, "loss": 0.9}], 1),
+        ([{"accuracy": 1.0, "loss": 1.7}, {"accuracy": 1.0, "loss": 0.1}], 1),
+        ([{"part_mrr": 0.9}, {"part_mrr": 0.8}], 1),
+        ([{"proofs_mrr": 0.9}, {"mrr": 0.2}], 1),
+    ],
+)
+def test_a_model_has_the_metrics_of_the_weights_that_it_keeps(
+    epochs: list[dict[str, float]], kept: int | dict[str, float]
+) -> None:
+    rows = [Metric(job_id="j", epoch=epoch, attempt=1, loss=2.0, values=row) for epoch, row in enumerate(epochs)]
+    expected = epochs[kept] if isinstance(kept, int) else kept
+    assert outcomes.best_epoch(rows) == (expected, 2.0 if epochs else None)
+
+
 def test_a_cancelled_job_cannot_succeed_any_more(database: Database) -> None:
     job = submit(database)
     held = claim(database, job)

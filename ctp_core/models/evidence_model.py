@@ -53,6 +53,10 @@ class EvidenceModel(FactsModel):
     def semiring(self) -> str:
         return "evidence"
 
+    def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """The logit of each fact without any proof."""
+        return self.arrays.biases(facts)
+
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
@@ -64,7 +68,7 @@ class EvidenceModel(FactsModel):
         counts = [*np.bincount(proving, minlength=len(facts))[:walked].tolist(), *[None] * (len(facts) - walked)]
         proofs = self._best_proofs(view, facts, weighed, num_proofs)
         explanations = []
-        rows = zip(logits.tolist(), self.arrays.biases(facts).tolist(), counts, proofs, strict=True)
+        rows = zip(logits.tolist(), self.biases(facts).tolist(), counts, proofs, strict=True)
         for logit, bias, count, found in rows:
             shown = sum(proof.share or 0.0 for proof in found)
             parts = {"bias": bias, "shown": shown, "rest": logit - bias - shown, "num_proofs": count}
@@ -73,7 +77,7 @@ class EvidenceModel(FactsModel):
 
     def _unexplained(self, facts: FactIds, logits: Float[np.ndarray, " fact"]) -> list[Explanation]:
         """The parts of the score without any proof; who asks for none does not wait for them to be counted."""
-        biases = self.arrays.biases(facts)
+        biases = self.biases(facts)
         rows = zip(biases.tolist(), (logits - biases).tolist(), strict=True)
         return [Explanation((), {"bias": bias, "shown": 0.0, "rest": rest}) for bias, rest in rows]
 
@@ -122,7 +126,7 @@ class EvidenceModel(FactsModel):
         return chain_rule(self.kb.predicates.names, predicate, template, body, confidence, counts)
 
     def confidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
-        """The score that the model gives to a fact with exactly one proof, by this rule."""
+        """The score of a fact with exactly one proof, by this rule; without offsets, at whose level one says little."""
         return sigmoid(
             float(self.arrays.biases(np.array([[0, predicate, 1]]))[0])
             + self.arrays.evidence(predicate, template, body)

@@ -26,10 +26,18 @@ class ProofsModel(EvidenceModel):
 
     method: ClassVar[str] = "proofs"
 
-    def __init__(self, config: ProofsConfig, kb: FactsKB, head: EvidenceHead) -> None:
+    def __init__(
+        self,
+        config: ProofsConfig,
+        kb: FactsKB,
+        head: EvidenceHead,
+        offsets: Float[np.ndarray, " predicate"] | None = None,
+    ) -> None:
+        """`offsets`: what a loss that only ranks has left open, the level of the logits of each predicate."""
         self.config: ProofsConfig = config
         super().__init__(kb)
         self.head = head
+        self.offsets = np.zeros(len(kb.predicates)) if offsets is None else offsets
         self._tables: dict[int, NDArray[np.float32]] = {}
 
     @property
@@ -46,9 +54,15 @@ class ProofsModel(EvidenceModel):
 
     def on(self, kb: KnowledgeBase) -> "ProofsModel":
         """Its rules on other facts: those whose predicates it knows, about whatever entities."""
-        return ProofsModel(self.config, facts_about(kb, self.kb.predicates), self.head)
+        return ProofsModel(self.config, facts_about(kb, self.kb.predicates), self.head, self.offsets)
 
     def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        return np.asarray(self._evidence(view, facts) + self.offsets[facts[:, 1]])
+
+    def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        return np.asarray(super().biases(facts) + self.offsets[facts[:, 1]])
+
+    def _evidence(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
         same_predicate = bool((facts[:, 1] == facts[0, 1]).all()) if len(facts) else True
         if not view.extended:
             if same_predicate:
@@ -67,14 +81,19 @@ class ProofsModel(EvidenceModel):
     ) -> Float[np.ndarray, "question entity"]:
         self._compute_tables(predicates)
         rows = zip(subjects.tolist(), predicates.tolist(), strict=True)
-        return np.stack([self._table(predicate)[subject] for subject, predicate in rows])
+        return self._ranked(predicates, [self._table(predicate)[subject] for subject, predicate in rows])
 
     def subject_logits(
         self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Float[np.ndarray, "question entity"]:
         self._compute_tables(predicates)
         rows = zip(objects.tolist(), predicates.tolist(), strict=True)
-        return np.stack([self._table(predicate)[:, object_] for object_, predicate in rows])
+        return self._ranked(predicates, [self._table(predicate)[:, object_] for object_, predicate in rows])
+
+    def _ranked(
+        self, predicates: Int[np.ndarray, " question"], rows: list[NDArray[np.float32]]
+    ) -> Float[np.ndarray, "question entity"]:
+        return np.asarray(np.stack(rows) + self.offsets[predicates][:, None])
 
     @cached_property
     def _atom_tables(self) -> Float[Tensor, "atom entity entity"]:
@@ -99,7 +118,8 @@ class ProofsModel(EvidenceModel):
             self._tables.update(zip(goals.tolist(), logits.cpu().numpy(), strict=True))
 
     def to_artifact(self) -> Artifact:
-        return self._base_artifact({f"head.{name}": tensor for name, tensor in self.head.state_dict().items()})
+        tensors = {f"head.{name}": tensor for name, tensor in self.head.state_dict().items()}
+        return self._base_artifact(tensors, offsets=self.offsets.tolist())
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "ProofsModel":
@@ -110,4 +130,15 @@ class ProofsModel(EvidenceModel):
         sizes, how = (len(kb.predicates), widths), (config.saturation, config.counting)
         head = EvidenceHead(*sizes, torch.Generator(), device, config.initial_scale, *how)
         load_state(head, "head", artifact)
-        return cls(config, kb, head)
+        return cls(config, kb, head, _offsets(artifact, len(kb.predicates)))
+
+
+def _offsets(artifact: Artifact, size: int) -> Float[np.ndarray, " predicate"]:
+    """0 in the artifacts of versions that had no such thing."""
+    try:
+        offsets = np.array(artifact.manifest.get("offsets", [0.0] * size), dtype=np.float64).reshape(size)
+    except (TypeError, ValueError) as error:
+        raise ArtifactError(f"the artifact of a model of proofs has offsets that are no numbers: {error}") from None
+    if not np.isfinite(offsets).all():
+        raise ArtifactError("the artifact of a model of proofs has offsets that are not finite")
+    return offsets

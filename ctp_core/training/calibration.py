@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from ctp_core.datasets.kb import FactIds, FactsKB
 from ctp_core.training.facts_split import FactsSplit
@@ -13,6 +14,7 @@ CORRUPTIONS = 20  # random facts for each true one: the base rate that the sigmo
 MIN_SCALE = 1e-3  # a score that says nothing keeps its order all the same
 FOLDS = 5  # of a KB that has no facts to spare
 SEED = 0
+HALVINGS = 40
 
 
 Score = Callable[[FactIds], Float[np.ndarray, " fact"]]
@@ -62,6 +64,18 @@ def _fit(parts: Iterable[tuple[Score, FactIds]], kb: FactsKB, *, smooth: bool = 
     fitted = minimize(loss, np.array([0.0, -1.0]), method="Nelder-Mead")
     scale = max(MIN_SCALE, float(np.exp(fitted.x[0])) / spread)
     return scale, float(fitted.x[1])
+
+
+def level(logits: Float[np.ndarray, " pair"], num_facts: int) -> float:
+    """The offset at which `num_facts` of all pairs with these logits are expected to be facts; never none or all."""
+    wanted = min(max(num_facts, 0.5), len(logits) - 0.5)
+    rarest = float(np.log(wanted / (len(logits) - wanted)))
+    low, high = rarest - float(logits.max()), rarest - float(logits.min())  # as if all had the same logit
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        expected = expit(logits + middle).sum()
+        low, high = (low, middle) if expected > wanted else (middle, high)
+    return (low + high) / 2
 
 
 def _random_facts(kb: FactsKB, facts: FactIds) -> FactIds:

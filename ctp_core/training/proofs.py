@@ -16,6 +16,7 @@ from ctp_core.models.proofs import ProofsModel
 from ctp_core.provers.dense import check_dense
 from ctp_core.provers.ensemble import Ensemble
 from ctp_core.provers.evidence import EXCLUDED, EvidenceHead, OwnFacts, atom_tables
+from ctp_core.training.calibration import level
 from ctp_core.training.gradient import GradientTrainer
 from ctp_core.training.losses import LOSSES
 from ctp_core.training.schedule import one_cycle
@@ -99,4 +100,17 @@ class ProofsTrainer(GradientTrainer):
         """The best weights so far, standing on these facts."""
         ensemble = self.best_module()
         assert isinstance(ensemble, Ensemble)
-        return ProofsModel(self.config, kb, ensemble.merged())
+        head = ensemble.merged()
+        return ProofsModel(self.config, kb, head, self._offsets(head) if self.config.loss == "softmax" else None)
+
+    def _offsets(self, head: EvidenceHead) -> Float[np.ndarray, " predicate"]:
+        """Softmax tells only how far facts are above their rivals: the level at which as many facts are expected of a
+        predicate as are stated, so that predicates can be compared and a score is a probability."""
+        found = np.zeros(len(self.kb.predicates))
+        for predicate in range(len(found)):
+            goal = torch.tensor([predicate], device=self.device)
+            row, subject, object_ = self._tables[goal].nonzero().unbind(1)
+            with torch.no_grad():
+                logits = head.logits(self._tables, goal, OwnFacts(row, goal[row], subject, object_))
+            found[predicate] = level(logits.double().cpu().numpy().ravel(), len(row))
+        return found

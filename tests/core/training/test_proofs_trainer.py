@@ -1,14 +1,21 @@
 """What a step of the model of proofs learns from."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
 
 from ctp_core.config import ProofsConfig
+from ctp_core.errors import ArtifactError
+from ctp_core.models.proofs import ProofsModel
 from ctp_core.models.registry import create_trainer
 from ctp_core.provers.evidence import atom_tables
+from ctp_core.symbols import Goal
+from ctp_core.training.calibration import level
 from ctp_core.training.proofs import ProofsTrainer
-from tests.core.models.test_facts_models import KB
+from tests.core.models.test_facts_models import KB, ask
 
 CPU = torch.device("cpu")
 GOAL = torch.tensor([KB.predicates.id("grandparent")])
@@ -36,3 +43,45 @@ def test_what_a_step_does_not_hide_is_neither_to_be_found_nor_a_rival(monkeypatc
 def test_a_step_that_finds_hidden_facts_needs_some() -> None:
     with pytest.raises(ValueError, match="give `hidden_facts` a share above 0"):
         ProofsConfig(ranked="hidden")
+
+
+def test_a_loss_that_only_ranks_expects_as_many_facts_as_are_stated() -> None:
+    config = ProofsConfig(templates={"1": 2, "2": 2}, loss="softmax", epochs=20)
+    trainer = create_trainer(config, KB, CPU)
+    while not trainer.finished:
+        trainer.train_epoch()
+    model = trainer.model()
+    assert isinstance(model, ProofsModel)
+    again = ProofsModel.from_artifact(model.to_artifact(), CPU)
+    entities, stated = np.arange(len(KB.entities)), KB.splits["train"][:, 1]
+    for predicate in range(len(KB.predicates)):
+        logits = again.object_logits(entities, np.full(len(entities), predicate))
+        assert (1 / (1 + np.exp(-logits))).sum() == pytest.approx(max(0.5, (stated == predicate).sum()), rel=1e-3)
+
+
+def test_the_level_of_a_predicate_is_in_the_bias_of_an_answer() -> None:
+    trainer = create_trainer(ProofsConfig(templates={"1": 2}, loss="softmax", epochs=2), KB, CPU)
+    model = trainer.model()
+    assert isinstance(model, ProofsModel)
+    assert model.offsets.any()
+    (answers,) = ask(model, Goal(None, "grandparent", KB.entities.names[0]))
+    for answer in answers:
+        parts = answer.score_parts or {}
+        logit = np.log(answer.score / (1 - answer.score))
+        assert sum(parts[name] or 0.0 for name in ("bias", "shown", "rest")) == pytest.approx(logit, abs=1e-4)
+
+
+@pytest.mark.parametrize("num_facts", [0, 1, 7, 10])
+def test_a_level_expects_the_number_of_facts(num_facts: int) -> None:
+    logits = np.linspace(-1000, 1000, 10)
+    expected = (1 / (1 + np.exp(-np.clip(logits + level(logits, num_facts), -500, 500)))).sum()
+    assert expected == pytest.approx(min(max(num_facts, 0.5), 9.5), abs=1e-3)
+
+
+@pytest.mark.parametrize("offsets", [[1.0], ["a"] * len(KB.predicates), [float("nan")] * len(KB.predicates)])
+def test_offsets_that_mean_nothing_are_refused(offsets: list[Any]) -> None:
+    model = create_trainer(ProofsConfig(templates={"1": 2}, loss="softmax", epochs=1), KB, CPU).model()
+    artifact = model.to_artifact()
+    artifact.manifest["offsets"] = offsets
+    with pytest.raises(ArtifactError, match="offsets"):
+        ProofsModel.from_artifact(artifact, CPU)

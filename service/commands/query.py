@@ -98,7 +98,7 @@ def print_answers(found: Answers, every: bool = False) -> None:
     if any(a.known for a in shown) and found.semiring == EVIDENCE:
         out.print("known: the KB states it; its score says how well the other facts support it", style="dim")
     elif found.answers[0].score < WEAK:
-        out.print(f"no answer reaches {WEAK}: the model finds no good reason for any of them", style="dim")
+        out.print(f"no answer reaches {WEAK}: their order says more than their scores", style="dim")
     for proof in found.answers[0].proofs:
         out.print()
         out.print(proof_tree(proof.tree))

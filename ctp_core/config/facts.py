@@ -159,11 +159,12 @@ def _published(profile: Profile, epochs: int) -> CtpConfig:
     """The published templates, chosen by density instead of by name; entities are soft."""
     if not fits_tables(profile.num_entities, profile.num_predicates):
         return _nearest(max(1, epochs // 10))  # corrupted facts are out of reach of proofs there: nothing to learn from
+    learnt: dict[str, Any] = {"epochs": epochs, "negatives": 3}  # of each of three kinds: nine corrupted facts
     if density(profile) > DENSE:
-        return CtpConfig(epochs=epochs, templates=("0", "2", "1R"), batch_size=16, negatives=3)
+        return CtpConfig(templates=("0", "2", "1R"), batch_size=16, **learnt)
     if density(profile) > HALF_DENSE:
-        return CtpConfig(epochs=epochs, templates=("0", "1", "1R"), select="attentive", batch_size=8, negatives=3)
-    return CtpConfig(epochs=epochs, templates=("0", "2"), batch_size=8, negatives=3)
+        return CtpConfig(templates=("0", "1", "1R"), select="attentive", batch_size=8, **learnt)
+    return CtpConfig(templates=("0", "2"), batch_size=8, **learnt)
 
 
 def _ranked(profile: Profile, *, fixed_rules: bool) -> CtpConfig:

@@ -3,6 +3,7 @@
 A step of training on a small KB costs as much as it has operations, and this would be most of them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,14 +82,5 @@ def _only(values: Tensor, row: Int[Tensor, " column"], shape: tuple[int, int]) -
     return values.new_zeros(shape).scatter_(0, row[None], values[None])
 
 
-def proof_distances(
-    vectors: Float[Tensor, "row dim"],
-    predicates: Float[Tensor, "predicate dim"],
-    entities: Float[Tensor, "entity dim"],
-    heads: Float[Tensor, " proof"] | None,
-    atoms: Unifications,
-    semantics: tuple[str, str],
-) -> Float[Tensor, " proof"]:
-    """By (unification, semiring)."""
-    found: Tensor = ProofDistances.apply(vectors, predicates, entities, heads, atoms, semantics)  # type: ignore[no-untyped-call]
-    return found
+# By (vectors, predicates, entities, heads, atoms, (unification, semiring)).
+proof_distances: Callable[..., Float[Tensor, " proof"]] = ProofDistances.apply

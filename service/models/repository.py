@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import and_, delete, or_, select
+from sqlalchemy import and_, delete, or_, select, tuple_
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
@@ -54,20 +54,22 @@ def listing(
     session: Session, tenant: str, name: str | None, status: str | None, before: tuple[float, str] | None, limit: int
 ) -> Sequence[ModelVersion]:
     """Newest first; deleted versions keep their row but are listed only when asked for."""
-    created = ModelVersion.created_at
     wanted = ModelVersion.status != "deleted" if status is None else ModelVersion.status == status
     statement = select(ModelVersion).where(ModelVersion.tenant == tenant, wanted)
     if name is not None:
         statement = statement.where(ModelVersion.name == name)
     if before is not None:
-        statement = statement.where(or_(created < before[0], and_(created == before[0], ModelVersion.id < before[1])))
-    return session.scalars(statement.order_by(created.desc(), ModelVersion.id.desc()).limit(limit)).all()
+        statement = statement.where(tuple_(ModelVersion.created_at, ModelVersion.id) < before)
+    newest = (ModelVersion.created_at.desc(), ModelVersion.id.desc())
+    return session.scalars(statement.order_by(*newest).limit(limit)).all()
 
 
 def aliases(session: Session, models: Sequence[ModelVersion]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {model.id: [] for model in models}
-    statement = select(Alias).where(Alias.model_id.in_(found)).order_by(Alias.alias)
-    for alias in session.scalars(statement):
+    tenants, names = {model.tenant for model in models}, {model.name for model in models}
+    # An alias stands under the name of its model: that is what the table is indexed by.
+    named = (Alias.tenant.in_(tenants), Alias.name.in_(names))
+    for alias in session.scalars(select(Alias).where(*named, Alias.model_id.in_(found)).order_by(Alias.alias)):
         found[alias.model_id].append(alias.alias)
     return found
 
@@ -82,8 +84,9 @@ def drop_alias(session: Session, tenant: str, name: str, alias: str) -> bool:
 def jobs(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]:
     """Model id -> the job that was asked for."""
     ids = [model.id for model in models]
-    statement = select(Job.model_id, Job.id).where(Job.model_id.in_(ids), Job.parent_id.is_(None))
-    return {row.model_id: row.id for row in session.execute(statement)}
+    # Children are left out here: asked for jobs without a parent, SQLite looks through all that have none.
+    statement = select(Job.model_id, Job.id, Job.parent_id).where(Job.model_id.in_(ids))
+    return {row.model_id: row.id for row in session.execute(statement) if row.parent_id is None}
 
 
 def trainings(session: Session, model: ModelVersion) -> Sequence[Job]:

@@ -15,7 +15,7 @@ from service.db.clock import now
 from service.db.tables import Checkpoint, Job, Metric, ModelVersion, RuleRow
 from service.removals import remove_later
 from service.training import repository
-from service.training.repository import TERMINAL, Claim
+from service.training.repository import ACTIVE, TERMINAL, Claim
 from service.training.retention import DECIDING_METRICS, keep_checkpoints
 
 
@@ -105,8 +105,8 @@ def lost(session: Session, claim: Claim, max_attempts: int, *also: Any) -> None:
 
 def unsettled(session: Session) -> Sequence[Job]:
     """Parents whose children have all ended: only a version that forgot to settle them leaves such."""
-    waiting = select(Job.parent_id).where(Job.parent_id.is_not(None), Job.status.not_in(TERMINAL))
-    statement = select(Job).where(Job.has_children, Job.status.not_in(TERMINAL), Job.id.not_in(waiting))
+    waiting = select(Job.parent_id).where(Job.parent_id.is_not(None), Job.status.in_(ACTIVE))
+    statement = select(Job).where(Job.has_children, Job.status.in_(ACTIVE), Job.id.not_in(waiting))
     return session.scalars(statement).all()
 
 

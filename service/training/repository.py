@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, select, tuple_, update
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
@@ -12,6 +12,7 @@ from service.db.clock import now
 from service.db.locks import lock_name
 from service.db.tables import Checkpoint, Job, Metric, ModelVersion, Outbox
 
+ACTIVE = ("queued", "running")
 TERMINAL = ("succeeded", "failed", "cancelled")
 
 
@@ -42,8 +43,7 @@ def listing(
     if status is not None:
         statement = statement.where(Job.status == status)
     if before is not None:
-        created, job_id = before
-        statement = statement.where(or_(Job.created_at < created, and_(Job.created_at == created, Job.id < job_id)))
+        statement = statement.where(tuple_(Job.created_at, Job.id) < before)
     return session.scalars(statement.order_by(Job.created_at.desc(), Job.id.desc()).limit(limit)).all()
 
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ctp_core.rules import clause
+from service.accept import preferred
 from service.bodies import json_body
 from service.db.tables import Checkpoint, Job, RuleRow
 from service.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
@@ -40,8 +41,10 @@ from service.training.repository import metrics
 
 router = APIRouter(prefix="/models", tags=["models"])
 ARCHIVE = MEDIA_TYPES[0]
+JSON = "application/json"
 ModelStatus = Literal["pending", "ready", "failed", "cancelled", "deleted"]
 CSV_COLUMNS = ("id", "text", "template", "confidence", "support", "precision")
+EXAMPLE_RULES_CSV = f'{",".join(CSV_COLUMNS)}\r\n9be1c3ad2f47,"{EXAMPLE_RULE["text"]}",2,0.98,12,1.0\r\n'
 
 
 @router.get("", responses=example(200, {"items": [EXAMPLE_MODEL], "next_cursor": None}))
@@ -192,7 +195,15 @@ def export_model(model: str, database: DatabaseDep, storage: StorageDep, tenant:
 
 @router.get(
     "/{model}/rules",
-    responses=example(200, {"items": [EXAMPLE_RULE], "next_cursor": None}),
+    responses={
+        200: {
+            "content": {
+                JSON: {"example": {"items": [EXAMPLE_RULE], "next_cursor": None}},
+                "text/plain": {"example": f"{EXAMPLE_RULE['text']}.\n"},
+                "text/csv": {"example": EXAMPLE_RULES_CSV},
+            }
+        }
+    },
     response_model=Page[RuleOut],
 )
 def list_rules(
@@ -210,10 +221,11 @@ def list_rules(
     with database.read() as session:
         rows = service.rules(session, tenant, model, predicate, min_confidence, after[0], limit + 1)
     shown = page(rows, limit, _shown_rule, lambda rule: [rule.position])
-    for media_type, write in (("text/plain", _prolog), ("text/csv", _csv)):
-        if media_type in request.headers.get("accept", ""):
-            return Response(write(rows[:limit]), media_type=media_type, headers=_link(request, shown.next_cursor))
-    return shown
+    media_type = preferred(request.headers.get("accept", ""), (JSON, *RULE_WRITERS))
+    if media_type == JSON:
+        return shown
+    text = RULE_WRITERS[media_type](rows[:limit])
+    return Response(text, media_type=media_type, headers=_link(request, shown.next_cursor))
 
 
 def _link(request: Request, cursor: str | None) -> dict[str, str]:
@@ -238,6 +250,9 @@ def _csv(rules: Sequence[RuleRow]) -> str:
     writer.writerow(CSV_COLUMNS)
     writer.writerows([r.rule_id, r.text, r.template, r.confidence, r.support, r.precision] for r in rules)
     return text.getvalue()
+
+
+RULE_WRITERS = {"text/plain": _prolog, "text/csv": _csv}
 
 
 @router.get(

@@ -63,6 +63,8 @@ def test_the_rule_is_listed_in_every_form(client: httpx.Client, family: str) -> 
     assert f"{rule}." in prolog.text.splitlines()
     table = client.get(f"/models/{family}/rules", headers={"accept": "text/csv"}, params={"predicate": "grandparent"})
     assert f'"{rule}"' in table.text
+    either = client.get(f"/models/{family}/rules", headers={"accept": "application/json, text/plain, */*"})
+    assert rule in [item["text"] for item in either.json()["items"]]
 
 
 def test_a_query_may_bring_facts_about_people_nobody_has_heard_of(client: httpx.Client, family: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from contextlib import nullcontext
 from functools import partial
 from typing import Annotated, Literal
 
@@ -49,14 +50,13 @@ MODEL_STATUS = {
 
 
 async def finished(waiting: Waiting, database: Database, tenant: str, job_id: str, seconds: float) -> JobOut:
-    """The job when it has ended, or as it is when the time is up."""
+    """The job when it has ended, or as it is when the time is up. Who calls this holds a place."""
     deadline = time.monotonic() + seconds
-    with waiting.place(tenant):
-        while True:
-            job = await waiting.look(partial(_look_up, database, tenant, job_id))
-            if job.status in repository.TERMINAL or time.monotonic() >= deadline:
-                return job
-            await asyncio.sleep(WAIT_STEP_SECONDS)
+    while True:
+        job = await waiting.look(partial(_look_up, database, tenant, job_id))
+        if job.status in repository.TERMINAL or time.monotonic() >= deadline:
+            return job
+        await asyncio.sleep(WAIT_STEP_SECONDS)
 
 
 def _look_up(database: Database, tenant: str, job_id: str) -> JobOut:
@@ -82,12 +82,14 @@ async def train(
         return Reply(202, body.model_dump(mode="json"), {"Location": f"/jobs/{job.id}"})
 
     content = request.model_dump_json().encode()
-    reply = await asyncio.to_thread(once.create, database, content, create)
-    response.headers.update(reply.headers)
-    answer = TrainResponse.model_validate(reply.body)
-    if wait:
-        answer.job = await finished(waiting, database, once.tenant, answer.job.id, wait)
-        answer.model.status = MODEL_STATUS[answer.job.status]
+    # A place to wait is taken first: who is refused one must not have begun a training.
+    with waiting.place(once.tenant) if wait else nullcontext():
+        reply = await asyncio.to_thread(once.create, database, content, create)
+        response.headers.update(reply.headers)
+        answer = TrainResponse.model_validate(reply.body)
+        if wait:
+            answer.job = await finished(waiting, database, once.tenant, answer.job.id, wait)
+            answer.model.status = MODEL_STATUS[answer.job.status]
     return answer
 
 
@@ -111,7 +113,8 @@ def list_jobs(
 async def get_job(job_id: str, database: DatabaseDep, tenant: TenantDep, waiting: WaitingDep, wait: Wait = 0) -> JobOut:
     """How far a job is."""
     if wait:
-        return await finished(waiting, database, tenant, job_id, wait)
+        with waiting.place(tenant):
+            return await finished(waiting, database, tenant, job_id, wait)
     return await asyncio.to_thread(_look_up, database, tenant, job_id)
 
 

@@ -32,6 +32,8 @@ def test_more_waiting_calls_than_there_are_places_get_a_429(tmp_path: Path) -> N
             for path in (f"/jobs/{job}?wait=5", f"/jobs/{job}/events"):
                 answer = client.get(path)
                 assert (answer.status_code, answer.json()["code"]) == (429, "too_many_waiting_calls")
+            assert client.post("/train", params={"wait": 5}, json=body).status_code == 429
+            assert len(client.get("/jobs").json()["items"]) == 1, "what is refused is not begun"
             assert client.get(f"/jobs/{job}").status_code == 200
             assert next(lines) is not None
         client.post(f"/jobs/{job}/cancel")

@@ -15,6 +15,7 @@ from ctp_core.datasets.kb import SPLITS
 from ctp_core.datasets.rows import FileLimits
 from service.bodies import parse_json
 from service.errors import Invalid, UnsupportedMedia
+from service.forms import MAX_TEXTS, known_fields
 from service.kbs.formats import GRAPHS, KINDS, check_format, kind_of
 from service.kbs.schemas import KbCreate
 from service.names import check_name
@@ -23,7 +24,6 @@ from service.temporary import room_for
 
 FILE_FIELDS = ("file", *SPLITS)
 TEXT_FIELDS = ("name", "kind", "format")
-MAX_FORM_FIELDS = 16
 MAX_FILE_NAME = 200
 BODY = "body"
 
@@ -100,7 +100,7 @@ async def read_upload(request: Request) -> AsyncIterator[Upload]:
         yield Upload(check_name(body.name), body.kind, facts=body.facts)
     elif content_type == "multipart/form-data":
         with room_for("the upload"):
-            form = await request.form(max_files=len(FILE_FIELDS), max_fields=MAX_FORM_FIELDS)
+            form = await request.form(max_files=len(FILE_FIELDS), max_fields=MAX_TEXTS)
         try:
             yield _from_form(form)
         finally:
@@ -111,12 +111,8 @@ async def read_upload(request: Request) -> AsyncIterator[Upload]:
 
 
 def _from_form(form: FormData) -> Upload:
-    files = {key: value for key, value in form.items() if isinstance(value, UploadFile)}
-    texts = {key: value for key, value in form.items() if isinstance(value, str) and value}
-    unknown = sorted((set(files) - set(FILE_FIELDS)) | (set(texts) - set(TEXT_FIELDS)))
-    if unknown:
-        known = f"{', '.join(TEXT_FIELDS)} and the files {', '.join(FILE_FIELDS)}"
-        raise Invalid("unknown_field", f"unknown form field {unknown[0][:80]!r}; known are {known}")
+    fields = known_fields(form, TEXT_FIELDS, FILE_FIELDS)
+    texts, files = fields.texts, fields.files
     if not files or ("file" in files) == ("train" in files) or ("file" in files and len(files) > 1):
         raise Invalid("missing_file", "send either one `file`, or `train` and, where there are any, `valid` and `test`")
     if "file" in files:

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 from starlette.requests import Request
 
 from service.errors import Invalid, UnsupportedMedia
+from service.forms import MAX_TEXTS, known_fields
 from service.temporary import room_for
 
 MEDIA_TYPES = ("application/zip", "application/octet-stream")
@@ -45,7 +46,7 @@ async def read_archive(request: Request) -> AsyncIterator[Archive]:
             yield Archive(cast("BinaryIO", file))
     elif content_type == FORM:
         with room_for("the archive"):
-            form = await request.form(max_files=1, max_fields=1)
+            form = await request.form(max_files=1, max_fields=MAX_TEXTS)
         try:
             yield _from_form(form)
         finally:
@@ -67,7 +68,7 @@ async def write_pieces(pieces: AsyncIterator[bytes], file: BinaryIO) -> None:
 
 
 def _from_form(form: FormData) -> Archive:
-    file, name = form.get("file"), form.get("name")
-    if not isinstance(file, UploadFile) or isinstance(name, UploadFile):
+    fields = known_fields(form, ("name",), ("file",))
+    if not fields.files:
         raise Invalid("missing_file", "send the archive as `file`")
-    return Archive(file.file, name or None)
+    return Archive(fields.files["file"].file, fields.texts.get("name"))

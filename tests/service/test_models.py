@@ -177,6 +177,11 @@ def test_an_export_answers_the_same_after_import(client: httpx.Client, model: di
     assert client.get(f"/models/{other['id']}/metrics").json()["items"] == []
 
 
+def test_a_misspelt_field_of_an_import_is_refused(client: httpx.Client, archive: bytes) -> None:
+    answer = client.post("/models/import", data={"nmae": "m"}, files={"file": ("m.ctp.zip", archive)})
+    assert (answer.status_code, answer.json()["code"]) == (422, "unknown_field")
+
+
 def test_the_same_model_exports_the_same_bytes(client: httpx.Client, model: dict[str, Any], archive: bytes) -> None:
     assert client.get(f"/models/{model['id']}/export").content == archive
 

@@ -143,6 +143,14 @@ def test_files_that_are_no_whole_kb_are_refused(client: httpx.Client, fields: li
     assert (answer.status_code, answer.json()["code"]) == (422, "missing_file")
 
 
+@pytest.mark.parametrize("field", ["file", "train"])
+def test_a_file_that_comes_twice_is_refused_and_none_of_it_is_lost(client: httpx.Client, field: str) -> None:
+    files = [(field, ("1.tsv", b"a\tp\tb\n")), (field, ("2.tsv", b"c\tp\td\n"))]
+    answer = client.post("/kbs", data={"name": "twice"}, files=files)
+    assert (answer.status_code, answer.json()["code"]) == (422, "repeated_field")
+    assert client.get("/kbs/twice").status_code == 404
+
+
 @pytest.mark.parametrize("kb", ["family", "split-graphs"])
 def test_a_split_that_a_kb_does_not_have_is_not_exported(client: httpx.Client, kb: str) -> None:
     upload(client, "split-graphs", CLUTRR, "1.2_train.csv")

@@ -5,12 +5,14 @@ from typing import Any
 from pydantic import BaseModel
 
 Responses = dict[int | str, dict[str, Any]]
+_REASON = "Input should be less than or equal to 1000"
 EXAMPLE_PROBLEM = {
-    "type": "about:blank",
+    "type": "urn:ctp:problem:invalid_request",
     "title": "Invalid request",
     "status": 422,
-    "detail": "limit: this should be at most 1000",
     "code": "invalid_request",
+    "detail": f"query.limit: {_REASON}",
+    "errors": [{"place": "query.limit", "reason": _REASON}],
 }
 # In the place of what FastAPI would say of its own errors, which never leave this service.
 PROBLEMS: Responses = {

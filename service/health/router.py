@@ -25,10 +25,13 @@ async def readyz(request: Request) -> JSONResponse:
     return JSONResponse({"status": "ok" if ready else "not ready", "parts": parts}, 200 if ready else 503)
 
 
+EXAMPLE_METRIC = 'ctp_requests_total{method="POST",route="/query",status="200"} 12.0\n'
+
+
 @router.get(
     "/metrics",
     response_class=PlainTextResponse,
-    responses={200: {"content": {"text/plain": {"example": "ctp_http_requests_total 12.0\n"}}}},
+    responses={200: {"content": {"text/plain": {"example": EXAMPLE_METRIC}}}},
 )
 def get_metrics(request: Request, database: DatabaseDep) -> Response:
     """Counts and times of the whole service, for Prometheus."""

@@ -264,15 +264,15 @@ EXAMPLE_COMPARISON: dict[str, Any] = {
                 "group": "grandparent",
                 "goal": {"subject": "rick", "predicate": "grandparent", "object": None},
                 "facts": [],
-                "expected": "morty",
+                "expected": "grandparent(rick, morty)",
                 "answers": [
                     {
-                        "answer": "morty",
+                        "answer": "grandparent(rick, morty)",
                         "score": 0.98,
                         "right": True,
                         "proof": "grandparent(rick, morty) ⇐ parent(rick, beth), parent(beth, morty)",
                     },
-                    {"answer": "jerry", "score": 0.61, "right": False, "proof": None},
+                    {"answer": "grandparent(rick, jerry)", "score": 0.61, "right": False, "proof": None},
                 ],
             }
         ],

@@ -59,7 +59,8 @@ class QueryRequest(BaseModel):
     exclude_known: bool = Field(False, description="Leave out answers that the KB already states.")
 
 
-_LEAF = {"by": "fact", "score": 1.0, "unifications": [], "rule": None, "children": []}
+_UNIFIED = {"left": "parent", "right": "parent", "score": 1.0, "approximate": False}
+_LEAF = {"by": "fact", "score": 1.0, "unifications": [_UNIFIED], "rule": None, "children": []}
 EXAMPLE_ANSWER: dict[str, Any] = {
     "model_id": "model_7be844215d1f0c9a",
     "elapsed_ms": 2.1,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -10,10 +11,11 @@ from sqlalchemy.orm import Session
 from ctp_core.config import parse_config, settings_for
 from ctp_core.datasets.kb import Kind
 from service.db.engine import Database
-from service.db.tables import ModelVersion, RuleRow
+from service.db.tables import ModelVersion
 from service.errors import Invalid
 from service.models import contest, repository, service
 from service.models.contest import Contest
+from service.models.repository import ToldRule
 from service.models.schemas import Comparison, Difference, Evaluation, SharedRule
 from service.queries.batcher import Batcher, Target
 
@@ -52,7 +54,7 @@ async def evaluated(compared: Compared, batcher: Batcher, request_id: str) -> Co
 
 
 def compare(session: Session, models: Sequence[ModelVersion]) -> Comparison:
-    rules = [{rule.rule_id: rule for rule in _rules(session, model)} for model in models]
+    rules = [repository.told_rules(session, model) for model in models]
     shared = set(rules[0]).intersection(*rules[1:])
     return Comparison(
         models=service.shown(session, models),
@@ -62,10 +64,6 @@ def compare(session: Session, models: Sequence[ModelVersion]) -> Comparison:
         num_shared_rules=len(shared),
         rules=_side_by_side(rules),
     )
-
-
-def _rules(session: Session, model: ModelVersion) -> Sequence[RuleRow]:
-    return repository.rules(session, model, None, 0.0, -1, None)
 
 
 def _settings(model: ModelVersion) -> dict[str, Any]:
@@ -94,13 +92,17 @@ def differences(values: Sequence[Mapping[str, Any]], only_unequal: bool = True) 
     return [row for row in rows if not only_unequal or any(value != row.values[0] for value in row.values)]
 
 
-def _side_by_side(rules: Sequence[Mapping[str, RuleRow]]) -> list[SharedRule]:
+def _side_by_side(rules: Sequence[Mapping[str, ToldRule]]) -> list[SharedRule]:
     """The rules that any version is surest of."""
-    texts = {rule_id: row.text for known in rules for rule_id, row in known.items()}
-
-    def confidences(rule_id: str) -> list[float | None]:
-        return [known[rule_id].confidence if rule_id in known else None for known in rules]
-
-    rows = [SharedRule(id=rule_id, text=text, confidences=confidences(rule_id)) for rule_id, text in texts.items()]
-    rows.sort(key=lambda row: (-max(c or 0.0 for c in row.confidences), row.text))
-    return rows[:MAX_RULES_SHOWN]
+    surest: dict[str, ToldRule] = {}
+    for known in rules:
+        surest |= {i: rule for i, rule in known.items() if i not in surest or rule.confidence > surest[i].confidence}
+    shown = nsmallest(MAX_RULES_SHOWN, surest.items(), key=lambda one: (-one[1].confidence, one[1].text))
+    return [
+        SharedRule(
+            id=rule_id,
+            text=rule.text,
+            confidences=[known[rule_id].confidence if rule_id in known else None for known in rules],
+        )
+        for rule_id, rule in shown
+    ]

@@ -1,6 +1,7 @@
 """The SQL of models."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import and_, delete, or_, select, tuple_
 from sqlalchemy.engine import CursorResult
@@ -115,6 +116,19 @@ def rules(
     if predicate is not None:
         statement = statement.where(RuleRow.predicate == predicate)
     return session.scalars(statement.order_by(RuleRow.position).limit(limit)).all()
+
+
+class ToldRule(NamedTuple):
+    """What a comparison tells of a rule."""
+
+    text: str
+    confidence: float
+
+
+def told_rules(session: Session, model: ModelVersion) -> dict[str, ToldRule]:
+    """All rules by their id. There may be a hundred thousand: as whole rows they would take seconds and a gigabyte."""
+    statement = select(RuleRow.rule_id, RuleRow.text, RuleRow.confidence).where(RuleRow.model_id == model.id)
+    return {rule_id: ToldRule(text, confidence) for rule_id, text, confidence in session.execute(statement)}
 
 
 def rule_predicates(session: Session, model: ModelVersion) -> Sequence[str]:

@@ -1,10 +1,12 @@
 """What the registry says of names, seeds and rules that are not there, on a database of its own."""
 
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ctp_core.rules import Atom, Rule
@@ -13,6 +15,7 @@ from service.db.migrate import migrate
 from service.db.tables import ModelVersion
 from service.errors import Conflict, NotFound, ServiceError
 from service.models import repository, service
+from service.models.comparison import MAX_RULES_SHOWN, compare
 from service.training.outcomes import add_rules
 
 TENANT = "default"
@@ -68,3 +71,25 @@ def test_what_is_not_there_is_told_by_its_code(
     assert caught.value.code == code
     with database.read() as session:
         assert [model.status for model in repository.listing(session, TENANT, "m", None, None, 10)] == ["ready"] * 2
+
+
+def test_many_rules_are_compared_in_little_memory(database: Database) -> None:
+    count = 5000
+    many = [Rule(Atom("p", "X", "Y"), (Atom(f"q{i}", "X", "Y"),), "1", i / (2 * count)) for i in range(count)]
+    with database.write() as session:
+        for number in (1, 2):
+            repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, f"m@{number}")))
+            add_rules(session, f"model_{number}", [RULE, *many][number - 1 :])
+    with database.read() as session:
+        models = session.scalars(select(ModelVersion).order_by(ModelVersion.version)).all()
+        tracemalloc.start()
+        found = compare(session, models)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert (found.num_rules, found.num_shared_rules) == ([count + 1, count], count)
+    assert [(rule.text, rule.confidences) for rule in found.rules[:2]] == [
+        (RULE.text, [0.5, None]),
+        (many[-1].text, [many[-1].confidence] * 2),
+    ]
+    assert len(found.rules) == MAX_RULES_SHOWN
+    assert peak < 1024 * 2 * count

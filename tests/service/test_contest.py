@@ -15,13 +15,16 @@ from service.models.contest import (
     Contest,
     NotAnswered,
     Trial,
+    _answers_to,
     _fact_trials,
     _graph_trials,
     choose,
     hold,
     sign_test,
 )
-from service.queries.batcher import MAX_BATCH, UNDER_WAY, Batcher, Target
+from service.models.schemas import Evaluation
+from service.queries.batcher import MAX_BATCH, UNDER_WAY, Asked, Batcher, Target
+from service.queries.wire import Reply
 from service.settings import Settings
 
 TARGET = Target("model_1", "models/1/x")
@@ -73,6 +76,28 @@ def test_models_times_questions_is_bounded(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="10 models may be asked 200 `questions` at most") as refused:
         prepare(Database(f"sqlite:///{tmp_path / 'x.db'}"), "t", [f"m{number}" for number in range(10)], 201)
     assert refused.value.code == "too_many_questions"
+
+
+class OneInTime(Batcher):
+    """Its worker has time for the first question of a batch only."""
+
+    async def _send(self, target: Target, batch: list[Asked]) -> list[Reply]:
+        answered = b'"truncated":false,"answers":[{"subject":"a","predicate":"p","object":"b","proofs":[]}]'
+        late = b'"truncated":true,"answers":[]'
+        return [answered, *[late] * (len(batch) - 1)]
+
+
+def test_a_question_that_others_left_no_time_for_is_asked_again_alone(tmp_path: Path) -> None:
+    batcher = OneInTime(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+    outcome = asyncio.run(hold(Contest("test", (TRIAL,) * 5), [TARGET] * 2, batcher, ""))
+    assert isinstance(outcome, Evaluation)
+    assert outcome.groups[0].right == [1.0, 1.0]
+
+
+def test_only_what_answers_a_question_of_the_split_is_named() -> None:
+    train = [Fact(f"s{number}", "p", f"o{number}") for number in range(100)]
+    kb = FactsKB.from_facts({"train": train, "test": [Fact("s1", "p", "o2")]})
+    assert _answers_to(kb, "test") == [train[1], Fact("s1", "p", "o2")]
 
 
 def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> None:

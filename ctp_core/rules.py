@@ -12,6 +12,8 @@ from ctp_core.errors import ConfigError, DataError
 SURE = 1 - 1e-6  # a generated vector that meets a predicate this well is that predicate
 ID_LENGTH = 12
 MAX_BODY = 8  # atoms; a longer body is a mistake, and its search would be one too
+ATOM_TOKENS = 7  # name ( X , Y ) and what stands after it
+MAX_RULE_LENGTH = 10_000  # characters: a head and MAX_BODY atoms whose names are as long as those of a KB may be
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,8 @@ def parse_rule(text: str) -> Rule:
 
     The body must be a path from X to Y or back, in the order of the path: that is what a template can hold.
     """
+    if len(text) > MAX_RULE_LENGTH:
+        raise DataError(f"rule {text[:80]!r}…: it is longer than {MAX_RULE_LENGTH} characters")
     weight = _WEIGHT.match(text)
     confidence = _confidence(weight["weight"], text) if weight else 1.0
     head, *body = _atoms(_tokens(text[weight.end() :] if weight else text), text)
@@ -149,12 +153,14 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         if match is None or match.lastgroup is None:
             raise DataError(f"rule {text!r}: cannot be read from {text[at : at + 10]!r} on")
         tokens.append((match.lastgroup, match[match.lastgroup]))
+        if len(tokens) > ATOM_TOKENS * (1 + MAX_BODY):
+            raise DataError(f"rule {text!r}: the body has more than {MAX_BODY} atoms")
         at = match.end()
     return tokens[:-1] if tokens and tokens[-1] == ("mark", ".") else tokens
 
 
 def _atoms(tokens: list[tuple[str, str]], text: str) -> list[Atom]:
-    """Head, then body; an atom is six tokens: name ( X , Y ) and what stands after it."""
+    """Head, then body."""
     atoms = []
     while tokens:
         (kind, name), marks, arguments = tokens[0], tokens[1:6:2], tokens[2:6:2]
@@ -163,7 +169,7 @@ def _atoms(tokens: list[tuple[str, str]], text: str) -> list[Atom]:
         if not all(word == "word" and variable[:1].isupper() for word, variable in arguments):
             raise DataError(f"rule {text!r}: the arguments of {name} must be variables, in capitals")
         atoms.append(Atom(unquoted(name) if kind == "quoted" else name, arguments[0][1], arguments[1][1]))
-        separator, tokens = tokens[6:7], tokens[7:]
+        separator, tokens = tokens[ATOM_TOKENS - 1 : ATOM_TOKENS], tokens[ATOM_TOKENS:]
         if separator != ([] if not tokens else [("neck", ":-")] if len(atoms) == 1 else [("mark", ",")]):
             raise DataError(f"rule {text!r}: expected `head :- atom, atom, …`")
     if len(atoms) < 2:
@@ -174,8 +180,6 @@ def _atoms(tokens: list[tuple[str, str]], text: str) -> list[Atom]:
 def _template(head: Atom, body: list[Atom], text: str) -> Template:
     path = [body[0].subject, *(atom.object for atom in body)]
     joined = all(left.object == right.subject for left, right in pairwise(body))
-    if len(body) > MAX_BODY:
-        raise DataError(f"rule {text!r}: the body has more than {MAX_BODY} atoms")
     if not joined or len(set(path)) < len(path) or {path[0], path[-1]} != {head.subject, head.object}:
         raise DataError(f"rule {text!r}: the body must be a path between the two variables of the head")
     return Template(len(body), reversed=path[0] == head.object)

@@ -1,11 +1,13 @@
 """Templates, Prolog in and out, counts over a KB."""
 
+from itertools import pairwise
+
 import pytest
 
 from ctp_core.datasets.kb import FactsKB, Graph, GraphsKB
 from ctp_core.errors import ConfigError, DataError
 from ctp_core.rule_counts import FactsCounter, with_counts
-from ctp_core.rules import Atom, Rule, Template, make_rule, parse_rule
+from ctp_core.rules import MAX_BODY, MAX_RULE_LENGTH, Atom, Rule, Template, make_rule, parse_rule
 from ctp_core.symbols import Fact, Vocabulary
 
 
@@ -68,6 +70,22 @@ def test_a_weight_may_stand_in_front_and_variables_may_have_any_name() -> None:
 def test_what_is_no_path_rule_is_refused(text: str) -> None:
     with pytest.raises(DataError, match="rule"):
         parse_rule(text)
+
+
+@pytest.mark.parametrize(
+    ("atoms", "why"), [(9, "more than 8 atoms"), (900, "more than 8 atoms"), (3000, "longer than")]
+)
+def test_a_rule_that_is_too_long_is_refused_before_it_is_read_to_its_end(atoms: int, why: str) -> None:
+    text = "p(X,Y) :- " + ", ".join(["q(X,Y)"] * atoms)
+    with pytest.raises(DataError, match=why) as refused:
+        parse_rule(text)
+    assert len(str(refused.value)) < MAX_RULE_LENGTH + 100
+
+
+def test_a_rule_may_have_as_many_atoms_as_a_template() -> None:
+    names = ["X", *(f"Z{i}" for i in range(1, MAX_BODY)), "Y"]
+    atoms = ", ".join(f"q({a},{b})" for a, b in pairwise(names))
+    assert len(parse_rule(f"p(X,Y) :- {atoms}.").body) == MAX_BODY
 
 
 FACTS = [("a", "p", "b"), ("b", "p", "c"), ("c", "p", "d"), ("a", "g", "c"), ("d", "i", "c")]

@@ -37,6 +37,12 @@ BAD_CALLS: dict[str, tuple[str, bytes, int, str]] = {
     "an unknown preset": ("/train", b'{"kb":"family","name":"bad","preset":"magic"}', 422, "unknown_preset"),
     "an unknown setting": ("/train", b'{"kb":"family","name":"bad","config":{"epoch":3}}', 422, "invalid_request"),
     "an unknown method": ("/train", b'{"kb":"family","name":"bad","config":{"method":"x"}}', 422, "invalid_request"),
+    "a rule of a megabyte": (
+        "/train",
+        b'{"kb":"family","name":"bad","config":{"method":"ctp","rules":["p(X,Y) :- ' + b"q(X,Y), " * 120_000 + b'"]}}',
+        422,
+        "invalid_request",
+    ),
     "NaN for a setting": ("/train", b'{"kb":"family","name":"bad","config":{"epochs":NaN}}', 422, "invalid_request"),
     "a number too large for JSON": (
         "/train",

@@ -1,6 +1,7 @@
 """JSON bodies, checked strictly, and errors that say what is wrong without echoing the input."""
 
 import json
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -14,8 +15,12 @@ from service.errors import Invalid, UnsupportedMedia
 from service.suggestions import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
-MAX_SHOWN_ERRORS = 5
+MAX_SHOWN_ERRORS, MAX_SHOWN_CHARACTERS = 5, 80
+# pydantic lists all faults or none: millions would take minutes and gigabytes, in which nobody else is served.
+MAX_LISTED_ERRORS = 1000
 NUL = b"\\u0000"
+# Two backslashes are one in the text: after an even number of them, this is no escape.
+ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def parse_json(model: type[M], body: bytes) -> M:
@@ -28,33 +33,32 @@ def parse_json(model: type[M], body: bytes) -> M:
 
 def holds_nul(body: bytes) -> bool:
     """Whether a text or a key in this JSON holds NUL, which PostgreSQL refuses wherever it meets it."""
-    if NUL not in body:
-        return False
-    try:
-        return _any_nul(json.loads(body))
-    except (ValueError, RecursionError):
-        return False  # not JSON: whoever parses it says so
+    return NUL in body and ESCAPED_NUL.search(body) is not None
 
 
-def _any_nul(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\0" in value
-    if isinstance(value, dict):
-        return any(_any_nul(part) for pair in value.items() for part in pair)
-    return isinstance(value, list) and any(map(_any_nul, value))
+def first_faults(error: ValidationError) -> list[ErrorDetails]:
+    """Without the input, which may be huge, or not even encodable (NaN, half a surrogate pair)."""
+    if error.error_count() > MAX_LISTED_ERRORS:
+        many: ErrorDetails = {
+            "type": "too_many",
+            "loc": (),
+            "msg": f"more than {MAX_LISTED_ERRORS} faults",
+            "input": None,
+        }
+        return [many]
+    return error.errors(include_input=False, include_context=False, include_url=False)[:MAX_SHOWN_ERRORS]
 
 
 def invalid(error: ValidationError, model: type[BaseModel], inside: str = "", tag: str | None = None) -> Invalid:
     """What is wrong in the terms of `model`, which stands at the place `inside` of the body.
 
-    The input itself is left out: it may be huge, or not even encodable (NaN, half a surrogate pair). `tag` is what
-    pydantic puts before the places of one of several models.
+    `tag` is what pydantic puts before the places of one of several models.
     """
     faults = []
-    for fault in error.errors(include_input=False, include_context=False, include_url=False)[:MAX_SHOWN_ERRORS]:
+    for fault in first_faults(error):
         loc = fault["loc"][1:] if tag is not None and fault["loc"][:1] == (tag,) else fault["loc"]
         steps = [(inside, model), *walk(model, loc)]
-        shown = ".".join(str(part) for part, _ in steps if part != "")
+        shown = ".".join(str(part)[:MAX_SHOWN_CHARACTERS] for part, _ in steps if part != "")
         faults.append({"place": shown or "body", "reason": _reason(fault, [found for _, found in steps])})
     detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)
     return Invalid("invalid_request", detail, errors=faults)
@@ -65,7 +69,7 @@ def _reason(fault: ErrorDetails, at: list[type[BaseModel] | None]) -> str:
     if fault["type"] == "extra_forbidden":
         keys = list(at[-2].model_fields) if at[-2] else []
         choice = f": choose from {', '.join(keys)}" if keys else ""
-        near = did_you_mean(nearest(str(fault["loc"][-1])[:80], keys))
+        near = did_you_mean(nearest(str(fault["loc"][-1])[:MAX_SHOWN_CHARACTERS], keys))
         return f"there is no such key{near or choice}"
     if fault["type"] == "model_type":
         extra = at[-1].model_config.get("json_schema_extra") if at[-1] else None
@@ -78,7 +82,7 @@ async def read_json(request: Request, model: type[M]) -> M:
     """The body as `model`, in one pass over the bytes."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
-        raise UnsupportedMedia("bad_media_type", f"send application/json, not {content_type[:80]!r}")
+        raise UnsupportedMedia("bad_media_type", f"send application/json, not {content_type[:MAX_SHOWN_CHARACTERS]!r}")
     body = await request.body()
     if holds_nul(body):
         raise Invalid("invalid_request", "a text holds the character NUL, which no database stores")

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda level: str(level).upper())]
 MIB = 1024 * 1024
 NAME_LIMIT = 512  # of entities and predicates, in characters; the setting may be below it
+GOALS_LIMIT = 10_000  # of one query, before any is looked at; the setting may be below it
 
 
 class UserError(Exception):
@@ -48,7 +49,7 @@ class Settings(BaseSettings):
         NAME_LIMIT, gt=0, le=NAME_LIMIT, description="Longest entity or predicate name, in characters."
     )
     max_query_facts: int = Field(10_000, gt=0, description="Most extra facts in one query.")
-    max_goals: int = Field(256, gt=0, description="Most goals in one query.")
+    max_goals: int = Field(256, gt=0, le=GOALS_LIMIT, description="Most goals in one query.")
     max_query_results: int = Field(20_000, gt=0, description="Most goals x top_k x (1 + proofs) in one query.")
     max_waiting_queries: int = Field(2000, gt=0, description="Questions that may wait in one API process.")
     max_waiting_calls: int = Field(200, gt=0, description="Calls of a tenant that wait for jobs, in one API process.")

@@ -1,8 +1,8 @@
 """What goes over the wire about KBs."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from service.timestamps import Timestamp
 
@@ -26,7 +26,7 @@ class KbCreate(BaseModel):
 
     name: str = Field(min_length=1, max_length=64)
     kind: Literal["facts"] = "facts"
-    facts: list[FactTuple] = Field(description="Rows of subject, predicate, object.")
+    facts: Annotated[list[FactTuple], FailFast()] = Field(description="Rows of subject, predicate, object.")
 
 
 class KbOut(BaseModel):

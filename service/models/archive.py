@@ -10,15 +10,15 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from ctp_core.config import parse_config
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
 from ctp_core.rules import MAX_BODY
-from service.bodies import holds_nul
+from service.bodies import first_faults, holds_nul
 from service.errors import Invalid, PayloadTooLarge
 from service.settings import MIB, NAME_LIMIT, Settings
 from service.storage import Files
@@ -71,11 +71,11 @@ class Card(BaseModel):
     version: int = Field(ge=1, le=2**31 - 1)
     kind: str = Field(max_length=16)
     preset: str | None = Field(None, max_length=32)
-    metrics: dict[str, float] = Field(max_length=100)
+    metrics: dict[Annotated[str, Field(max_length=64)], float] = Field(max_length=100)
     tags: Tags
     kb_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     code_version: str = Field(max_length=64)
-    rules: list[CardRule] = Field(max_length=MAX_RULES)
+    rules: Annotated[list[CardRule], FailFast()] = Field(max_length=MAX_RULES)
 
 
 def pack(card: Card, files: Files) -> bytes:
@@ -149,7 +149,7 @@ def _card(content: bytes) -> Card:
     try:
         return Card.model_validate_json(content)
     except ValidationError as error:
-        fault = error.errors(include_input=False, include_context=False, include_url=False)[0]
+        fault = first_faults(error)[0]
         raise _bad(f"{CARD}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
 
 

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from service.settings import NAME_LIMIT
+from service.settings import GOALS_LIMIT, NAME_LIMIT
 
 MAX_TOP_K = 1000
 MAX_PROOFS = 100
@@ -46,8 +46,10 @@ class QueryRequest(BaseModel):
     model: str = Field(min_length=1, max_length=140, description="`id`, `name`, `name@3` or `name@champion`.")
     kb: str | None = Field(None, min_length=1, max_length=64, description="Another KB to apply the model to.")
     goal: GoalIn | None = None
-    goals: list[GoalIn] | None = Field(None, min_length=1)
-    facts: list[tuple[Name, Name, Name]] = Field(default_factory=list, description="Facts for this query only.")
+    goals: list[GoalIn] | None = Field(None, min_length=1, max_length=GOALS_LIMIT)
+    facts: Annotated[list[tuple[Name, Name, Name]], FailFast()] = Field(
+        default_factory=list, description="Facts for this query only."
+    )
     top_k: int = Field(10, ge=1, le=MAX_TOP_K, description="Most answers.")
     proofs: int = Field(3, ge=0, le=MAX_PROOFS, description="Most proofs of each answer.")
     depth: int | None = Field(

@@ -10,6 +10,7 @@ from service.tags import Tags
 from service.timestamps import Timestamp
 
 MAX_SEEDS = 32
+MAX_SETTINGS = 200  # more than any method has
 
 
 def _distinct(seeds: list[int] | None) -> list[int] | None:
@@ -37,7 +38,9 @@ class TrainRequest(BaseModel):
         description="Name of the model, else the KB's; each training is a new version.",
     )
     preset: str | None = Field(None, max_length=32, description="Settings that need no tuning.")
-    config: dict[str, Any] = Field(default_factory=dict, description="Settings that override the preset's.")
+    config: dict[str, Any] = Field(
+        default_factory=dict, max_length=MAX_SETTINGS, description="Settings that override the preset's."
+    )
     seeds: Annotated[list[Seed] | None, AfterValidator(_distinct)] = Field(
         None,
         min_length=1,

@@ -7,9 +7,12 @@ from typing import Any
 import httpx
 import pytest
 
+from service.bodies import holds_nul
+
 pytestmark = pytest.mark.slow
 JSON = {"content-type": "application/json"}
 LIMIT = 16 * 1024 * 1024
+PATIENCE = 20  # seconds; a body is read in less than one, unless its faults are listed without end
 
 
 def kb_body(*facts: Any, name: str = "bad") -> bytes:
@@ -40,6 +43,31 @@ BAD_CALLS: dict[str, tuple[str, bytes, int, str]] = {
     "a rule of a megabyte": (
         "/train",
         b'{"kb":"family","name":"bad","config":{"method":"ctp","rules":["p(X,Y) :- ' + b"q(X,Y), " * 120_000 + b'"]}}',
+        422,
+        "invalid_request",
+    ),
+    "two million facts without a name": (
+        "/query",
+        b'{"model":"m","goal":{"subject":"a","predicate":"p"},"facts":[' + b"[]," * 2_000_000 + b"[]]}",
+        422,
+        "invalid_request",
+    ),
+    "a KB of two million facts without a name": (
+        "/kbs",
+        b'{"name":"bad","facts":[' + b"[]," * 2_000_000 + b"[]]}",
+        422,
+        "invalid_request",
+    ),
+    "two million goals": ("/query", b'{"model":"m","goals":[' + b"{}," * 2_000_000 + b"{}]}", 422, "invalid_request"),
+    "a million keys that there are not": (
+        "/query",
+        b"{" + b",".join(b'"k%d":1' % number for number in range(1_000_000)) + b"}",
+        422,
+        "invalid_request",
+    ),
+    "a hundred thousand settings": (
+        "/train",
+        b'{"kb":"family","name":"bad","config":{' + b",".join(b'"k%d":1' % number for number in range(100_000)) + b"}}",
         422,
         "invalid_request",
     ),
@@ -95,10 +123,18 @@ def stored(client: httpx.Client) -> tuple[Any, Any, Any]:
 def test_bad_input_is_a_problem_and_nothing_is_stored(client: httpx.Client, call: str) -> None:
     path, body, status, code = BAD_CALLS[call]
     before = stored(client)
-    answer = client.post(path, content=body, headers=JSON)
+    answer = client.post(path, content=body, headers=JSON, timeout=PATIENCE)
     assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
     assert is_problem(answer)
+    assert len(answer.content) < 2000, "what is wrong is not sent back"
     assert stored(client) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "holds"), [(rb'"a\u0000"', True), (rb'"a\\u0000"', False), (rb'"\\\u0000"', True), (rb'"u0000"', False)]
+)
+def test_nul_is_told_from_a_text_that_looks_like_it(body: bytes, holds: bool) -> None:
+    assert ("\0" in json.loads(body)) == holds_nul(body) == holds
 
 
 def test_a_line_with_two_columns_is_named_by_file_and_line(client: httpx.Client) -> None:

@@ -239,15 +239,13 @@ def _values(job: Job) -> dict[str, Any]:
 
 
 def _summed(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Epochs of all seeds together; the time left is that of the slowest."""
+    """Epochs of all seeds together; the time left is that of the slowest, the rest that of the last to have begun."""
     known = [part for part in parts if part]
     if not known:
         return {}
-    epochs = known[0]["epochs"] * len(parts)
-    return {
+    together = {
         "epoch": sum(part["epoch"] for part in known),
-        "epochs": epochs,
-        "loss": known[-1]["loss"],
-        "metrics": known[-1]["metrics"],
+        "epochs": known[0]["epochs"] * len(parts),
         "eta_seconds": max(part["eta_seconds"] or 0.0 for part in known),
     }
+    return known[-1] | together

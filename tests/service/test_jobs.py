@@ -88,6 +88,8 @@ def test_of_several_seeds_the_best_on_validation_is_registered(client: httpx.Cli
 
 def test_events_of_several_seeds_carry_their_seed(client: httpx.Client) -> None:
     job = train(client, seeds=[0, 1])["job"]
+    assert job["progress"].keys() == job["children"][0]["progress"].keys()
+    assert (job["progress"]["epoch"], job["progress"]["epochs"]) == (4, 4)
     epochs = {(data["seed"], data["epoch"]) for name, _, data in events(client, job["id"]) if name == "epoch"}
     assert epochs == {(seed, epoch) for seed in (0, 1) for epoch in (1, 2)}
 

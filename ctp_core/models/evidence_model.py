@@ -79,7 +79,7 @@ class EvidenceModel(FactsModel):
         """The parts of the score without any proof; who asks for none does not wait for them to be counted."""
         biases = self.biases(facts)
         rows = zip(biases.tolist(), (logits - biases).tolist(), strict=True)
-        return [Explanation((), {"bias": bias, "shown": 0.0, "rest": rest}) for bias, rest in rows]
+        return [Explanation((), {"bias": bias, "shown": 0.0, "rest": rest, "num_proofs": None}) for bias, rest in rows]
 
     def _best_proofs(
         self, view: FactsView, facts: FactIds, weighed: list[WeighedPaths], num_proofs: int

@@ -169,7 +169,8 @@ def test_who_asks_for_no_proofs_gets_the_same_scores(model: Model, goal: Goal, e
         assert (answer.proofs, answer.score) == ((), other.score)
         assert answer.score_parts is not None
         assert other.score_parts is not None
-        assert set(answer.score_parts) == {"bias", "shown", "rest"}
+        assert set(answer.score_parts) == set(other.score_parts) == {"bias", "shown", "rest", "num_proofs"}
+        assert answer.score_parts["num_proofs"] is None, "nobody has counted them"
         proved = (other.score_parts["shown"] or 0.0) + (other.score_parts["rest"] or 0.0)
         assert answer.score_parts["rest"] == pytest.approx(proved)
 

@@ -1,7 +1,7 @@
 """Graphs as rows of numbers: facts in the order of a walk from the goal's subject, padded to one length."""
 
 import zlib
-from collections import deque
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,9 +27,9 @@ class NumberedGraph:
     @classmethod
     def of(cls, graph: CanonicalGraph, predicates: Vocabulary) -> "NumberedGraph":
         """Raises UnknownSymbol for a predicate that was not learnt."""
-        order = walk(graph)
-        number = {entity: i for i, entity in enumerate(order)}
-        edges = sorted(graph.edges, key=lambda edge: _place(edge, number))
+        edges = walk(graph)
+        met = dict.fromkeys([graph.query[0], *(entity for edge in edges for entity in (edge[0], edge[2]))])
+        number = {entity: i for i, entity in enumerate([*met, *({*range(graph.num_entities)} - {*met})])}
         facts = [(number[a], predicates.id(predicate), number[b]) for a, predicate, b in edges]
         goal = (number[graph.query[0]], number[graph.query[1]])
         return cls(np.array(facts, dtype=np.int64).reshape(-1, 3), goal, graph.num_entities)
@@ -41,24 +41,34 @@ class NumberedGraph:
         return np.resize(drawn, self.num_entities)
 
 
-def walk(graph: CanonicalGraph) -> list[int]:
-    """Entities by distance from the goal's subject, whichever way the facts point; a chain is walked end to end."""
-    around: list[list[tuple[str, int]]] = [[] for _ in range(graph.num_entities)]
-    for a, predicate, b in graph.edges:
-        around[a].append((predicate, b))
-        around[b].append((predicate, a))
-    met, waiting = dict.fromkeys([graph.query[0]]), deque([graph.query[0]])
-    while waiting:
-        for _, entity in sorted(around[waiting.popleft()]):
-            if entity not in met:
-                met[entity] = None
-                waiting.append(entity)
-    return [*met, *(entity for entity in range(graph.num_entities) if entity not in met)]
+def walk(graph: CanonicalGraph) -> list[Edge]:
+    """All facts, each from where the one before ended, if one walk from the goal's subject can use every fact once.
+
+    Otherwise as many walks as it takes. A fact is walked against its direction only where no other leads on.
+    """
+    ways: dict[int, list[Edge]] = defaultdict(list)  # the last is taken first
+    by_predicate = sorted(graph.edges, key=lambda edge: (edge[1], edge), reverse=True)
+    for end in (2, 0):
+        for edge in by_predicate:
+            ways[edge[end]].append(edge)
+    unused = {*graph.edges}
+    return [edge for start in (graph.query[0], *range(graph.num_entities)) for edge in _walk_from(start, ways, unused)]
 
 
-def _place(edge: Edge, number: dict[int, int]) -> tuple[int, int, str, int]:
-    a, b = number[edge[0]], number[edge[2]]
-    return max(a, b), min(a, b), edge[1], a
+def _walk_from(start: int, ways: dict[int, list[Edge]], unused: set[Edge]) -> list[Edge]:
+    """Hierholzer's algorithm: what is stuck first comes last. Takes what it walks out of `unused`."""
+    finished: list[Edge] = []
+    path: list[tuple[int, Edge | None]] = [(start, None)]
+    while path:
+        entity, came_by = path[-1]
+        edge = ways[entity].pop() if ways[entity] else None
+        if edge is None:
+            path.pop()
+            finished += [came_by] if came_by else []
+        elif edge in unused:
+            unused.remove(edge)
+            path.append((edge[0] if edge[2] == entity else edge[2], edge))
+    return finished[::-1]
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,7 @@ def test_welch_by_hand() -> None:
     assert welch([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]) == pytest.approx(0.2879, abs=1e-4)  # t = -1.2247, 4 degrees
     assert welch([1.0], [1.0, 2.0]) is None
     assert welch([1.0, 1.0], [1.0, 1.0]) == 1.0
+    assert welch([0.604651, 0.604651, 0.604651], [0.7, 0.8, 0.9]) == pytest.approx(0.0774, abs=1e-4)  # 2 degrees
     assert mark([0.5, 0.51, 0.52] * 3, [0.98, 0.99, 0.97] * 3) == "▼"
     assert mark([0.5, 0.6, 0.52], [0.7, 0.8, 0.9]) == ""
     assert mark([0.5, 0.55, 0.52], [0.70, 0.75, 0.80]) == "▽"

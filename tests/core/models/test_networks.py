@@ -194,13 +194,25 @@ def test_a_network_needs_graphs() -> None:
 
 def test_facts_are_read_along_the_chain_whichever_way_they_point() -> None:
     graph = CanonicalGraph(4, ((0, "p", 3), (2, "q", 3), (1, "r", 2)), (0, 1))
-    assert walk(graph) == [0, 3, 2, 1]
+    assert walk(graph) == [(0, "p", 3), (2, "q", 3), (1, "r", 2)]
     numbered = NumberedGraph.of(graph, Vocabulary("predicate", "pqr"))
     assert numbered.facts.tolist() == [[0, 0, 1], [2, 1, 1], [3, 2, 2]]
     assert numbered.goal == (0, 3)
     assert sorted(numbered.names(10, few=True).tolist()) == [0, 1, 2, 3]
     assert numbered.names(10, few=False).tolist() == numbered.names(10, few=False).tolist()
     assert set(numbered.names(3, few=False).tolist()) == {0, 1, 2}
+
+
+def test_each_fact_begins_where_the_one_before_ended_though_the_way_comes_back_to_an_entity() -> None:
+    # a, the first by predicate, would lead from 0 to the end at once.
+    edges = ((0, "a", 4), (0, "b", 1), (1, "c", 2), (2, "d", 0), (2, "e", 2))
+    way = walk(CanonicalGraph(5, edges, (0, 4)))
+    assert [edge[1] for edge in way] == ["b", "c", "e", "d", "a"]
+
+
+def test_facts_that_no_walk_reaches_are_read_last() -> None:
+    graph = CanonicalGraph(4, ((0, "b", 1), (2, "a", 3)), (0, 1))
+    assert walk(graph) == [(0, "b", 1), (2, "a", 3)]
 
 
 @pytest.mark.parametrize(

@@ -77,13 +77,16 @@ def show(model: Reference, url: Url = None, key: Key = None, as_json: Json = Fal
 def compare(
     references: Annotated[list[str], typer.Argument(metavar="MODEL...")],
     questions: Annotated[int, typer.Option(min=0, max=1000, help="Asked of every model, from the test split.")] = 100,
+    disagreements: Annotated[
+        int, typer.Option(min=0, max=1000, help="Most questions to list because the answers differ.")
+    ] = 20,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Versions side by side: settings, metrics, how often each is right, and where they differ."""
     with connected(url, key) as client:
-        found = client.models.compare(references, questions)
+        found = client.models.compare(references, questions, disagreements)
     print_json(found) if as_json else print_comparison(found)
 
 

@@ -23,7 +23,7 @@ from service.queries.wire import Reply
 SPLITS = ("test", "valid")
 MAX_FACTS = 300_000  # of a KB that is read for its test facts; a larger one would hold the API up for seconds
 MAX_CANDIDATES = 200  # answers looked through for the first that is not another true one
-MAX_DISAGREEMENTS = 20
+NO_SPLIT = "their KB has no test or valid split: upload its facts with some of them as `test`, and train on that"
 UNANSWERABLE = 422  # the status of a question that a model has no answer to
 EVERYTHING = "all"
 
@@ -73,6 +73,7 @@ class Contest:
 
     split: str = ""
     trials: tuple[Trial, ...] = ()
+    num_available: int = 0
     num_left_out: int = 0
     note: str | None = None
 
@@ -82,13 +83,13 @@ def prepare(session: Session, models: Sequence[ModelVersion], num_questions: int
     if num_questions == 0:
         return Contest(note="no questions were asked for")
     if len({model.kb_sha256 for model in models}) > 1:
-        return Contest(note="the models stand on different KBs")
+        return Contest(note="the models stand on different KBs: train them on the same one")
     kb = repository.kb_of(session, models[0])
     if kb is None:
-        return Contest(note="their KB is not on this service")
+        return Contest(note="their KB is not on this service: upload it")
     split = next((name for name in SPLITS if kb.splits.get(name)), None)
     if split is None:
-        return Contest(note="their KB has no test or valid split")
+        return Contest(note=NO_SPLIT)
     if kb.num_facts > MAX_FACTS:
         return Contest(note=f"their KB has more than {MAX_FACTS} facts: use `ctp bench links`")
     loaded = kbs.load(session, kb)
@@ -103,7 +104,7 @@ def choose(split: str, trials: Sequence[Trial], num_questions: int) -> Contest:
         return Contest(note=f"their {split} split has no question with an answer to compare by")
     step = max(1.0, len(fair) / num_questions)
     chosen = [fair[int(i * step)] for i in range(min(num_questions, len(fair)))]
-    return Contest(split, tuple(chosen), len(trials) - len(fair))
+    return Contest(split, tuple(chosen), len(fair), len(trials) - len(fair))
 
 
 def _graph_trials(kb: GraphsKB, split: str) -> list[Trial]:
@@ -152,25 +153,29 @@ class Asking:
         return found
 
 
-async def hold(contest: Contest, models: Sequence[Target], batcher: Batcher, request_id: str) -> Evaluation | str:
+async def hold(contest: Contest, models: Sequence[Target], asking: Asking, num_shown: int) -> Evaluation | str:
     """Asks every model every question, then for the proofs where they differ; a text where one does not answer."""
-    seconds = batcher.settings.compare_seconds
-    asking = Asking(batcher, request_id)
+    seconds = asking.batcher.settings.compare_seconds
     try:
         async with asyncio.timeout(seconds):
             answers = [await asking.firsts(model, contest.trials, proofs=0) for model in models]
-            trials = [contest.trials[place] for place in _differing(contest.trials, answers)]
+            differing = _differing(contest.trials, answers)
+            trials = [contest.trials[place] for place in differing[:num_shown]]
             explained = [await asking.firsts(model, trials, proofs=1) for model in models]
     except TimeoutError:
-        return f"the models took more than {seconds:g} s (CTP_COMPARE_SECONDS): ask fewer `questions`"
+        return (
+            f"the models took more than {seconds:g} s (CTP_COMPARE_SECONDS): ask fewer `questions` or `disagreements`"
+        )
     except (TooMany, Unavailable, NotAnswered) as error:
         return str(error)
     disagreements = [_disagreement(trial, [given[place] for given in explained]) for place, trial in enumerate(trials)]
     return Evaluation(
         split=contest.split,
         num_questions=len(contest.trials),
+        num_available=contest.num_available,
         num_left_out=contest.num_left_out,
         groups=_groups(contest.trials, answers),
+        num_disagreements=len(differing),
         disagreements=disagreements,
     )
 
@@ -190,11 +195,13 @@ def _right(trial: Trial, answer: Given) -> bool:
 
 
 def _differing(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list[int]:
+    """Questions that one answers rightly come first: they decide who is better."""
+
     def shown(answer: Given) -> Fact | None:
         return None if answer is None else _fact(answer)
 
     places = [i for i in range(len(trials)) if len({shown(given[i]) for given in answers}) > 1]
-    return places[:MAX_DISAGREEMENTS]
+    return sorted(places, key=lambda i: not any(_right(trials[i], given[i]) for given in answers))
 
 
 def _groups(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list[GroupScores]:

@@ -168,9 +168,11 @@ class Evaluation(BaseModel):
 
     split: str
     num_questions: int
+    num_available: int = Field(description="Questions of the split that `questions` can ask.")
     num_left_out: int = Field(description="Questions with too many other true answers to be asked.")
     groups: list[GroupScores]
-    disagreements: list[Disagreement]
+    num_disagreements: int = Field(description="Questions where they differ; `disagreements` says how many are listed.")
+    disagreements: list[Disagreement] = Field(description="Those that a version answers rightly come first.")
 
 
 class Comparison(BaseModel):
@@ -246,7 +248,14 @@ EXAMPLE_CHECKPOINT: dict[str, Any] = {
     "metrics": {"mrr": 0.93},
     "created_at": "2026-01-01T12:00:03Z",
 }
-_OTHER = EXAMPLE_MODEL | {"id": "model_844215d1f0c9a7be", "name": "embedding", "method": "complex", "aliases": []}
+_OTHER: dict[str, Any] = EXAMPLE_MODEL | {
+    "id": "model_844215d1f0c9a7be",
+    "name": "embedding",
+    "method": "complex",
+    "config": {"method": "complex", "seed": 0},
+    "metrics": {"mrr": 0.91},
+    "aliases": [],
+}
 EXAMPLE_COMPARISON: dict[str, Any] = {
     "models": [EXAMPLE_MODEL, _OTHER],
     "config": [{"name": "method", "values": ["proofs", "complex"]}],
@@ -257,22 +266,24 @@ EXAMPLE_COMPARISON: dict[str, Any] = {
     "evaluation": {
         "split": "test",
         "num_questions": 100,
+        "num_available": 240,
         "num_left_out": 0,
-        "groups": [{"name": "all", "num_questions": 100, "right": [0.97, 0.88], "p_values": [None, 0.012]}],
+        "groups": [{"name": "all", "num_questions": 100, "right": [0.97, 0.88], "p_values": [None, 0.0225]}],
+        "num_disagreements": 14,
         "disagreements": [
             {
                 "group": "grandparent",
                 "goal": {"subject": "rick", "predicate": "grandparent", "object": None},
                 "facts": [],
-                "expected": "morty",
+                "expected": "grandparent(rick, morty)",
                 "answers": [
                     {
-                        "answer": "morty",
+                        "answer": "grandparent(rick, morty)",
                         "score": 0.98,
                         "right": True,
                         "proof": "grandparent(rick, morty) ⇐ parent(rick, beth), parent(beth, morty)",
                     },
-                    {"answer": "jerry", "score": 0.61, "right": False, "proof": None},
+                    {"answer": "grandparent(rick, jerry)", "score": 0.61, "right": False, "proof": None},
                 ],
             }
         ],

@@ -1,6 +1,7 @@
 """Relation prediction through the service: small graphs in, the relation between two people out, with its proof."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -113,8 +114,13 @@ def test_versions_are_asked_the_same_questions_and_disagreements_come_with_proof
         leaves = prover["proof"].split(" ⇐ ")[1]
         stated = {f"{predicate}({subject}, {object_})" for subject, predicate, object_ in row["facts"]}
         assert set(leaves.replace("), ", ")|").split("|")) <= stated
+    assert evaluation["num_disagreements"] == len(evaluation["disagreements"]) > 1
+    asked = {"ids": ", ".join(rivals), "disagreements": 1}
+    one = client.get("/models/compare", params=asked, timeout=60).json()["evaluation"]
+    assert one["num_disagreements"] == evaluation["num_disagreements"]
+    assert one["disagreements"] == evaluation["disagreements"][:1]
     fewer = client.get("/models/compare", params={"ids": ",".join(rivals), "questions": 4}, timeout=60).json()
-    assert fewer["evaluation"]["num_questions"] == 4
+    assert (fewer["evaluation"]["num_questions"], fewer["evaluation"]["num_available"]) == (4, 20)
     none = client.get("/models/compare", params={"ids": ",".join(rivals), "questions": 0}).json()
     assert (none["evaluation"], none["note"]) == (None, "no questions were asked for")
 
@@ -126,6 +132,7 @@ def test_the_terminal_shows_the_comparison_as_tables(client: httpx.Client, rival
     assert "5 facts" in done.stdout
     assert "prover@1" in done.stdout
     assert " ⇐ " in done.stdout
+    assert re.search(r"network@1: \d+ of 20 right, \d+ fewer than prover@1: hardly chance", done.stdout)
     as_json = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
     assert [model["name"] for model in as_json["models"]] == rivals
 

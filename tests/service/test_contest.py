@@ -12,9 +12,11 @@ from service.errors import Invalid
 from service.models.comparison import prepare
 from service.models.contest import (
     MAX_CANDIDATES,
+    Asking,
     Contest,
     NotAnswered,
     Trial,
+    _differing,
     _fact_trials,
     _graph_trials,
     choose,
@@ -69,6 +71,14 @@ def test_without_a_question_there_is_a_note() -> None:
     assert contest.note == "their test split has no question with an answer to compare by"
 
 
+def test_differences_that_decide_who_is_better_come_first() -> None:
+    def said(entity: str) -> dict[str, str]:
+        return {"subject": "a", "predicate": "p", "object": entity}
+
+    first, second = [said("x"), said("b"), said("b")], [said("y"), said("b"), None]
+    assert _differing((TRIAL,) * 3, [first, second]) == [2, 0]
+
+
 def test_models_times_questions_is_bounded(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="10 models may be asked 200 `questions` at most") as refused:
         prepare(Database(f"sqlite:///{tmp_path / 'x.db'}"), "t", [f"m{number}" for number in range(10)], 201)
@@ -82,7 +92,7 @@ def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> 
     async def look() -> tuple[object, int, int]:
         batcher = Batcher(settings)
         batcher.lanes[TARGET].senders = UNDER_WAY  # its lane is busy
-        holding = asyncio.ensure_future(hold(Contest("test", (TRIAL,) * 1000), [TARGET] * 2, batcher, ""))
+        holding = asyncio.ensure_future(hold(Contest("test", (TRIAL,) * 1000), [TARGET] * 2, Asking(batcher, ""), 20))
         await asyncio.sleep(0.1)
         waiting = batcher.num_waiting
         outcome = await holding

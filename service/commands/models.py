@@ -46,14 +46,15 @@ def list_models(
         (
             name(m.reference, "bold"),
             status(m.status),
-            m.method,
-            _metrics(m),
+            name(m.lineage.kb_name or "–"),
+            m.variant,
+            _metric(m),
             ", ".join(m.aliases),
             to_the_minute(m.created_at),
         )
         for m in found
     ]
-    out.print(table(("model", "status", "method", "on validation", "aliases", "created (UTC)"), rows))
+    out.print(table(("model", "status", "KB", "method", "on validation", "aliases", "created (UTC)"), rows))
     if len(listed) > limit:
         out.print(OLDER, style="dim")
 
@@ -66,7 +67,8 @@ def show(model: Reference, url: Url = None, key: Key = None, as_json: Json = Fal
     if as_json:
         print_json(found)
         return
-    out.print(name(found.reference, "bold"), status(found.status), found.method, f"preset {found.preset}")
+    out.print(name(found.reference, "bold"), status(found.status), found.variant, f"preset {found.preset}")
+    out.print(f"answers {'with' if found.explainable else 'without'} proofs", style="dim")
     rows = [(key, name(str(value))) for key, value in found.config.items()]
     rows += [(f"{key} on validation", name(str(value))) for key, value in found.metrics.items()]
     rows += [(key, name(str(value))) for key, value in found.lineage.model_dump().items()]
@@ -147,5 +149,6 @@ def delete(
     err.print(name(f"deleted {found.reference}"))
 
 
-def _metrics(model: Model) -> str:
-    return "  ".join(f"{key} {value:.3f}" for key, value in list(model.metrics.items())[:3] if isinstance(value, float))
+def _metric(model: Model) -> str:
+    """The first, by which it was chosen."""
+    return next((f"{key} {value:.3f}" for key, value in model.metrics.items() if isinstance(value, float)), "")

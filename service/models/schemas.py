@@ -13,6 +13,7 @@ class Lineage(BaseModel):
     """What a version was made from."""
 
     kb_id: str | None
+    kb_name: str | None
     kb_sha256: str
     code_version: str
     seed: int | None
@@ -30,6 +31,7 @@ class ModelOut(BaseModel):
     status: str
     kind: str
     method: str
+    explainable: bool = Field(description="Whether its answers have proofs.")
     preset: str | None
     config: dict[str, Any]
     metrics: dict[str, Any]
@@ -195,6 +197,7 @@ EXAMPLE_MODEL: dict[str, Any] = {
     "status": "ready",
     "kind": "facts",
     "method": "proofs",
+    "explainable": True,
     "preset": "fast",
     "config": {"method": "proofs", "seed": 0},
     "metrics": {"mrr": 0.97},
@@ -202,6 +205,7 @@ EXAMPLE_MODEL: dict[str, Any] = {
     "aliases": ["champion"],
     "lineage": {
         "kb_id": "kb_5d1f0c9a7be84421",
+        "kb_name": "family",
         "kb_sha256": "0f3a…",
         "code_version": "0.1.0",
         "seed": 0,
@@ -252,6 +256,7 @@ _OTHER: dict[str, Any] = EXAMPLE_MODEL | {
     "id": "model_844215d1f0c9a7be",
     "name": "embedding",
     "method": "complex",
+    "explainable": False,
     "config": {"method": "complex", "seed": 0},
     "metrics": {"mrr": 0.91},
     "aliases": [],

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
+from ctp_core.config import CONFIGS, BaseConfig
 from service.db.clock import now
 from service.db.locks import lock_name
 from service.db.tables import Alias, Job, ModelVersion, RuleRow
@@ -38,13 +39,16 @@ def ready(session: Session, tenant: str, reference: str) -> ModelVersion:
 
 def shown(session: Session, models: Sequence[ModelVersion]) -> list[ModelOut]:
     aliases, jobs = repository.aliases(session, models), repository.jobs(session, models)
+    kb_names = repository.kb_names(session, models)
     return [
         ModelOut.model_validate(
             {
                 **vars(model),
+                "explainable": CONFIGS.get(model.method, BaseConfig).explainable,
                 "aliases": aliases[model.id],
                 "lineage": Lineage(
                     kb_id=model.kb_id,
+                    kb_name=kb_names.get(model.kb_id or ""),
                     kb_sha256=model.kb_sha256,
                     code_version=model.code_version,
                     seed=model.config.get("seed"),

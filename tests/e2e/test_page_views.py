@@ -63,6 +63,8 @@ def test_a_visit_begins_with_a_model_that_can_show_why_and_any_model_has_example
     with Client(service.url) as client:
         training = client.train("family", name="page-mute", config={"method": "distmult", "epochs": 1})
         assert client.jobs.wait(training.job.id, 120).status == "succeeded"
+    page = visitor().open("#/models")
+    expect(page.locator("tr", has_text="page-mute version 1")).to_contain_text("familydistmult no proofs")
     page = visitor().open("#/")
     expect(page.get_by_label("Model", exact=True)).not_to_have_value("page-mute@1")
     page.goto(f"{service.url}/#/ask?model=page-mute@1")

@@ -74,6 +74,18 @@ def test_rules_models_and_jobs_are_listed(trained: RunningService) -> None:
 
 
 @pytest.mark.slow
+def test_a_model_without_proofs_says_so_and_is_listed_with_its_kb(service: RunningService) -> None:
+    for name, *settings in (("command-mute", "method=distmult"), ("command-static", "method=ntp")):
+        words = [word for setting in (*settings, "epochs=1") for word in ("--set", setting)]
+        ctp(service, "train", "family", "--name", name, *words)
+    assert "this model answers without proofs" in ctp(service, "query", "command-mute", "grandparent(?, morty)")
+    assert "without proofs" not in ctp(service, "query", "command-static", "grandparent(?, morty)")
+    assert "answers without proofs" in ctp(service, "models", "show", "command-mute")
+    listed = ctp(service, "models", "list", "command-static").splitlines()[1].split()
+    assert listed[:5] == ["command-static@1", "ready", "family", "ctp", "ntp"]
+
+
+@pytest.mark.slow
 def test_a_list_that_is_cut_says_so(service: RunningService) -> None:
     for _ in range(2):
         ctp(service, "train", "family", "--name", "command-list", "--set", "epochs=1")

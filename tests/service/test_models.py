@@ -110,6 +110,15 @@ def test_the_best_and_the_last_checkpoint_are_listed(client: httpx.Client, model
     assert rows[0]["epoch"] == 30
 
 
+def test_a_version_tells_its_kb_and_whether_its_answers_have_proofs(
+    client: httpx.Client, model: dict[str, Any]
+) -> None:
+    assert (model["explainable"], model["lineage"]["kb_name"]) == (
+        True,
+        client.get(f"/kbs/{model['lineage']['kb_id']}").json()["name"],
+    )
+
+
 def test_versions_are_compared_by_settings_metrics_and_rules(client: httpx.Client, model: dict[str, Any]) -> None:
     other = train(client, config={"epochs": 20})["model"]
     compared = client.get("/models/compare", params={"ids": f"{model['id']},{other['id']}"}).json()

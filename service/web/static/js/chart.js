@@ -4,8 +4,8 @@ import { h, show } from "./dom.js";
 import { significant } from "./format.js";
 
 const PALETTE = {
-  light: ["#2b4fc4", "#b8470b", "#0b7265", "#8331a8", "#8a6a00", "#ab2463"],
-  dark: ["#8fabff", "#ff9a5c", "#4bd0b8", "#d09bf0", "#e3c341", "#ff8fc0"],
+  light: ["#2b4fc4", "#b8470b", "#0b7265", "#8331a8", "#8a6a00", "#ab2463", "#4a6b00", "#6b4a2f", "#37606e", "#5b5b6b"],
+  dark: ["#8fabff", "#ff9a5c", "#4bd0b8", "#d09bf0", "#e3c341", "#ff8fc0", "#b4d455", "#d2a679", "#8fc7da", "#b9b9c9"],
 };
 export const colour = (at) => { const all = PALETTE[document.documentElement.dataset.theme] ?? PALETTE.light; return all[at % all.length]; };
 

@@ -18,6 +18,9 @@ from service.removals import remove_later
 from service.suggestions import not_found, unknown_symbol
 from service.training.outcomes import checkpoint_owner, model_owner
 
+# What the job of a version that is not ready says about it.
+TOLD_BY_JOBS = {"pending": "how far it is", "failed": "why"}
+
 
 def get(session: Session, tenant: str, reference: str) -> ModelVersion:
     model = repository.find(session, tenant, reference)
@@ -32,7 +35,8 @@ def ready(session: Session, tenant: str, reference: str) -> ModelVersion:
     model = get(session, tenant, reference)
     if model.status != "ready" or model.artifact is None:
         job = repository.jobs(session, [model]).get(model.id)
-        follow = f": GET /jobs/{job} tells how far it is" if job and model.status == "pending" else ""
+        told = TOLD_BY_JOBS.get(model.status)
+        follow = f": GET /jobs/{job} tells {told}" if job and told else ""
         raise Conflict("model_not_ready", f"model {reference!r} is {model.status}{follow}")
     return model
 

@@ -64,10 +64,11 @@ class Symbol(Wire):
 
 
 class Preset(Wire):
-    """A preset and the settings it means for a KB."""
+    """A preset and the settings it means for a KB; `methods` can be trained on it."""
 
     name: str
     config: dict[str, Any]
+    methods: list[str] = []
 
 
 class Job(Wire):

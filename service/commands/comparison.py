@@ -6,7 +6,7 @@ from typing import Any
 from rich.padding import Padding
 from rich.text import Text
 
-from service.commands.console import name, out, table
+from service.commands.console import name, out, short, table
 
 BESIDE = 26  # columns that a table needs besides those of the versions
 SURE = 0.01  # chance below which a difference is taken to be real
@@ -50,7 +50,7 @@ def _settings(found: dict[str, Any], titles: list[str], versions: list[str]) -> 
         part = row["name"].split(".")[0]
         places = [place for place, model in enumerate(found["models"]) if part in model["config"]]
         if len(places) == 1:
-            own[places[0]].append(f"{row['name']} {_short(row['values'][places[0]])}")
+            own[places[0]].append(f"{row['name']} {short(row['values'][places[0]])}")
         else:
             shared.append(row)
     _values("setting", shared, titles)
@@ -62,12 +62,8 @@ def _settings(found: dict[str, Any], titles: list[str], versions: list[str]) -> 
 
 def _values(title: str, rows: list[dict[str, Any]], titles: list[str]) -> None:
     if rows:
-        shown = [(row["name"], *(name(_short(value)) for value in row["values"])) for row in rows]
+        shown = [(row["name"], *(name(short(value)) for value in row["values"])) for row in rows]
         out.print(table((title, *titles), shown), "")
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "–" if value is None else str(value)
 
 
 def _scores(evaluation: dict[str, Any], titles: list[str]) -> None:

@@ -71,6 +71,14 @@ def test_a_network_is_trained_by_name_and_answers_alike_but_without_proofs(clien
     assert client.get("/models/chains-gru/rules").json()["items"] == []
 
 
+def test_the_settings_of_a_method_are_shown_before_it_is_trained(client: httpx.Client, model: str) -> None:
+    short, long = client.get("/presets", params={"kb": "chains", "method": "lstm"}).json()["items"][2:]
+    assert (short["name"], long["name"]) == ("paper", "paper-long")
+    assert [preset["config"]["hidden"] for preset in (short, long)] == [64, 512]
+    assert {"ctp", "lstm", "gat", "ntp"} <= set(short["methods"])
+    assert client.get("/presets", params={"kb": "chains", "method": "complex"}).json()["code"] == "bad_config"
+
+
 def test_a_method_of_the_other_kind_is_refused_before_it_is_queued(client: httpx.Client, model: str) -> None:
     for kb, method in (("chains", "complex"), ("family", "lstm")):
         answer = client.post("/train", json={"kb": kb, "name": "wrong", "config": {"method": method}})

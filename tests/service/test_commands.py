@@ -86,6 +86,18 @@ def test_a_model_without_proofs_says_so_and_is_listed_with_its_kb(service: Runni
 
 
 @pytest.mark.slow
+def test_what_can_be_trained_on_a_kb_is_shown(service: RunningService) -> None:
+    shown = ctp(service, "kb", "presets", "family")
+    assert [line.split() for line in shown.splitlines()[:2]] == [
+        ["fast", "best", "paper", "paper-long"],
+        ["method", "proofs", "hybrid", "ctp", "ctp"],
+    ]
+    assert "distmult" in shown
+    assert "embedding.rank" in ctp(service, "kb", "presets", "family", "--method", "hybrid")
+    assert "--method: there is no such method" in ctp(service, "kb", "presets", "family", "--method", "x", code=1)
+
+
+@pytest.mark.slow
 def test_a_list_that_is_cut_says_so(service: RunningService) -> None:
     for _ in range(2):
         ctp(service, "train", "family", "--name", "command-list", "--set", "epochs=1")

@@ -103,13 +103,18 @@ def _disagreements(evaluation: dict[str, Any], versions: list[str]) -> None:
     out.print(name(f"questions where they differ: {number}{rest}", "bold dim"))
     for row in rows:
         out.print()
-        out.print(name(row["expected"], "bold"))
+        out.print(Text.assemble(name(_question(**row["goal"]), "bold"), name(f"  right: {row['expected']}", "dim")))
         if row["facts"]:
             given = ", ".join(f"{predicate}({subject}, {object})" for subject, predicate, object in row["facts"])
             out.print(_indented(f"given {given}", 2, "dim"))
         for version, answer in zip(versions, row["answers"], strict=True):
             _answer(version, answer)
     out.print()
+
+
+def _question(subject: str | None, predicate: str | None, object: str | None) -> str:
+    """As `ctp query` takes it."""
+    return f"{predicate or '?'}({subject or '?'}, {object or '?'})"
 
 
 def _answer(version: str, given: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
 from typing import Any
@@ -28,6 +28,9 @@ UNANSWERABLE = 422  # the status of a question that a model has no answer to
 EVERYTHING = "all"
 
 
+Goal = tuple[str | None, str | None, str | None]
+
+
 class NotAnswered(Exception):
     """A model whose files cannot be read, or that broke: that is not a wrong answer."""
 
@@ -37,7 +40,7 @@ class Trial:
     """One question with its right answer; `also_right` are other facts that the KB states, which do not count."""
 
     group: str
-    goal: tuple[str | None, str | None, str | None]
+    goal: Goal
     facts: tuple[Fact, ...]
     expected: Fact
     also_right: frozenset[Fact] = frozenset()
@@ -61,6 +64,10 @@ class Trial:
             return None
         answers = json.loads(b"{%b}" % reply)["answers"]
         return next((a for a in answers if _fact(a) not in self.also_right), None)
+
+    def about(self, answer: dict[str, Any]) -> "Trial":
+        """The question whether this answer holds: no proofs are looked for but its own."""
+        return replace(self, goal=_fact(answer), also_right=frozenset())
 
 
 def _fact(answer: dict[str, Any]) -> Fact:
@@ -121,20 +128,20 @@ def _graph_trials(kb: GraphsKB, split: str) -> list[Trial]:
 
 
 def _fact_trials(kb: FactsKB, split: str) -> list[Trial]:
-    known: dict[tuple[str, str], set[Fact]] = {}
+    """Every fact is asked for from both ends, as the metrics do; those of one predicate and end stand together."""
+    asked = [(fact, _goals(fact)[end]) for end in (0, 1) for fact in kb.facts(split)]
+    known: dict[Goal, set[Fact]] = {goal: set() for _, goal in asked}
     for name in kb.splits:
         for fact in kb.facts(name):
-            known.setdefault((fact.subject, fact.predicate), set()).add(fact)
-    return [
-        Trial(
-            fact.predicate,
-            (fact.subject, fact.predicate, None),
-            (),
-            fact,
-            frozenset(known[fact.subject, fact.predicate] - {fact}),
-        )
-        for fact in sorted(kb.facts(split), key=lambda fact: fact.predicate)
-    ]
+            for goal in _goals(fact):
+                if goal in known:
+                    known[goal].add(fact)
+    asked.sort(key=lambda one: one[0].predicate)
+    return [Trial(fact.predicate, goal, (), fact, frozenset(known[goal] - {fact})) for fact, goal in asked]
+
+
+def _goals(fact: Fact) -> tuple[Goal, Goal]:
+    return (fact.subject, fact.predicate, None), (None, fact.predicate, fact.object)
 
 
 @dataclass(frozen=True)
@@ -152,6 +159,12 @@ class Asking:
             found += _firsts(model, some, replies)
         return found
 
+    async def explained(self, model: Target, trials: Sequence[Trial], answers: Sequence["Given"]) -> list["Given"]:
+        """The same answers with a proof each, where there is one."""
+        asked = [trial.about(answer) for trial, answer in zip(trials, answers, strict=True) if answer is not None]
+        found = iter(await self.firsts(model, asked, proofs=1))
+        return [answer and {**answer, "proofs": (next(found) or answer)["proofs"]} for answer in answers]
+
 
 async def hold(contest: Contest, models: Sequence[Target], asking: Asking, num_shown: int) -> Evaluation | str:
     """Asks every model every question, then for the proofs where they differ; a text where one does not answer."""
@@ -161,7 +174,10 @@ async def hold(contest: Contest, models: Sequence[Target], asking: Asking, num_s
             answers = [await asking.firsts(model, contest.trials, proofs=0) for model in models]
             differing = _differing(contest.trials, answers)
             trials = [contest.trials[place] for place in differing[:num_shown]]
-            explained = [await asking.firsts(model, trials, proofs=1) for model in models]
+            shown = [[given[place] for place in differing[:num_shown]] for given in answers]
+            explained = [
+                await asking.explained(model, trials, given) for model, given in zip(models, shown, strict=True)
+            ]
     except TimeoutError:
         return (
             f"the models took more than {seconds:g} s (CTP_COMPARE_SECONDS): ask fewer `questions` or `disagreements`"

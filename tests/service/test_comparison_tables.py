@@ -44,7 +44,7 @@ def test_where_they_differ_the_question_stands_with_its_facts_and_the_rest_is_of
     at = lines.index("questions where they differ: 14, 1 of them here: --disagreements shows more")
     assert lines[at + 1 : at + 6] == [
         "",
-        "grandparent(rick, morty)",
+        "grandparent(rick, ?)  right: grandparent(rick, morty)",
         "  given parent(rick, beth), parent(beth, morty)",
         "  family@1: grandparent(rick, morty) 0.980 (right)",
         "    grandparent(rick, morty) ⇐ parent(rick, beth), parent(beth, morty)",

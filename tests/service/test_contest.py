@@ -1,6 +1,7 @@
 """Which questions versions are compared by, and the test between them."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_mcnemar_by_hand(only_first: int, only_second: int, p: float) -> None:
 
 def test_other_true_answers_are_passed_over() -> None:
     facts = {"train": [Fact("a", "p", "b"), Fact("a", "q", "b")], "test": [Fact("a", "p", "c")]}
-    [trial] = _fact_trials(FactsKB.from_facts(facts), "test")
+    trial, _ = _fact_trials(FactsKB.from_facts(facts), "test")
     assert trial == Trial("p", ("a", "p", None), (), Fact("a", "p", "c"), frozenset({Fact("a", "p", "b")}))
     assert trial.question(0)["top_k"] == 2
     answers = b'"answers":[{"subject":"a","predicate":"p","object":"b"},{"subject":"a","predicate":"p","object":"c"}]'
@@ -48,6 +49,25 @@ def test_other_true_answers_are_passed_over() -> None:
     assert first is not None
     assert first["object"] == "c"
     assert trial.first({"code": "unknown_symbol", "status": 422}) is None
+
+
+def test_a_proof_is_asked_for_one_answer_and_not_for_all_that_it_was_found_among() -> None:
+    many = replace(TRIAL, also_right=frozenset(Fact("a", "p", f"x{number}") for number in range(50)))
+    asked = many.about({"subject": "a", "predicate": "p", "object": "y"}).question(1)
+    assert (many.question(0)["top_k"], asked["top_k"], asked["goal"]) == (51, 1, ["a", "p", "y"])
+
+
+def test_every_test_fact_is_asked_for_from_both_ends_however_few_are_asked() -> None:
+    facts = {"train": [Fact("z", "p", "c")], "test": [Fact("a", "p", "c"), Fact("b", "p", "d")]}
+    trials = _fact_trials(FactsKB.from_facts(facts), "test")
+    assert [trial.goal for trial in trials] == [
+        ("a", "p", None),
+        ("b", "p", None),
+        (None, "p", "c"),
+        (None, "p", "d"),
+    ]
+    assert trials[2].also_right == {Fact("z", "p", "c")}
+    assert [trial.goal for trial in choose("test", trials, 2).trials] == [("a", "p", None), (None, "p", "c")]
 
 
 @pytest.mark.parametrize("status", [409, 500, 503])
@@ -60,7 +80,7 @@ def test_a_question_whose_answer_cannot_be_reached_is_left_out_and_told() -> Non
     facts = [Fact("a", "p", f"x{number}") for number in range(MAX_CANDIDATES + 1)]
     trials = _fact_trials(FactsKB.from_facts({"train": facts[2:], "test": [*facts[:2], Fact("b", "p", "c")]}), "test")
     contest = choose("test", trials, 10)
-    assert [trial.expected for trial in contest.trials] == [Fact("b", "p", "c")]
+    assert [trial.goal for trial in contest.trials if trial.goal[0] is not None] == [("b", "p", None)]
     assert contest.num_left_out == 2
 
 

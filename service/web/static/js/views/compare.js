@@ -69,7 +69,8 @@ function verdict({ num_questions: asked, right, p_values }, titles) {
 
 function disagreement({ expected, goal, facts, answers }, titles) {
   const question = { s: goal.subject, p: goal.predicate, o: goal.object, facts: facts.length ? JSON.stringify(facts) : null };
-  return h("li", {}, h("strong", {}, name(expected)), " ", facts.length ? h("div", { class: "note" }, "given ", name(facts.map(([s, p, o]) => `${p}(${s}, ${o})`).join(", "))) : null,
+  const open = (value) => value ?? "?";
+  return h("li", {}, h("strong", {}, name(`${open(goal.predicate)}(${open(goal.subject)}, ${open(goal.object)})`)), h("span", { class: "note" }, " right: ", name(expected)), facts.length ? h("div", { class: "note" }, "given ", name(facts.map(([s, p, o]) => `${p}(${s}, ${o})`).join(", "))) : null,
     h("ul", {}, answers.map((given, at) => h("li", {}, h("span", { class: `badge ${given.right ? "good" : "bad"}` }, given.right ? "right" : "wrong"), " ", h("a", { href: to("ask", { model: titles[at], ...question }) }, titles[at]), ": ",
       given.answer == null ? "no answer" : [name(given.answer), ` ${score(given.score)}`], given.proof ? h("div", { class: "mono note" }, name(given.proof)) : null))));
 }

@@ -59,6 +59,10 @@ def test_a_prover_and_a_network_are_compared_question_by_question(
             training = client.train("page-contest", name=f"page-{name}", config=config)
             assert client.jobs.wait(training.job.id, 200).status == "succeeded"
     page = visitor().open("#/models/compare?ids=page-prover@1,page-network@1")
+    inside = (
+        "card => card.querySelector('.u-legend').getBoundingClientRect().bottom <= card.getBoundingClientRect().bottom"
+    )
+    assert page.locator(".card:has(.u-legend)").first.evaluate(inside), "the legend has two curves of each model"
     right = page.locator("section", has=page.get_by_role("heading", name="Who is right"))
     expect(right.locator("tbody th")).to_have_text(["all", "3 facts", "5 facts"])
     expect(right.locator(".verdict")).to_contain_text(

@@ -17,7 +17,15 @@ from ctp_core.config.networks import (
     RecurrentConfig,
 )
 from ctp_core.config.places import walk
-from ctp_core.config.presets import DEFAULT_PRESET, METHODS, check_kind, preset_for, presets, settings_for
+from ctp_core.config.presets import (
+    DEFAULT_PRESET,
+    METHODS,
+    check_kind,
+    method_names,
+    preset_for,
+    presets,
+    settings_for,
+)
 from ctp_core.config.profile import Profile
 from ctp_core.config.proofs import ProofsConfig
 from ctp_core.config.rules import RulesConfig
@@ -86,6 +94,7 @@ __all__ = [
     "RulesConfig",
     "check_kind",
     "checked_config",
+    "method_names",
     "parse_config",
     "preset_for",
     "presets",

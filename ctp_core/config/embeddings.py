@@ -1,6 +1,6 @@
 """Settings of the embedding models."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,8 @@ class EmbeddingConfig(BaseConfig):
 
     The predicates as an auxiliary task: Chen et al. 2021; the nuclear 3-norm: Lacroix et al. 2018.
     """
+
+    explainable: ClassVar[bool] = False
 
     epochs: int = Field(default=80, ge=1, le=10_000, description="Passes over the training data at most.")
     rank: int = Field(default=200, ge=1, le=4096, description="Length of a vector (complex numbers in ComplEx).")

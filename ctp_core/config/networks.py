@@ -1,6 +1,6 @@
 """Settings of the networks that label graphs without proofs; the presets are those of the paper's appendix."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,8 @@ Encoding = Literal["joint", "apart"]
 
 class NetworkConfig(BaseConfig):
     """What all networks share: how a graph becomes numbers, and how they are trained (cross-entropy over targets)."""
+
+    explainable: ClassVar[bool] = False
 
     encoding: Encoding = Field(
         default="joint",

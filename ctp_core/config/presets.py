@@ -15,10 +15,15 @@ DEFAULT_PRESET = "fast"
 METHODS: dict[Kind, tuple[str, ...]] = {"facts": FACTS_METHODS, "graphs": ("ctp", *NETWORKS)}
 
 
+def method_names(kind: Kind) -> tuple[str, ...]:
+    """What `method` may say on a KB of this kind; the last are `ctp` with that `select`."""
+    return (*METHODS[kind], *FIXED_RULES)
+
+
 def check_kind(config: BaseConfig, kind: Kind) -> None:
     """Raises ConfigError where the method, or one of its settings, has no meaning on a KB of this kind."""
     if config.method not in METHODS[kind]:
-        methods = ", ".join((*METHODS[kind], *FIXED_RULES))
+        methods = ", ".join(method_names(kind))
         raise ConfigError(f"method {config.method!r} does not work on a KB of kind {kind!r}: choose from {methods}")
     unread = config.unread(kind) if isinstance(config, CtpConfig) else {}
     if unread:

@@ -1,6 +1,6 @@
 """Settings of the two models that walk along facts: NeuralLP and MINERVA."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -9,6 +9,8 @@ from ctp_core.config.base import BaseConfig
 
 class NeuralLpConfig(BaseConfig):
     """NeuralLP (Yang et al. 2017): every predicate attends to operators, one for each step of a walk."""
+
+    explainable: ClassVar[bool] = False
 
     method: Literal["neurallp"] = "neurallp"
     epochs: int = Field(default=60, ge=1, le=10_000, description="Passes over the predicates at most.")
@@ -28,6 +30,8 @@ class NeuralLpConfig(BaseConfig):
 
 class MinervaConfig(BaseConfig):
     """MINERVA (Das et al. 2018): a walker learns by reward where to go from the subject for a predicate."""
+
+    explainable: ClassVar[bool] = False
 
     method: Literal["minerva"] = "minerva"
     epochs: int = Field(default=24, ge=1, le=10_000, description="Passes over the predicates, both ways, at most.")

@@ -69,8 +69,12 @@ class Model(ABC):
 
     method: ClassVar[str]
     kind: ClassVar[Kind]
-    explainable: ClassVar[bool] = True
     config: BaseConfig
+
+    @property
+    def explainable(self) -> bool:
+        """Whether its answers have proofs."""
+        return self.config.explainable
 
     @property
     @abstractmethod

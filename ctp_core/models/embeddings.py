@@ -28,8 +28,6 @@ from ctp_core.rules import Rule
 class EmbeddingModel(FactsModel):
     """logit = scale · φ(s, p, o) + offset, fitted on validation so that the sigmoid reads as a probability."""
 
-    explainable: ClassVar[bool] = False
-
     def __init__(
         self, config: EmbeddingConfig, kb: FactsKB, factorisation: Factorisation, calibration: tuple[float, float]
     ) -> None:

@@ -52,7 +52,6 @@ class NetworkModel(Model):
     """Answers with the chance that the predicate holds between the pair, among all targets."""
 
     kind: ClassVar[Kind] = "graphs"
-    explainable: ClassVar[bool] = False
 
     def __init__(self, scorer: NetworkScorer) -> None:
         self.config: NetworkConfig = scorer.config

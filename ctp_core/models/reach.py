@@ -1,7 +1,6 @@
 """What the models share that walk: a fact is as likely as a walk under its predicate from subject to object."""
 
 from abc import abstractmethod
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -32,8 +31,6 @@ Table = Float[np.ndarray, "entity entity"]
 
 class ReachModel(FactsModel):
     """logit = scale · log(reach + FLOOR) + offset, fitted on validation so that the sigmoid reads as a probability."""
-
-    explainable: ClassVar[bool] = False
 
     def __init__(self, config: BaseConfig, kb: FactsKB, module: nn.Module, calibration: tuple[float, float]) -> None:
         self.config, self.kb, self.module = config, kb, module

@@ -35,9 +35,10 @@ class Client:
     def url(self) -> str:
         return self._transport.url
 
-    def presets(self, kb: str) -> list[Preset]:
-        """What each preset means for a KB."""
-        answer = self._transport.send("GET", "/presets", params={"kb": kb}).json()
+    def presets(self, kb: str, method: str | None = None) -> list[Preset]:
+        """What each preset means for a KB, by its own method or another."""
+        params = {"kb": kb} | ({"method": method} if method else {})
+        answer = self._transport.send("GET", "/presets", params=params).json()
         return [Preset.model_validate(preset) for preset in answer["items"]]
 
     def train(

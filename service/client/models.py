@@ -51,9 +51,12 @@ class Models:
         answer: dict[str, Any] = self._transport.send("GET", path, params=params).json()
         return answer
 
-    def compare(self, models: Sequence[str], questions: int | None = None) -> dict[str, Any]:
-        """Side by side, and asked the same `questions` of the test split of their KB."""
-        params = {"ids": ",".join(models)} | ({} if questions is None else {"questions": str(questions)})
+    def compare(
+        self, models: Sequence[str], questions: int | None = None, disagreements: int | None = None
+    ) -> dict[str, Any]:
+        """Side by side, and asked the same `questions` of the test split; lists some where they differ."""
+        given = {"ids": ",".join(models), "questions": questions, "disagreements": disagreements}
+        params = {key: value for key, value in given.items() if value is not None}
         answer: dict[str, Any] = self._transport.send("GET", "/models/compare", params=params).json()
         return answer
 

@@ -64,10 +64,11 @@ class Symbol(Wire):
 
 
 class Preset(Wire):
-    """A preset and the settings it means for a KB."""
+    """A preset and the settings it means for a KB; `methods` can be trained on it."""
 
     name: str
     config: dict[str, Any]
+    methods: list[str] = []
 
 
 class Job(Wire):
@@ -119,6 +120,7 @@ class Lineage(Wire):
     """What a version was made from."""
 
     kb_id: str | None
+    kb_name: str | None = None
     kb_sha256: str
     code_version: str
     seed: int | None = None
@@ -130,6 +132,7 @@ class Model(ModelRef):
 
     kind: str
     method: str
+    explainable: bool = True
     preset: str | None
     config: dict[str, Any]
     metrics: dict[str, Any]
@@ -143,6 +146,12 @@ class Model(ModelRef):
     def reference(self) -> str:
         """The name that always means this version."""
         return f"{self.name}@{self.version}"
+
+    @property
+    def variant(self) -> str:
+        """The method, with what tells `ntp` from `ctp` and one encoding from the other."""
+        kinds = (self.config.get(setting) for setting in ("select", "encoding"))
+        return " ".join((self.method, *(kind for kind in kinds if kind)))
 
 
 class Epoch(Wire):

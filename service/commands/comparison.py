@@ -1,35 +1,69 @@
-"""A comparison of model versions as tables."""
+"""A comparison of model versions as tables, and who is better in words."""
 
+from string import ascii_uppercase
 from typing import Any
 
+from rich.padding import Padding
 from rich.text import Text
 
-from service.commands.console import name, out, table
+from service.commands.console import name, out, short, table
 
-SHOWN = 20  # disagreements that the service lists at most
+BESIDE = 26  # columns that a table needs besides those of the versions
+SURE = 0.01  # chance below which a difference is taken to be real
 
 
 def print_comparison(found: dict[str, Any]) -> None:
-    titles = [f"{model['name']}@{model['version']}" for model in found["models"]]
-    _values("setting", found["config"], titles)
+    """What matters most comes last, where the terminal ends up."""
+    versions = [f"{model['name']}@{model['version']}" for model in found["models"]]
+    titles = _titles(versions)
+    if titles != versions:
+        out.print(
+            table(
+                ("", "model"), [(title, name(version, "bold")) for title, version in zip(titles, versions, strict=True)]
+            ),
+            "",
+        )
+    _settings(found, titles, versions)
     _values("on validation", found["metrics"], titles)
     rules = [str(count) for count in found["num_rules"]]
-    out.print(table(("rules", *titles), [(f"{found['num_shared_rules']} shared", *rules)], titles))
-    if found["evaluation"] is None:
+    out.print(table(("rules", *titles), [(f"{found['num_shared_rules']} shared", *rules)], titles), "")
+    evaluation = found["evaluation"]
+    if evaluation is None:
         out.print(name(f"not asked the same questions: {found['note']}", "dim"))
         return
-    _scores(found["evaluation"], titles)
-    _disagreements(found["evaluation"]["disagreements"], titles)
+    _disagreements(evaluation, versions)
+    _scores(evaluation, titles)
+    _verdict(evaluation, versions)
+
+
+def _titles(versions: list[str]) -> list[str]:
+    """The versions, or a letter for each where their names do not fit beside each other."""
+    fit = sum(len(version) + 2 for version in versions) <= out.width - BESIDE
+    return versions if fit else list(ascii_uppercase[: len(versions)])
+
+
+def _settings(found: dict[str, Any], titles: list[str], versions: list[str]) -> None:
+    """Those that several have as a table; one method's own are no difference to another's, and are listed below."""
+    own: list[list[str]] = [[] for _ in versions]
+    shared = []
+    for row in found["config"]:
+        part = row["name"].split(".")[0]
+        places = [place for place, model in enumerate(found["models"]) if part in model["config"]]
+        if len(places) == 1:
+            own[places[0]].append(f"{row['name']} {short(row['values'][places[0]])}")
+        else:
+            shared.append(row)
+    _values("setting", shared, titles)
+    for version, settings in zip(versions, own, strict=True):
+        if settings:
+            out.print(name(f"{version} alone has {', '.join(settings)}", "dim"))
+            out.print()
 
 
 def _values(title: str, rows: list[dict[str, Any]], titles: list[str]) -> None:
     if rows:
-        shown = [(row["name"], *(name(_short(value)) for value in row["values"])) for row in rows]
+        shown = [(row["name"], *(name(short(value)) for value in row["values"])) for row in rows]
         out.print(table((title, *titles), shown), "")
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else "–" if value is None else str(value)
 
 
 def _scores(evaluation: dict[str, Any], titles: list[str]) -> None:
@@ -38,27 +72,59 @@ def _scores(evaluation: dict[str, Any], titles: list[str]) -> None:
     for group in evaluation["groups"]:
         cells = [f"{100 * right:.1f} %{_stars(p)}" for right, p in zip(group["right"], group["p_values"], strict=True)]
         rows.append((name(group["name"]), str(group["num_questions"]), *cells))
-    out.print("", table((f"right, {evaluation['split']}", "questions", *titles), rows, ("questions", *titles)))
+    out.print(table((f"right, {evaluation['split']}", "questions", *titles), rows, ("questions", *titles)))
+    out.print(name(f"* p < {SURE}, ** p < 0.0001 against {titles[0]}, McNemar's exact test", "dim"))
     if evaluation["num_left_out"]:
         out.print(name(f"{evaluation['num_left_out']} questions have too many other true answers to be asked", "dim"))
-    out.print(name(f"* p < 0.01, ** p < 0.0001 against {titles[0]}, McNemar's exact test", "dim"))
 
 
 def _stars(p: float | None) -> str:
-    return "" if p is None or p >= 0.01 else "**" if p < 0.0001 else "*"
+    return "" if p is None or p >= SURE else "**" if p < 0.0001 else "*"
 
 
-def _disagreements(rows: list[dict[str, Any]], titles: list[str]) -> None:
-    if rows:
-        out.print(
-            "",
-            name(f"questions where they differ ({len(rows)}{' at least' if len(rows) >= SHOWN else ''})", "bold dim"),
-        )
+def _verdict(evaluation: dict[str, Any], versions: list[str]) -> None:
+    """Each version against the first, and what a difference by chance would take."""
+    everything = evaluation["groups"][0]
+    asked, available = everything["num_questions"], evaluation["num_available"]
+    first, *others = [round(share * asked) for share in everything["right"]]
+    out.print()
+    for version, right, p in zip(versions[1:], others, everything["p_values"][1:], strict=True):
+        more = f"{abs(right - first)} {'more' if right > first else 'fewer'} than {versions[0]}"
+        chance = f"{'hardly' if p < SURE else 'may well be'} chance (p = {p:.2g})"
+        said = f"as many as {versions[0]}" if right == first else f"{more}: {chance}"
+        out.print(name(f"{version}: {right} of {asked} right, {said}", "bold"))
+    if asked < available:
+        out.print(name(f"the {evaluation['split']} split has {available} questions: --questions asks more", "dim"))
+
+
+def _disagreements(evaluation: dict[str, Any], versions: list[str]) -> None:
+    rows, number = evaluation["disagreements"], evaluation["num_disagreements"]
+    rest = f", {len(rows)} of them here: --disagreements shows more" if len(rows) < number else ""
+    out.print(name(f"questions where they differ: {number}{rest}", "bold dim"))
     for row in rows:
-        out.print("", name(f"{row['expected']}  ({row['group']})", "bold"))
-        for title, given in zip(titles, row["answers"], strict=True):
-            answer = "no answer" if given["answer"] is None else f"{given['answer']} {given['score']:.3f}"
-            word, colour = ("right", "green") if given["right"] else ("wrong", "red")
-            out.print(name(f"  {title}: {answer} ({word})", colour))
-            if given["proof"]:
-                out.print(name(f"    {given['proof']}", "dim"))
+        out.print()
+        out.print(Text.assemble(name(_question(**row["goal"]), "bold"), name(f"  right: {row['expected']}", "dim")))
+        if row["facts"]:
+            given = ", ".join(f"{predicate}({subject}, {object})" for subject, predicate, object in row["facts"])
+            out.print(_indented(f"given {given}", 2, "dim"))
+        for version, answer in zip(versions, row["answers"], strict=True):
+            _answer(version, answer)
+    out.print()
+
+
+def _question(subject: str | None, predicate: str | None, object: str | None) -> str:
+    """As `ctp query` takes it."""
+    return f"{predicate or '?'}({subject or '?'}, {object or '?'})"
+
+
+def _answer(version: str, given: dict[str, Any]) -> None:
+    answer = "no answer" if given["answer"] is None else f"{given['answer']} {given['score']:.3f}"
+    word, colour = ("right", "green") if given["right"] else ("wrong", "red")
+    out.print(_indented(f"{version}: {answer} ({word})", 2, colour))
+    if given["proof"]:
+        out.print(_indented(given["proof"], 4, "dim"))
+
+
+def _indented(text: str, columns: int, style: str) -> Padding:
+    """Also where it goes on in the next line."""
+    return Padding(name(text, style), (0, 0, 0, columns), expand=False)

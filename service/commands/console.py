@@ -42,6 +42,7 @@ COMMANDS = {
     r"GET /models lists": "`ctp models list` lists",
     r"GET /jobs lists": "`ctp jobs list` lists",
     r"GET /jobs/(\S+) tells": r"`ctp jobs show \1` tells",
+    r"\bquery\.method:": "--method:",
     r"in `ids`, separated by commas": "to compare",
     r"give the facts of the graph in `facts`": "give the facts of the graph with --fact",
     r"GET /models/\{id\}/export makes": "`ctp models export` makes",
@@ -104,6 +105,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers:
     for row in rows:
         made.add_row(*row)
     return made
+
+
+def short(value: Any) -> str:
+    """A setting or a metric in a table."""
+    return f"{value:.4g}" if isinstance(value, float) else "–" if value is None else str(value)
 
 
 def strength(score: float) -> Text:

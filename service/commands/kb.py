@@ -2,13 +2,13 @@
 
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from service.client import Kb
-from service.commands.console import Json, Key, Limit, Url, connected, err, name, out, print_json, table
+from service.commands.console import Json, Key, Limit, Url, connected, err, name, out, print_json, short, table
 
 kb = typer.Typer(help="Knowledge bases: upload, look, export, delete.", no_args_is_help=True)
 Reference = Annotated[str, typer.Argument(metavar="KB", help="Id or name of a KB.")]
@@ -52,6 +52,35 @@ def show(kb: Reference, url: Url = None, key: Key = None, as_json: Json = False)
     out.print(table(("predicate", "facts"), rows, ("facts",)))
     if len(predicates) > len(rows):
         out.print(f"and {len(predicates) - len(rows)} more", style="dim")
+
+
+@kb.command()
+def presets(
+    kb: Reference,
+    method: Annotated[str | None, typer.Option(help="Method whose settings are shown.")] = None,
+    url: Url = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """What can be trained on a KB: the methods, and what each preset means for one of them."""
+    with connected(url, key) as client:
+        found = client.presets(kb, method)
+    if as_json:
+        print_json(found)
+        return
+    configs = [_flat(preset.config) for preset in found]
+    settings = configs[0] if method else ("method",)
+    rows = [[name(setting), *(name(short(config[setting])) for config in configs)] for setting in settings]
+    out.print(table(("", *(preset.name for preset in found)), rows))
+    out.print(f"\nmethods: {', '.join(found[0].methods)}", style="dim")
+
+
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a hybrid's parts by the name of the part."""
+    parts = {
+        name: value if isinstance(value, dict) and "method" in value else {"": value} for name, value in config.items()
+    }
+    return {f"{name}.{inner}".rstrip("."): value for name, part in parts.items() for inner, value in part.items()}
 
 
 @kb.command()

@@ -46,14 +46,15 @@ def list_models(
         (
             name(m.reference, "bold"),
             status(m.status),
-            m.method,
-            _metrics(m),
+            name(m.lineage.kb_name or "–"),
+            m.variant,
+            _metric(m),
             ", ".join(m.aliases),
             to_the_minute(m.created_at),
         )
         for m in found
     ]
-    out.print(table(("model", "status", "method", "on validation", "aliases", "created (UTC)"), rows))
+    out.print(table(("model", "status", "KB", "method", "on validation", "aliases", "created (UTC)"), rows))
     if len(listed) > limit:
         out.print(OLDER, style="dim")
 
@@ -66,7 +67,8 @@ def show(model: Reference, url: Url = None, key: Key = None, as_json: Json = Fal
     if as_json:
         print_json(found)
         return
-    out.print(name(found.reference, "bold"), status(found.status), found.method, f"preset {found.preset}")
+    out.print(name(found.reference, "bold"), status(found.status), found.variant, f"preset {found.preset}")
+    out.print(f"answers {'with' if found.explainable else 'without'} proofs", style="dim")
     rows = [(key, name(str(value))) for key, value in found.config.items()]
     rows += [(f"{key} on validation", name(str(value))) for key, value in found.metrics.items()]
     rows += [(key, name(str(value))) for key, value in found.lineage.model_dump().items()]
@@ -77,13 +79,16 @@ def show(model: Reference, url: Url = None, key: Key = None, as_json: Json = Fal
 def compare(
     references: Annotated[list[str], typer.Argument(metavar="MODEL...")],
     questions: Annotated[int, typer.Option(min=0, max=1000, help="Asked of every model, from the test split.")] = 100,
+    disagreements: Annotated[
+        int, typer.Option(min=0, max=1000, help="Most questions to list because the answers differ.")
+    ] = 20,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Versions side by side: settings, metrics, how often each is right, and where they differ."""
     with connected(url, key) as client:
-        found = client.models.compare(references, questions)
+        found = client.models.compare(references, questions, disagreements)
     print_json(found) if as_json else print_comparison(found)
 
 
@@ -144,5 +149,6 @@ def delete(
     err.print(name(f"deleted {found.reference}"))
 
 
-def _metrics(model: Model) -> str:
-    return "  ".join(f"{key} {value:.3f}" for key, value in list(model.metrics.items())[:3] if isinstance(value, float))
+def _metric(model: Model) -> str:
+    """The first, by which it was chosen."""
+    return next((f"{key} {value:.3f}" for key, value in model.metrics.items() if isinstance(value, float)), "")

@@ -99,6 +99,8 @@ def print_answers(found: Answers, every: bool = False) -> None:
         out.print("known: the KB states it; its score says how well the other facts support it", style="dim")
     elif found.answers[0].score < WEAK:
         out.print(f"no answer reaches {WEAK}: their order says more than their scores", style="dim")
+    if not found.explainable:
+        out.print("this model answers without proofs", style="dim")
     for proof in found.answers[0].proofs:
         out.print()
         out.print(proof_tree(proof.tree))

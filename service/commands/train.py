@@ -17,7 +17,12 @@ def train(
     model: Annotated[str | None, typer.Option("--name", help="Name of the model; else the KB's.")] = None,
     preset: Annotated[str | None, typer.Option(help="Settings that need no tuning: fast, best, …")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of the preset.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a setting of the preset; method=… trains another, and `ctp kb presets KB` lists which.",
+        ),
     ] = None,
     seeds: Annotated[
         list[int] | None, typer.Option("--seed", help="Seed; of several, the best on validation is kept.")

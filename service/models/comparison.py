@@ -14,10 +14,10 @@ from service.db.engine import Database
 from service.db.tables import ModelVersion
 from service.errors import Invalid
 from service.models import contest, repository, service
-from service.models.contest import Contest
+from service.models.contest import Asking, Contest
 from service.models.repository import ToldRule
 from service.models.schemas import Comparison, Difference, Evaluation, SharedRule
-from service.queries.batcher import Batcher, Target
+from service.queries.batcher import Target
 
 MAX_MODELS = 10
 MAX_ASKED = 2000  # models x questions; a query may have 256 goals
@@ -45,10 +45,10 @@ def prepare(database: Database, tenant: str, references: Sequence[str], num_ques
         return Compared(compare(session, models), contest.prepare(session, models, num_questions), targets)
 
 
-async def evaluated(compared: Compared, batcher: Batcher, request_id: str) -> Comparison:
+async def evaluated(compared: Compared, asking: Asking, num_shown: int) -> Comparison:
     """With how the versions answer the same questions, or a note why that is not known."""
     asked = compared.contest
-    outcome = await contest.hold(asked, compared.targets, batcher, request_id) if asked.trials else asked.note
+    outcome = await contest.hold(asked, compared.targets, asking, num_shown) if asked.trials else asked.note
     update = {"evaluation": outcome} if isinstance(outcome, Evaluation) else {"note": outcome}
     return compared.comparison.model_copy(update=update)
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
-from ctp_core.datasets.kb import FactsKB, GraphsKB
+from ctp_core.datasets.kb import FactIds, FactsKB, GraphsKB
 from ctp_core.symbols import Fact
 from service.db.tables import ModelVersion
 from service.errors import TooMany, Unavailable
@@ -24,9 +24,12 @@ from service.queries.wire import Reply
 SPLITS = ("test", "valid")
 MAX_FACTS = 300_000  # of a KB that is read for its test facts; a larger one would hold the API up for seconds
 MAX_CANDIDATES = 200  # answers looked through for the first that is not another true one
-MAX_DISAGREEMENTS = 20
+NO_SPLIT = "their KB has no test or valid split: upload its facts with some of them as `test`, and train on that"
 UNANSWERABLE = 422  # the status of a question that a model has no answer to
 EVERYTHING = "all"
+
+
+Goal = tuple[str | None, str | None, str | None]
 
 
 class NotAnswered(Exception):
@@ -38,7 +41,7 @@ class Trial:
     """One question with its right answer; `also_right` are other facts that the KB states, which do not count."""
 
     group: str
-    goal: tuple[str | None, str | None, str | None]
+    goal: Goal
     facts: tuple[Fact, ...]
     expected: Fact
     also_right: frozenset[Fact] = frozenset()
@@ -63,6 +66,10 @@ class Trial:
         answers = _parsed(reply)["answers"]
         return next((a for a in answers if _fact(a) not in self.also_right), None)
 
+    def about(self, answer: dict[str, Any]) -> "Trial":
+        """The question whether this answer holds: no proofs are looked for but its own."""
+        return replace(self, goal=_fact(answer), also_right=frozenset())
+
 
 def _parsed(reply: bytes) -> dict[str, Any]:
     parsed: dict[str, Any] = json.loads(b"{%b}" % reply)
@@ -86,6 +93,7 @@ class Contest:
 
     split: str = ""
     trials: tuple[Trial, ...] = ()
+    num_available: int = 0
     num_left_out: int = 0
     note: str | None = None
 
@@ -95,13 +103,13 @@ def prepare(session: Session, models: Sequence[ModelVersion], num_questions: int
     if num_questions == 0:
         return Contest(note="no questions were asked for")
     if len({model.kb_sha256 for model in models}) > 1:
-        return Contest(note="the models stand on different KBs")
+        return Contest(note="the models stand on different KBs: train them on the same one")
     kb = repository.kb_of(session, models[0])
     if kb is None:
-        return Contest(note="their KB is not on this service")
+        return Contest(note="their KB is not on this service: upload it")
     split = next((name for name in SPLITS if kb.splits.get(name)), None)
     if split is None:
-        return Contest(note="their KB has no test or valid split")
+        return Contest(note=NO_SPLIT)
     if kb.num_facts > MAX_FACTS:
         return Contest(note=f"their KB has more than {MAX_FACTS} facts: use `ctp bench links`")
     loaded = kbs.load(session, kb)
@@ -116,7 +124,7 @@ def choose(split: str, trials: Sequence[Trial], num_questions: int) -> Contest:
         return Contest(note=f"their {split} split has no question with an answer to compare by")
     step = max(1.0, len(fair) / num_questions)
     chosen = [fair[int(i * step)] for i in range(min(num_questions, len(fair)))]
-    return Contest(split, tuple(chosen), len(trials) - len(fair))
+    return Contest(split, tuple(chosen), len(fair), len(trials) - len(fair))
 
 
 def _graph_trials(kb: GraphsKB, split: str) -> list[Trial]:
@@ -133,27 +141,33 @@ def _graph_trials(kb: GraphsKB, split: str) -> list[Trial]:
 
 
 def _fact_trials(kb: FactsKB, split: str) -> list[Trial]:
-    known: dict[tuple[str, str], set[Fact]] = {}
+    """Every fact is asked for from both ends, as the metrics do; those of one predicate and end stand together."""
+    asked = [(fact, _goals(fact)[end]) for end in (0, 1) for fact in kb.facts(split)]
+    known: dict[Goal, set[Fact]] = {goal: set() for _, goal in asked}
     for fact in _answers_to(kb, split):
-        known.setdefault((fact.subject, fact.predicate), set()).add(fact)
-    return [
-        Trial(
-            fact.predicate,
-            (fact.subject, fact.predicate, None),
-            (),
-            fact,
-            frozenset(known[fact.subject, fact.predicate] - {fact}),
-        )
-        for fact in sorted(kb.facts(split), key=lambda fact: fact.predicate)
-    ]
+        for goal in _goals(fact):
+            if goal in known:
+                known[goal].add(fact)
+    asked.sort(key=lambda one: one[0].predicate)
+    return [Trial(fact.predicate, goal, (), fact, frozenset(known[goal] - {fact})) for fact, goal in asked]
+
+
+def _goals(fact: Fact) -> tuple[Goal, Goal]:
+    return (fact.subject, fact.predicate, None), (None, fact.predicate, fact.object)
 
 
 def _answers_to(kb: FactsKB, split: str) -> list[Fact]:
-    """What the KB states of the subjects and predicates of a split. The rest stays numbers: no other call is served
-    while hundreds of thousands of facts are given their names."""
-    every = np.concatenate(list(kb.splits.values()))
-    stated, asked = (ids[:, 0] * len(kb.predicates) + ids[:, 1] for ids in (every, kb.splits[split]))
-    return [kb.fact(ids) for ids in every[np.isin(stated, asked)].tolist()]
+    """What the KB states of the predicates of a split and either of its ends.
+
+    The rest stays numbers: no other call is served while hundreds of thousands of facts are given their names.
+    """
+    every, own = np.concatenate(list(kb.splits.values())), kb.splits[split]
+
+    def pairs(ids: FactIds, end: int) -> FactIds:
+        return ids[:, end] * len(kb.predicates) + ids[:, 1]
+
+    wanted = [np.isin(pairs(every, end), pairs(own, end)) for end in (0, 2)]
+    return [kb.fact(ids) for ids in every[wanted[0] | wanted[1]].tolist()]
 
 
 @dataclass(frozen=True)
@@ -175,26 +189,39 @@ class Asking:
             found += _firsts(model, some, replies)
         return found
 
+    async def explained(self, model: Target, trials: Sequence[Trial], answers: Sequence["Given"]) -> list["Given"]:
+        """The same answers with a proof each, where there is one."""
+        asked = [trial.about(answer) for trial, answer in zip(trials, answers, strict=True) if answer is not None]
+        found = iter(await self.firsts(model, asked, proofs=1))
+        return [answer and {**answer, "proofs": (next(found) or answer)["proofs"]} for answer in answers]
 
-async def hold(contest: Contest, models: Sequence[Target], batcher: Batcher, request_id: str) -> Evaluation | str:
+
+async def hold(contest: Contest, models: Sequence[Target], asking: Asking, num_shown: int) -> Evaluation | str:
     """Asks every model every question, then for the proofs where they differ; a text where one does not answer."""
-    seconds = batcher.settings.compare_seconds
-    asking = Asking(batcher, request_id)
+    seconds = asking.batcher.settings.compare_seconds
     try:
         async with asyncio.timeout(seconds):
             answers = [await asking.firsts(model, contest.trials, proofs=0) for model in models]
-            trials = [contest.trials[place] for place in _differing(contest.trials, answers)]
-            explained = [await asking.firsts(model, trials, proofs=1) for model in models]
+            differing = _differing(contest.trials, answers)
+            trials = [contest.trials[place] for place in differing[:num_shown]]
+            shown = [[given[place] for place in differing[:num_shown]] for given in answers]
+            explained = [
+                await asking.explained(model, trials, given) for model, given in zip(models, shown, strict=True)
+            ]
     except TimeoutError:
-        return f"the models took more than {seconds:g} s (CTP_COMPARE_SECONDS): ask fewer `questions`"
+        return (
+            f"the models took more than {seconds:g} s (CTP_COMPARE_SECONDS): ask fewer `questions` or `disagreements`"
+        )
     except (TooMany, Unavailable, NotAnswered) as error:
         return str(error)
     disagreements = [_disagreement(trial, [given[place] for given in explained]) for place, trial in enumerate(trials)]
     return Evaluation(
         split=contest.split,
         num_questions=len(contest.trials),
+        num_available=contest.num_available,
         num_left_out=contest.num_left_out,
         groups=_groups(contest.trials, answers),
+        num_disagreements=len(differing),
         disagreements=disagreements,
     )
 
@@ -214,11 +241,13 @@ def _right(trial: Trial, answer: Given) -> bool:
 
 
 def _differing(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list[int]:
+    """Questions that one answers rightly come first: they decide who is better."""
+
     def shown(answer: Given) -> Fact | None:
         return None if answer is None else _fact(answer)
 
     places = [i for i in range(len(trials)) if len({shown(given[i]) for given in answers}) > 1]
-    return places[:MAX_DISAGREEMENTS]
+    return sorted(places, key=lambda i: not any(_right(trials[i], given[i]) for given in answers))
 
 
 def _groups(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list[GroupScores]:

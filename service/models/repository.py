@@ -90,6 +90,14 @@ def jobs(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]:
     return {row.model_id: row.id for row in session.execute(statement) if row.parent_id is None}
 
 
+def kb_names(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]:
+    """KB id -> its name, of those that are still there."""
+    ids = {model.kb_id for model in models}
+    return {
+        row.id: row.name for row in session.execute(select(Kb.id, Kb.name).where(Kb.id.in_(ids), Kb.status == "ready"))
+    }
+
+
 def trainings(session: Session, model: ModelVersion) -> Sequence[Job]:
     """One job for each seed, the one whose weights the model has first."""
     statement = select(Job).where(Job.model_id == model.id, Job.has_children.is_(False))

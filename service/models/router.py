@@ -16,6 +16,7 @@ from service.db.tables import Checkpoint, Job, RuleRow
 from service.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
 from service.idempotency import Reply
 from service.models import comparison, probe, repository, service, transfer
+from service.models.contest import Asking
 from service.models.schemas import (
     EXAMPLE_CHECKPOINT,
     EXAMPLE_COMPARISON,
@@ -74,11 +75,15 @@ async def compare_models(
     questions: Annotated[
         int, Query(ge=0, le=1000, description="Asked of every model, from the test split of their KB.")
     ] = 100,
+    disagreements: Annotated[
+        int, Query(ge=0, le=1000, description="Most questions that are listed because the answers differ.")
+    ] = 20,
 ) -> Comparison:
     """Versions side by side: settings that differ, metrics, rules, how often each is right, and where they differ."""
-    references = [reference for reference in ids.split(",") if reference]
+    references = [reference.strip() for reference in ids.split(",") if reference.strip()]
     compared = await asyncio.to_thread(comparison.prepare, database, tenant, references, questions)
-    return await comparison.evaluated(compared, request.app.state.batcher, request.scope.get("ctp.request_id", ""))
+    asking = Asking(request.app.state.batcher, request.scope.get("ctp.request_id", ""))
+    return await comparison.evaluated(compared, asking, disagreements)
 
 
 @router.post("/import", status_code=201, responses=example(201, EXAMPLE_MODEL), openapi_extra=OPENAPI)

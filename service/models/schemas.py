@@ -13,6 +13,7 @@ class Lineage(BaseModel):
     """What a version was made from."""
 
     kb_id: str | None
+    kb_name: str | None
     kb_sha256: str
     code_version: str
     seed: int | None
@@ -30,6 +31,7 @@ class ModelOut(BaseModel):
     status: str
     kind: str
     method: str
+    explainable: bool = Field(description="Whether its answers have proofs.")
     preset: str | None
     config: dict[str, Any]
     metrics: dict[str, Any]
@@ -168,9 +170,11 @@ class Evaluation(BaseModel):
 
     split: str
     num_questions: int
+    num_available: int = Field(description="Questions of the split that `questions` can ask.")
     num_left_out: int = Field(description="Questions with too many other true answers to be asked.")
     groups: list[GroupScores]
-    disagreements: list[Disagreement]
+    num_disagreements: int = Field(description="Questions where they differ; `disagreements` says how many are listed.")
+    disagreements: list[Disagreement] = Field(description="Those that a version answers rightly come first.")
 
 
 class Comparison(BaseModel):
@@ -193,6 +197,7 @@ EXAMPLE_MODEL: dict[str, Any] = {
     "status": "ready",
     "kind": "facts",
     "method": "proofs",
+    "explainable": True,
     "preset": "fast",
     "config": {"method": "proofs", "seed": 0},
     "metrics": {"mrr": 0.97},
@@ -200,6 +205,7 @@ EXAMPLE_MODEL: dict[str, Any] = {
     "aliases": ["champion"],
     "lineage": {
         "kb_id": "kb_5d1f0c9a7be84421",
+        "kb_name": "family",
         "kb_sha256": "0f3a…",
         "code_version": "0.1.0",
         "seed": 0,
@@ -246,7 +252,15 @@ EXAMPLE_CHECKPOINT: dict[str, Any] = {
     "metrics": {"mrr": 0.93},
     "created_at": "2026-01-01T12:00:03Z",
 }
-_OTHER = EXAMPLE_MODEL | {"id": "model_844215d1f0c9a7be", "name": "embedding", "method": "complex", "aliases": []}
+_OTHER: dict[str, Any] = EXAMPLE_MODEL | {
+    "id": "model_844215d1f0c9a7be",
+    "name": "embedding",
+    "method": "complex",
+    "explainable": False,
+    "config": {"method": "complex", "seed": 0},
+    "metrics": {"mrr": 0.91},
+    "aliases": [],
+}
 EXAMPLE_COMPARISON: dict[str, Any] = {
     "models": [EXAMPLE_MODEL, _OTHER],
     "config": [{"name": "method", "values": ["proofs", "complex"]}],
@@ -257,8 +271,10 @@ EXAMPLE_COMPARISON: dict[str, Any] = {
     "evaluation": {
         "split": "test",
         "num_questions": 100,
+        "num_available": 240,
         "num_left_out": 0,
-        "groups": [{"name": "all", "num_questions": 100, "right": [0.97, 0.88], "p_values": [None, 0.012]}],
+        "groups": [{"name": "all", "num_questions": 100, "right": [0.97, 0.88], "p_values": [None, 0.0225]}],
+        "num_disagreements": 14,
         "disagreements": [
             {
                 "group": "grandparent",

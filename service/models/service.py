@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
+from ctp_core.config import CONFIGS, BaseConfig
 from service.db.clock import now
 from service.db.locks import lock_name
 from service.db.tables import Alias, Job, ModelVersion, RuleRow
@@ -16,6 +17,9 @@ from service.pages import encode_cursor
 from service.removals import remove_later
 from service.suggestions import not_found, unknown_symbol
 from service.training.outcomes import checkpoint_owner, model_owner
+
+# What the job of a version that is not ready says about it.
+TOLD_BY_JOBS = {"pending": "how far it is", "failed": "why"}
 
 
 def get(session: Session, tenant: str, reference: str) -> ModelVersion:
@@ -31,20 +35,24 @@ def ready(session: Session, tenant: str, reference: str) -> ModelVersion:
     model = get(session, tenant, reference)
     if model.status != "ready" or model.artifact is None:
         job = repository.jobs(session, [model]).get(model.id)
-        follow = f": GET /jobs/{job} tells how far it is" if job and model.status == "pending" else ""
+        told = TOLD_BY_JOBS.get(model.status)
+        follow = f": GET /jobs/{job} tells {told}" if job and told else ""
         raise Conflict("model_not_ready", f"model {reference!r} is {model.status}{follow}")
     return model
 
 
 def shown(session: Session, models: Sequence[ModelVersion]) -> list[ModelOut]:
     aliases, jobs = repository.aliases(session, models), repository.jobs(session, models)
+    kb_names = repository.kb_names(session, models)
     return [
         ModelOut.model_validate(
             {
                 **vars(model),
+                "explainable": CONFIGS.get(model.method, BaseConfig).explainable,
                 "aliases": aliases[model.id],
                 "lineage": Lineage(
                     kb_id=model.kb_id,
+                    kb_name=kb_names.get(model.kb_id or ""),
                     kb_sha256=model.kb_sha256,
                     code_version=model.code_version,
                     seed=model.config.get("seed"),

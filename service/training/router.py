@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 
-from ctp_core.config import presets, settings_for
+from ctp_core.config import method_names, settings_for
 from service.bodies import json_body
 from service.db.engine import Database
 from service.db.tables import Job
@@ -153,9 +153,19 @@ def cancel_job(job_id: str, database: DatabaseDep, settings: SettingsDep, tenant
 
 
 @router.get("/presets", responses=example(200, {"items": [EXAMPLE_PRESET], "next_cursor": None}))
-def list_presets(database: DatabaseDep, tenant: TenantDep, kb: Annotated[str, Query(max_length=64)]) -> Page[PresetOut]:
-    """What each preset means for a KB."""
+def list_presets(
+    database: DatabaseDep,
+    tenant: TenantDep,
+    kb: Annotated[str, Query(max_length=64)],
+    method: Annotated[str | None, Query(max_length=64, description="Another method than the preset's own.")] = None,
+) -> Page[PresetOut]:
+    """What each preset means for a KB, and for one method of those that can be trained on it (`methods`)."""
     with database.read() as session:
-        profile = service.profile_of(kbs.get(session, tenant, kb))
-    found = presets(profile).items()
-    return Page(items=[PresetOut(name=name, config=settings_for(config, profile.kind)) for name, config in found])
+        found = kbs.get(session, tenant, kb)
+        kind, configs = service.profile_of(found).kind, service.preset_configs(found, method)
+    methods = list(method_names(kind))
+    return Page(
+        items=[
+            PresetOut(name=name, config=settings_for(config, kind), methods=methods) for name, config in configs.items()
+        ]
+    )

@@ -110,6 +110,7 @@ class PresetOut(BaseModel):
 
     name: str
     config: dict[str, Any]
+    methods: list[str] = Field(description="What `config.method` may say on this KB.")
 
 
 EXAMPLE_JOB: dict[str, Any] = {
@@ -134,7 +135,11 @@ EXAMPLE_TRAIN: dict[str, Any] = {
     "job": EXAMPLE_JOB | {"status": "queued", "attempt": 0, "progress": {}, "started_at": None},
     "model": {"id": "model_7be844215d1f0c9a", "name": "family", "version": 1, "status": "pending"},
 }
-EXAMPLE_PRESET: dict[str, Any] = {"name": "fast", "config": {"method": "proofs", "seed": 0}}
+EXAMPLE_PRESET: dict[str, Any] = {
+    "name": "fast",
+    "config": {"method": "proofs", "seed": 0},
+    "methods": ["proofs", "ctp", "distmult"],
+}
 EXAMPLE_EVENT = """id: running.1.12
 event: epoch
 data: {"epoch": 12, "loss": 0.2, "metrics": {"mrr": 0.93}}

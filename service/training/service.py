@@ -14,6 +14,7 @@ from ctp_core.config import (
     BaseConfig,
     Profile,
     check_kind,
+    method_names,
     parse_config,
     preset_for,
     presets,
@@ -55,9 +56,7 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
         raise Invalid("unknown_preset", f"preset {preset!r} is not known for this KB: choose from {', '.join(known)}")
     method = overrides.get("method", base.method)
     if not isinstance(method, str) or method not in CONFIGS:
-        known_methods = (*METHODS[profile.kind], *FIXED_RULES)
-        near, choice = did_you_mean(nearest(str(method)[:80], known_methods)), ", ".join(known_methods)
-        raise Invalid("invalid_request", f"config.method: there is no such method{near}: choose from {choice}")
+        raise _no_such_method("config.method", str(method), profile.kind)
     _check_settings(overrides, method, profile.kind, base)
     values = base.model_dump(mode="json") if method == base.method else {}
     try:
@@ -66,6 +65,21 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
         raise invalid(error, CONFIGS[method], "config", method) from None
     check_kind(config, profile.kind)
     return config
+
+
+def preset_configs(kb: Kb, method: str | None) -> dict[str, BaseConfig]:
+    """Preset name -> what it means for a KB, and for one method where one is named."""
+    profile = profile_of(kb)
+    if method is not None and method not in (*CONFIGS, *FIXED_RULES):
+        raise _no_such_method("query.method", method, profile.kind)
+    asked = {} if method is None else {"method": method}
+    return {name: resolve_config(kb, name, asked) for name in presets(profile)}
+
+
+def _no_such_method(place: str, method: str, kind: Kind) -> Invalid:
+    known = method_names(kind)
+    near, choice = did_you_mean(nearest(method[:80], known)), ", ".join(known)
+    return Invalid("invalid_request", f"{place}: there is no such method{near}: choose from {choice}")
 
 
 def _by_select(overrides: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Relation prediction through the service: small graphs in, the relation between two people out, with its proof."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -70,6 +71,14 @@ def test_a_network_is_trained_by_name_and_answers_alike_but_without_proofs(clien
     assert client.get("/models/chains-gru/rules").json()["items"] == []
 
 
+def test_the_settings_of_a_method_are_shown_before_it_is_trained(client: httpx.Client, model: str) -> None:
+    short, long = client.get("/presets", params={"kb": "chains", "method": "lstm"}).json()["items"][2:]
+    assert (short["name"], long["name"]) == ("paper", "paper-long")
+    assert [preset["config"]["hidden"] for preset in (short, long)] == [64, 512]
+    assert {"ctp", "lstm", "gat", "ntp"} <= set(short["methods"])
+    assert client.get("/presets", params={"kb": "chains", "method": "complex"}).json()["code"] == "bad_config"
+
+
 def test_a_method_of_the_other_kind_is_refused_before_it_is_queued(client: httpx.Client, model: str) -> None:
     for kb, method in (("chains", "complex"), ("family", "lstm")):
         answer = client.post("/train", json={"kb": kb, "name": "wrong", "config": {"method": method}})
@@ -113,8 +122,13 @@ def test_versions_are_asked_the_same_questions_and_disagreements_come_with_proof
         leaves = prover["proof"].split(" ⇐ ")[1]
         stated = {f"{predicate}({subject}, {object_})" for subject, predicate, object_ in row["facts"]}
         assert set(leaves.replace("), ", ")|").split("|")) <= stated
+    assert evaluation["num_disagreements"] == len(evaluation["disagreements"]) > 1
+    asked = {"ids": ", ".join(rivals), "disagreements": 1}
+    one = client.get("/models/compare", params=asked, timeout=60).json()["evaluation"]
+    assert one["num_disagreements"] == evaluation["num_disagreements"]
+    assert one["disagreements"] == evaluation["disagreements"][:1]
     fewer = client.get("/models/compare", params={"ids": ",".join(rivals), "questions": 4}, timeout=60).json()
-    assert fewer["evaluation"]["num_questions"] == 4
+    assert (fewer["evaluation"]["num_questions"], fewer["evaluation"]["num_available"]) == (4, 20)
     none = client.get("/models/compare", params={"ids": ",".join(rivals), "questions": 0}).json()
     assert (none["evaluation"], none["note"]) == (None, "no questions were asked for")
 
@@ -126,6 +140,7 @@ def test_the_terminal_shows_the_comparison_as_tables(client: httpx.Client, rival
     assert "5 facts" in done.stdout
     assert "prover@1" in done.stdout
     assert " ⇐ " in done.stdout
+    assert re.search(r"network@1: \d+ of 20 right, \d+ fewer than prover@1: hardly chance", done.stdout)
     as_json = json.loads(subprocess.run([*command, "--json"], check=True, capture_output=True, text=True).stdout)
     assert [model["name"] for model in as_json["models"]] == rivals
 

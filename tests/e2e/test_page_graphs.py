@@ -52,19 +52,33 @@ def test_a_prover_and_a_network_are_compared_question_by_question(
 ) -> None:
     files = {split: tmp_path / f"{split}.jsonl" for split in ("train", "test")}
     files["train"].write_text("".join(write_graphs_jsonl(family_graphs(300, (2, 3), seed=1))))
-    files["test"].write_text("".join(write_graphs_jsonl(family_graphs(20, (3, 5), seed=2))))
+    files["test"].write_text("".join(write_graphs_jsonl(family_graphs(40, (3, 5), seed=2))))
     with Client(service.url) as client:
         client.kbs.upload("page-contest", files, kind="graphs")
         for name, config in (("prover", {}), ("network", {"method": "rnn", "epochs": 1})):
             training = client.train("page-contest", name=f"page-{name}", config=config)
             assert client.jobs.wait(training.job.id, 200).status == "succeeded"
     page = visitor().open("#/models/compare?ids=page-prover@1,page-network@1")
+    inside = (
+        "card => card.querySelector('.u-legend').getBoundingClientRect().bottom <= card.getBoundingClientRect().bottom"
+    )
+    assert page.locator(".card:has(.u-legend)").first.evaluate(inside), "the legend has two curves of each model"
     right = page.locator("section", has=page.get_by_role("heading", name="Who is right"))
     expect(right.locator("tbody th")).to_have_text(["all", "3 facts", "5 facts"])
+    expect(right.locator(".verdict")).to_contain_text(
+        re.compile(r"^page-network@1: \d+ of 40 right, \d+ fewer than page-prover@1: hardly chance")
+    )
     expect(right.locator("tbody tr").first).to_contain_text(re.compile(r"%.*% \*"))
     differ = page.locator(".differ > li").first
     expect(differ.locator(".badge").first).to_have_text("right")
     expect(differ.locator(".mono")).to_contain_text(" ⇐ ")
+    expect(differ.get_by_text("given ")).to_be_visible()
     shoot(page, "compare")
+    rest = page.get_by_role("button", name=re.compile(r"Show all \d+"))
+    number = int(rest.inner_text().split()[-1])
+    expect(page.locator(".differ > li")).to_have_count(20)
+    rest.click()
+    expect(page.locator(".differ > li")).to_have_count(number)
+    expect(rest).to_have_count(0)
     differ.get_by_role("link", name="page-prover@1").click()
     expect(page.locator(".proof .node.goal").first).to_be_visible()

@@ -63,12 +63,30 @@ def test_a_visit_begins_with_a_model_that_can_show_why_and_any_model_has_example
     with Client(service.url) as client:
         training = client.train("family", name="page-mute", config={"method": "distmult", "epochs": 1})
         assert client.jobs.wait(training.job.id, 120).status == "succeeded"
+    page = visitor().open("#/models")
+    expect(page.locator("tr", has_text="page-mute version 1")).to_contain_text("familydistmult no proofs")
     page = visitor().open("#/")
     expect(page.get_by_label("Model", exact=True)).not_to_have_value("page-mute@1")
     page.goto(f"{service.url}/#/ask?model=page-mute@1")
     expect(page.get_by_role("heading", name="For example")).to_be_visible()
     page.locator(".card", has_text="For example").get_by_role("link").first.click()
     expect(page.get_by_text("This model cannot explain its answers")).to_be_visible()
+
+
+def test_another_method_is_trained_from_the_page(visitor: Visitor) -> None:
+    page = visitor().open("#/train?kb=family&preset=best")
+    page.get_by_label("Name of the model").fill("page-rival")
+    page.get_by_label("Method", exact=True).select_option("complex")
+    expect(page.get_by_role("radio", name=re.compile(r"^best.*\(complex\)"))).to_be_checked()
+    page.reload()
+    expect(page.get_by_label("Method", exact=True)).to_have_value("complex")
+    page.get_by_label("Name of the model").fill("page-rival")
+    page.get_by_text("Settings", exact=True).click()
+    page.get_by_label("epochs", exact=True).fill("2")
+    page.get_by_role("button", name="Start training").click()
+    expect(page.locator('.live [data-status="succeeded"]')).to_be_visible(timeout=120_000)
+    page.goto(page.url.split("#")[0] + "#/models/page-rival@1")
+    expect(page.get_by_text("complex, preset best")).to_be_visible()
 
 
 def test_a_question_is_asked_and_its_proof_is_read_by_keyboard_alone(visitor: Visitor) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ctp_core.symbols import Fact
 from service.cluster import Cluster
 from service.errors import ServiceError, TooMany, Unavailable
-from service.models.contest import Contest, Trial, hold
+from service.models.contest import Asking, Contest, Trial, hold
 from service.models.probe import QUESTION
 from service.models.schemas import Evaluation
 from service.queries.batcher import UNDER_WAY, Batcher, Target, apart
@@ -128,7 +128,7 @@ def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Sett
         batcher = Batcher(settings)
         await batcher.start()
         try:
-            return await hold(Contest("test", (trial,)), [NOBODY, NOBODY], batcher, "")
+            return await hold(Contest("test", (trial,)), [NOBODY, NOBODY], Asking(batcher, ""), 20)
         finally:
             await batcher.stop()
 

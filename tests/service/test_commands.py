@@ -74,6 +74,30 @@ def test_rules_models_and_jobs_are_listed(trained: RunningService) -> None:
 
 
 @pytest.mark.slow
+def test_a_model_without_proofs_says_so_and_is_listed_with_its_kb(service: RunningService) -> None:
+    for name, *settings in (("command-mute", "method=distmult"), ("command-static", "method=ntp")):
+        words = [word for setting in (*settings, "epochs=1") for word in ("--set", setting)]
+        ctp(service, "train", "family", "--name", name, *words)
+    assert "this model answers without proofs" in ctp(service, "query", "command-mute", "grandparent(?, morty)")
+    assert "without proofs" not in ctp(service, "query", "command-static", "grandparent(?, morty)")
+    assert "answers without proofs" in ctp(service, "models", "show", "command-mute")
+    listed = ctp(service, "models", "list", "command-static").splitlines()[1].split()
+    assert listed[:5] == ["command-static@1", "ready", "family", "ctp", "ntp"]
+
+
+@pytest.mark.slow
+def test_what_can_be_trained_on_a_kb_is_shown(service: RunningService) -> None:
+    shown = ctp(service, "kb", "presets", "family")
+    assert [line.split() for line in shown.splitlines()[:2]] == [
+        ["fast", "best", "paper", "paper-long"],
+        ["method", "proofs", "hybrid", "ctp", "ctp"],
+    ]
+    assert "distmult" in shown
+    assert "embedding.rank" in ctp(service, "kb", "presets", "family", "--method", "hybrid")
+    assert "--method: there is no such method" in ctp(service, "kb", "presets", "family", "--method", "x", code=1)
+
+
+@pytest.mark.slow
 def test_a_list_that_is_cut_says_so(service: RunningService) -> None:
     for _ in range(2):
         ctp(service, "train", "family", "--name", "command-list", "--set", "epochs=1")

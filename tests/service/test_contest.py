@@ -1,6 +1,7 @@
 """Which questions versions are compared by, and the test between them."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from service.errors import Invalid
 from service.models.comparison import prepare
 from service.models.contest import (
     MAX_CANDIDATES,
+    Asking,
     Contest,
     NotAnswered,
     Trial,
     _answers_to,
+    _differing,
     _fact_trials,
     _graph_trials,
     choose,
@@ -41,7 +44,7 @@ def test_mcnemar_by_hand(only_first: int, only_second: int, p: float) -> None:
 
 def test_other_true_answers_are_passed_over() -> None:
     facts = {"train": [Fact("a", "p", "b"), Fact("a", "q", "b")], "test": [Fact("a", "p", "c")]}
-    [trial] = _fact_trials(FactsKB.from_facts(facts), "test")
+    trial, _ = _fact_trials(FactsKB.from_facts(facts), "test")
     assert trial == Trial("p", ("a", "p", None), (), Fact("a", "p", "c"), frozenset({Fact("a", "p", "b")}))
     assert trial.question(0)["top_k"] == 2
     answers = b'"answers":[{"subject":"a","predicate":"p","object":"b"},{"subject":"a","predicate":"p","object":"c"}]'
@@ -49,6 +52,25 @@ def test_other_true_answers_are_passed_over() -> None:
     assert first is not None
     assert first["object"] == "c"
     assert trial.first({"code": "unknown_symbol", "status": 422}) is None
+
+
+def test_a_proof_is_asked_for_one_answer_and_not_for_all_that_it_was_found_among() -> None:
+    many = replace(TRIAL, also_right=frozenset(Fact("a", "p", f"x{number}") for number in range(50)))
+    asked = many.about({"subject": "a", "predicate": "p", "object": "y"}).question(1)
+    assert (many.question(0)["top_k"], asked["top_k"], asked["goal"]) == (51, 1, ["a", "p", "y"])
+
+
+def test_every_test_fact_is_asked_for_from_both_ends_however_few_are_asked() -> None:
+    facts = {"train": [Fact("z", "p", "c")], "test": [Fact("a", "p", "c"), Fact("b", "p", "d")]}
+    trials = _fact_trials(FactsKB.from_facts(facts), "test")
+    assert [trial.goal for trial in trials] == [
+        ("a", "p", None),
+        ("b", "p", None),
+        (None, "p", "c"),
+        (None, "p", "d"),
+    ]
+    assert trials[2].also_right == {Fact("z", "p", "c")}
+    assert [trial.goal for trial in choose("test", trials, 2).trials] == [("a", "p", None), (None, "p", "c")]
 
 
 @pytest.mark.parametrize("status", [409, 500, 503])
@@ -61,7 +83,7 @@ def test_a_question_whose_answer_cannot_be_reached_is_left_out_and_told() -> Non
     facts = [Fact("a", "p", f"x{number}") for number in range(MAX_CANDIDATES + 1)]
     trials = _fact_trials(FactsKB.from_facts({"train": facts[2:], "test": [*facts[:2], Fact("b", "p", "c")]}), "test")
     contest = choose("test", trials, 10)
-    assert [trial.expected for trial in contest.trials] == [Fact("b", "p", "c")]
+    assert [trial.goal for trial in contest.trials if trial.goal[0] is not None] == [("b", "p", None)]
     assert contest.num_left_out == 2
 
 
@@ -70,6 +92,14 @@ def test_without_a_question_there_is_a_note() -> None:
     kb = GraphsKB(Vocabulary("predicate", ("p",)), (), {"train": (graph,), "test": (graph,)})
     contest = choose("test", _graph_trials(kb, "test"), 10)
     assert contest.note == "their test split has no question with an answer to compare by"
+
+
+def test_differences_that_decide_who_is_better_come_first() -> None:
+    def said(entity: str) -> dict[str, str]:
+        return {"subject": "a", "predicate": "p", "object": entity}
+
+    first, second = [said("x"), said("b"), said("b")], [said("y"), said("b"), None]
+    assert _differing((TRIAL,) * 3, [first, second]) == [2, 0]
 
 
 def test_models_times_questions_is_bounded(tmp_path: Path) -> None:
@@ -89,7 +119,7 @@ class OneInTime(Batcher):
 
 def test_a_question_that_others_left_no_time_for_is_asked_again_alone(tmp_path: Path) -> None:
     batcher = OneInTime(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
-    outcome = asyncio.run(hold(Contest("test", (TRIAL,) * 5), [TARGET] * 2, batcher, ""))
+    outcome = asyncio.run(hold(Contest("test", (TRIAL,) * 5), [TARGET] * 2, Asking(batcher, ""), 20))
     assert isinstance(outcome, Evaluation)
     assert outcome.groups[0].right == [1.0, 1.0]
 
@@ -97,7 +127,7 @@ def test_a_question_that_others_left_no_time_for_is_asked_again_alone(tmp_path: 
 def test_only_what_answers_a_question_of_the_split_is_named() -> None:
     train = [Fact(f"s{number}", "p", f"o{number}") for number in range(100)]
     kb = FactsKB.from_facts({"train": train, "test": [Fact("s1", "p", "o2")]})
-    assert _answers_to(kb, "test") == [train[1], Fact("s1", "p", "o2")]
+    assert _answers_to(kb, "test") == [train[1], train[2], Fact("s1", "p", "o2")]
 
 
 def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> None:
@@ -107,7 +137,7 @@ def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> 
     async def look() -> tuple[object, int, int]:
         batcher = Batcher(settings)
         batcher.lanes[TARGET].senders = UNDER_WAY  # its lane is busy
-        holding = asyncio.ensure_future(hold(Contest("test", (TRIAL,) * 1000), [TARGET] * 2, batcher, ""))
+        holding = asyncio.ensure_future(hold(Contest("test", (TRIAL,) * 1000), [TARGET] * 2, Asking(batcher, ""), 20))
         await asyncio.sleep(0.1)
         waiting = batcher.num_waiting
         outcome = await holding

@@ -110,6 +110,31 @@ def test_the_best_and_the_last_checkpoint_are_listed(client: httpx.Client, model
     assert rows[0]["epoch"] == 30
 
 
+def test_a_version_tells_its_kb_and_whether_its_answers_have_proofs(
+    client: httpx.Client, model: dict[str, Any]
+) -> None:
+    assert (model["explainable"], model["lineage"]["kb_name"]) == (
+        True,
+        client.get(f"/kbs/{model['lineage']['kb_id']}").json()["name"],
+    )
+
+
+def test_where_versions_differ_the_prover_proves_each_of_its_answers(client: httpx.Client) -> None:
+    """Also those found among many true ones: a region has dozens of countries."""
+    rivals = [
+        train(client, wait=200, kb="countries-s1", config=config)["model"]["id"]
+        for config in ({}, {"method": "distmult", "epochs": 1})
+    ]
+    compared = client.get("/models/compare", params={"ids": ",".join(rivals)}, timeout=60).json()
+    evaluation = compared["evaluation"]
+    assert (evaluation["num_questions"], evaluation["num_available"]) == (48, 48)
+    assert {row["goal"]["subject"] is None for row in evaluation["disagreements"]} == {True, False}
+    given = [row["answers"][0] for row in evaluation["disagreements"]]
+    right = [answer for answer in given if answer["right"]]
+    assert right
+    assert all(answer["proof"].startswith(f"{answer['answer']} ⇐ ") for answer in right)
+
+
 def test_versions_are_compared_by_settings_metrics_and_rules(client: httpx.Client, model: dict[str, Any]) -> None:
     other = train(client, config={"epochs": 20})["model"]
     compared = client.get("/models/compare", params={"ids": f"{model['id']},{other['id']}"}).json()

@@ -11,10 +11,11 @@ from service.db.clock import now
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import Checkpoint, IdempotencyKey, Job, Metric, ModelVersion, Outbox, Removal
-from service.errors import Invalid, TooMany
+from service.errors import Conflict, Invalid, TooMany
 from service.garbage import find_garbage
 from service.idempotency import KEPT_SECONDS, Once, Reply
 from service.kbs import service as kbs
+from service.models import service as models
 from service.settings import Settings
 from service.training import outcomes, repository, service
 from service.training.outcomes import Trained
@@ -120,6 +121,9 @@ def test_crashes_count_and_releases_do_not(database: Database) -> None:
     assert (failed.status, failed.crashes, failed.attempt) == ("failed", 3, 8)
     assert failed.error is not None
     assert model_of(database, job).status == "failed"
+    why = f"model 'm@1' is failed: GET /jobs/{job.id} tells why"
+    with database.read() as session, pytest.raises(Conflict, match=why):
+        models.ready(session, TENANT, "m@1")
 
 
 def test_every_waiting_job_is_in_the_outbox(database: Database) -> None:

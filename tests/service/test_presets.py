@@ -4,12 +4,13 @@ from typing import Any, get_args
 
 import pytest
 
-from ctp_core.config import DistMultConfig
+from ctp_core.config import DistMultConfig, method_names
 from ctp_core.config.ctp import CtpConfig, SelectName
 from ctp_core.config.graphs import graphs_config
+from ctp_core.errors import ConfigError
 from service.db.tables import Kb
 from service.errors import Invalid
-from service.training.service import profile_of, resolve_config
+from service.training.service import preset_configs, profile_of, resolve_config
 
 
 def graphs() -> Kb:
@@ -62,3 +63,19 @@ def test_a_setting_of_a_part_overrides_that_setting_alone() -> None:
 def test_a_part_of_another_method_has_none_of_the_settings_before() -> None:
     config = resolve_config(facts(), "best", {"embedding": {"method": "distmult", "rank": 20}}).model_dump()
     assert config["embedding"] == DistMultConfig(rank=20).model_dump()
+
+
+@pytest.mark.parametrize("kb", [graphs(), facts()], ids=["graphs", "facts"])
+def test_every_method_has_every_preset_and_shows_what_it_would_train(kb: Kb) -> None:
+    own = preset_configs(kb, None)
+    for method in method_names(profile_of(kb).kind):
+        shown = preset_configs(kb, method)
+        assert list(shown) == list(own) == ["fast", "best", "paper", "paper-long"]
+        assert shown == {name: resolve_config(kb, name, {"method": method}) for name in own}
+
+
+def test_the_presets_of_a_method_that_there_is_not_or_not_here_are_refused() -> None:
+    with pytest.raises(Invalid, match=r"did you mean 'lstm'.*choose from ctp, lstm"):
+        preset_configs(graphs(), "lsmt")
+    with pytest.raises(ConfigError, match="'complex' does not work on a KB of kind 'graphs'"):
+        preset_configs(graphs(), "complex")

@@ -15,7 +15,7 @@ import torch
 from sqlalchemy.exc import OperationalError
 
 from ctp_core.artifact import encode
-from ctp_core.config import parse_config
+from ctp_core.config import BaseConfig, parse_config
 from ctp_core.errors import CtpError
 from ctp_core.manifest import TENSORS
 from ctp_core.models.base import Answers, Budget, Model, Question
@@ -77,6 +77,7 @@ class Dawdler(Model):
     """Takes all the time there is, and finds nothing."""
 
     method, kind, semiring = "dawdler", "facts", "max_min"
+    config = BaseConfig(method="dawdler")
 
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
         if any(isinstance(question.top_k, str) for question in questions):

@@ -4,10 +4,12 @@ import { h, show } from "./dom.js";
 import { significant } from "./format.js";
 
 const PALETTE = {
-  light: ["#2b4fc4", "#b8470b", "#0b7265", "#8331a8", "#8a6a00", "#ab2463"],
-  dark: ["#8fabff", "#ff9a5c", "#4bd0b8", "#d09bf0", "#e3c341", "#ff8fc0"],
+  light: ["#2b4fc4", "#b8470b", "#0b7265", "#8331a8", "#8a6a00", "#ab2463", "#4a6b00", "#6b4a2f", "#37606e", "#5b5b6b"],
+  dark: ["#8fabff", "#ff9a5c", "#4bd0b8", "#d09bf0", "#e3c341", "#ff8fc0", "#b4d455", "#d2a679", "#8fc7da", "#b9b9c9"],
 };
 export const colour = (at) => { const all = PALETTE[document.documentElement.dataset.theme] ?? PALETTE.light; return all[at % all.length]; };
+
+const HEIGHT = 238;  // of the picture; the legend below it takes as many lines as it needs
 
 // Epochs are whole numbers.
 const WHOLE = [1, 2, 5].flatMap((n) => [1, 10, 100, 1000, 10_000].map((ten) => n * ten)).sort((a, b) => a - b);
@@ -38,7 +40,7 @@ export function chart(root, label, signal, blank = "The curve begins with the fi
     show(root);
     plot = new uPlot(options(shown, root), columns(shown), root);
   };
-  const size = () => plot?.setSize({ width: root.clientWidth, height: heightOf(root) });
+  const size = () => plot?.setSize({ width: root.clientWidth, height: HEIGHT });
   const observer = new ResizeObserver(size);
   observer.observe(root);
   document.addEventListener("themechange", build, { signal });
@@ -53,8 +55,6 @@ export function chart(root, label, signal, blank = "The curve begins with the fi
     },
   };
 }
-
-const heightOf = (root) => root.clientHeight - 34;
 
 function columns(series) {
   const epochs = [...new Set(series.flatMap((one) => one.points.map(([epoch]) => epoch)))].sort((a, b) => a - b);
@@ -71,7 +71,7 @@ function options(series, root) {
   const axis = (scale, side, label) => ({ scale, side, stroke, font, labelFont: font, label, labelSize: 18, size: 54, gap: 4, grid: { stroke: line, width: 1, show: side !== 1 }, ticks: { show: false } });
   const scales = new Set(series.map((one) => one.scale));
   return {
-    width: root.clientWidth, height: heightOf(root), cursor: { points: { size: 7 } },
+    width: root.clientWidth, height: HEIGHT, cursor: { points: { size: 7 } },
     scales: { x: { time: false }, metric: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, high ?? 1)] } },
     axes: [
       { stroke, font, grid: { show: false }, ticks: { stroke: line, size: 4 }, size: 30, gap: 4, incrs: WHOLE },

@@ -10,7 +10,7 @@ import { graphQuestion } from "./ask_graph.js";
 import { entitiesOf, predicatesOf } from "./kb.js";
 
 const PLACES = [["s", "subject", "Subject"], ["p", "predicate", "Predicate"], ["o", "object", "Object"]];
-const TOP = 10, PROOFS = 5, WEAK = 0.1, LOOKS = 8;
+const TOP = 10, PROOFS = 5, WEAK = 0.1;
 const STATED = "The KB states this; the score says how well the other facts support it.";
 const TOO_OPEN = "Fill at least two of the three places.";
 
@@ -21,7 +21,7 @@ export async function ask(root, { params, signal }) {
     return;
   }
   const wanted = params.get("model");
-  const model = wanted ? await get(path("models", wanted), {}, signal) : await telling(ready, signal);
+  const model = wanted ? await get(path("models", wanted), {}, signal) : ready.find((one) => one.explainable) ?? ready[0];
   const reference = wanted ?? `${model.name}@${model.version}`;
   const question = { model: reference, goal: {}, facts: [], params };
   for (const [short, long] of PLACES) question.goal[long] = params.get(short);
@@ -38,15 +38,6 @@ export async function ask(root, { params, signal }) {
   const given = PLACES.filter(([, long]) => question.goal[long]).length;
   if (given >= 2) await answer(results, question, signal);
   else if (model.kind !== "graphs") show(results, await hints(model, reference, signal));
-}
-
-/** The newest of the models that can show why; the newest of all where none of a few can. */
-async function telling(ready, signal) {
-  for (const model of ready.slice(0, LOOKS)) {
-    const { items } = await get(path("models", model.id, "rules"), { limit: 1 }, signal);
-    if (items.length) return model;
-  }
-  return ready[0];
 }
 
 function options(ready, reference, model) {

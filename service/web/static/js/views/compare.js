@@ -8,7 +8,7 @@ import { curveOf } from "./model.js";
 
 export async function compare(root, { params, signal }) {
   const ids = params.get("ids") ?? "";
-  const { models, rules, num_rules, num_shared_rules } = await get("/models/compare", { ids, questions: 0 }, signal);
+  const { models, config, metrics: measured, rules, num_rules, num_shared_rules } = await get("/models/compare", { ids, questions: 0 }, signal);
   const epochs = await Promise.all(models.map((model) => all(path("models", model.id, "metrics"), {}, 10_000, signal)));
   const titles = models.map((model) => `${model.name}@${model.version}`);
   const losses = h("div"), metrics = h("div"), exam = h("div", { class: "stack" }, note("Asking all of them the same questions…"));
@@ -20,8 +20,8 @@ export async function compare(root, { params, signal }) {
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Loss"), legends[0]), losses),
       h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Validation"), legends[1]), metrics)),
     exam,
-    differences("Metrics on validation", models, titles, (model) => model.metrics, true),
-    differences("Settings", models, titles, (model) => ({ method: model.method, preset: model.preset, ...model.config }), false),
+    values("Metrics on validation", "Metric", measured, titles),
+    values("Settings that differ", "Setting", config, titles),
     sideBySide(rules, titles, num_rules, num_shared_rules));
   const charts = [chart(losses, "Loss of each model", signal), chart(metrics, "Validation of each model", signal, "None of them was validated while it trained")];
   // A model has one colour, so one metric of it is drawn: the first, by which it was chosen.
@@ -29,47 +29,59 @@ export async function compare(root, { params, signal }) {
   const draw = () => ["loss", "metric"].forEach((scale, place) => charts[place].set(curves(scale)));
   document.addEventListener("themechange", () => { legends.forEach((old, at) => { const next = legend(); old.replaceWith(next); legends[at] = next; }); draw(); }, { signal });
   draw();
-  try {
-    const { evaluation, note: reason } = await get("/models/compare", { ids }, signal);
-    show(exam, evaluation ? examined(evaluation, titles) : note(`Not compared by questions: ${reason}.`));
-  } catch (error) { if (!signal.aborted) show(exam, problem(error)); }
+  const examine = async (asked) => {
+    try {
+      const { evaluation, note: reason } = await get("/models/compare", { ids, ...asked }, signal);
+      show(exam, evaluation ? examined(evaluation, titles, examine) : note(`Not compared by questions: ${reason}.`));
+    } catch (error) { if (!signal.aborted) show(exam, problem(error)); }
+  };
+  await examine({});
 }
 
-const SHOWN = 20;  // disagreements that are listed at most
+const SURE = 0.01;  // chance below which a difference is taken to be real
 
 const note = (text) => h("section", { class: "card" }, h("p", { class: "note", role: "status" }, text));
 
 /** How often each is right about the questions of every length or predicate, and where they differ. */
-function examined(evaluation, titles) {
-  const star = (p) => (p == null || p >= 0.01 ? "" : p < 0.0001 ? " **" : " *");
+function examined(evaluation, titles, examine) {
+  const star = (p) => (p == null || p >= SURE ? "" : p < 0.0001 ? " **" : " *");
+  const { disagreements, num_disagreements: differing } = evaluation;
+  const rest = h("button", { type: "button", class: "small", onclick: () => { rest.disabled = true; examine({ disagreements: differing }); } }, `Show all ${count(differing)}`);
   const left = evaluation.num_left_out ? ` ${count(evaluation.num_left_out)} with too many other true answers were left out.` : "";
   return [
-    h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "Who is right"), h("span", { class: "note" }, `first answers to ${count(evaluation.num_questions)} questions of the ${evaluation.split} split.${left} * p < 0.01, ** p < 0.0001 against ${titles[0]}`)),
+    h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "Who is right"), h("span", { class: "note" }, `first answers to ${count(evaluation.num_questions)} of ${count(evaluation.num_available)} questions of the ${evaluation.split} split.${left} * p < ${SURE}, ** p < 0.0001 against ${titles[0]}`)),
+      verdict(evaluation.groups[0], titles),
       h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Questions"), h("th", { scope: "col", class: "right" }, "Number"), titles.map((title) => h("th", { scope: "col", class: "right" }, title)))),
         h("tbody", {}, evaluation.groups.map((group) => h("tr", {}, h("th", { scope: "row" }, name(group.name)), h("td", { class: "right" }, count(group.num_questions)),
           group.right.map((share, at) => h("td", { class: "right" }, `${(100 * share).toFixed(1)} %${star(group.p_values[at])}`)))))))),
-    h("section", { class: "card stack" }, h("div", { class: "card-head" }, h("h2", {}, "Where they differ"), evaluation.disagreements.length === SHOWN ? h("span", { class: "note" }, `the first ${SHOWN}`) : null),
-      evaluation.disagreements.length ? h("ul", { class: "differ" }, evaluation.disagreements.map((one) => disagreement(one, titles))) : h("p", { class: "note" }, "Nowhere: all give the same first answers.")),
+    h("section", { class: "card stack" }, h("div", { class: "card-head" }, h("h2", {}, "Where they differ"), h("span", { class: "note" }, `${count(disagreements.length)} of ${count(differing)} questions`)),
+      differing ? h("ul", { class: "differ" }, disagreements.map((one) => disagreement(one, titles))) : h("p", { class: "note" }, "Nowhere: all give the same first answers."),
+      disagreements.length < differing ? h("div", { class: "actions" }, rest) : null),
   ];
 }
 
-function disagreement({ expected, group, goal, facts, answers }, titles) {
+/** Each against the first in words, and whether that may be chance. */
+function verdict({ num_questions: asked, right, p_values }, titles) {
+  const [first, ...others] = right.map((share) => Math.round(share * asked));
+  const against = (mine, p) => (mine === first ? `as many as ${titles[0]}` : `${count(Math.abs(mine - first))} ${mine > first ? "more" : "fewer"} than ${titles[0]}: ${p < SURE ? "hardly" : "may well be"} chance (p = ${Number(p.toPrecision(2))})`);
+  return h("ul", { class: "verdict" }, others.map((mine, at) => h("li", {}, h("strong", {}, titles[at + 1]), `: ${count(mine)} of ${count(asked)} right, ${against(mine, p_values[at + 1])}`)));
+}
+
+function disagreement({ expected, goal, facts, answers }, titles) {
   const question = { s: goal.subject, p: goal.predicate, o: goal.object, facts: facts.length ? JSON.stringify(facts) : null };
-  return h("li", {}, h("strong", {}, name(expected)), " ", name(group, { class: "note" }),
+  const open = (value) => value ?? "?";
+  return h("li", {}, h("strong", {}, name(`${open(goal.predicate)}(${open(goal.subject)}, ${open(goal.object)})`)), h("span", { class: "note" }, " right: ", name(expected)), facts.length ? h("div", { class: "note" }, "given ", name(facts.map(([s, p, o]) => `${p}(${s}, ${o})`).join(", "))) : null,
     h("ul", {}, answers.map((given, at) => h("li", {}, h("span", { class: `badge ${given.right ? "good" : "bad"}` }, given.right ? "right" : "wrong"), " ", h("a", { href: to("ask", { model: titles[at], ...question }) }, titles[at]), ": ",
       given.answer == null ? "no answer" : [name(given.answer), ` ${score(given.score)}`], given.proof ? h("div", { class: "mono note" }, name(given.proof)) : null))));
 }
 
-function differences(title, models, titles, values, numbers) {
-  const columns = models.map(values);
-  const keys = [...new Set(columns.flatMap(Object.keys))];
-  const written = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : significant(value));
-  const rows = keys.map((key) => [key, columns.map((column) => written(column[key]))])
-    .sort(([, a], [, b]) => (new Set(b).size > 1) - (new Set(a).size > 1));
+/** What the versions were trained with, or reached; what is not the same for all stands out. */
+function values(title, what, rows, titles) {
   if (!rows.length) return null;
+  const cell = (value, same) => h("td", { class: "mono" }, same ? significant(value) : h("strong", {}, significant(value)));
   return h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, title)),
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, numbers ? "Metric" : "Setting"), titles.map((one) => h("th", { scope: "col", class: numbers && "right" }, one)))),
-      h("tbody", {}, rows.map(([key, cells]) => h("tr", {}, h("th", { scope: "row" }, key.replaceAll("_", " ")), cells.map((cell) => h("td", { class: numbers ? "right" : "mono" }, new Set(cells).size > 1 ? h("strong", {}, cell) : cell))))))));
+    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, what), titles.map((one) => h("th", { scope: "col" }, one)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, h("th", { scope: "row" }, row.name.replaceAll("_", " ")), row.values.map((value) => cell(value, new Set(row.values.map(significant)).size === 1))))))));
 }
 
 function sideBySide(rules, titles, totals, shared) {

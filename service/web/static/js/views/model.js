@@ -161,7 +161,7 @@ async function about(body, found) {
   const pairs = (entries) => h("dl", { class: "pairs" }, entries.map(([key, value]) => [h("dt", {}, key.replaceAll("_", " ")), h("dd", { class: "mono" }, value)]));
   show(body, h("div", { class: "stack" },
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Lineage")), pairs([
-      ["id", found.id], ["KB", lineage.kb_id ? h("a", { href: to(["kbs", lineage.kb_id]) }, lineage.kb_id) : "–"], ["KB sha256", lineage.kb_sha256], ["code version", lineage.code_version],
+      ["id", found.id], ["KB", lineage.kb_id ? h("a", { href: to(["kbs", lineage.kb_id]) }, lineage.kb_name ?? lineage.kb_id) : "–"], ["KB sha256", lineage.kb_sha256], ["code version", lineage.code_version],
       ["seed", significant(lineage.seed)], ["training", lineage.job_id ? h("a", { href: to(["jobs", lineage.job_id]) }, lineage.job_id) : "–"],
       ...(lineage.imported_from ? [["imported from", significant(lineage.imported_from)]] : []), ["ready", time(found.ready_at)]])),
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Settings")), pairs(Object.entries(found.config).map(([key, value]) => [key, significant(value)]))),

@@ -5,7 +5,10 @@ import { mainMetric, score, status, time } from "../format.js";
 import { go, to } from "../route.js";
 import { table } from "../table.js";
 
-const MOST_COMPARED = 6;
+const MOST_COMPARED = 10;
+
+/** The method, with what tells `ntp` from `ctp` and one encoding from the other. */
+const variant = ({ method, config }) => [method, config.select, config.encoding].filter(Boolean).join(" ");
 
 export async function models(root, { signal }) {
   const items = await all("/models", {}, 1000, signal);
@@ -17,13 +20,14 @@ export async function models(root, { signal }) {
     compare.setAttribute("aria-disabled", String(!enough));
     if (enough) compare.href = to(["models", "compare"], { ids: [...chosen].join(",") });
     else compare.removeAttribute("href");
-    compare.textContent = chosen.size ? `Compare ${chosen.size}` : "Compare";
+    compare.textContent = chosen.size > MOST_COMPARED ? `At most ${MOST_COMPARED}` : chosen.size ? `Compare ${chosen.size}` : "Compare";
   };
   const list = table("Models", [
     { title: "", hidden: "Choose to compare", cell: (m) => h("input", { type: "checkbox", "aria-label": `Compare ${m.name} version ${m.version}`, onchange: (event) => choose(m.id, event.target.checked) }) },
     { title: "Model", value: (m) => `${m.name}@${String(m.version).padStart(6, "0")}`, cell: (m) => [h("a", { class: "row-link", href: to(["models", `${m.name}@${m.version}`]) }, m.name), h("span", { class: "muted" }, ` version ${m.version}`), m.aliases.map((alias) => [" ", h("span", { class: "badge alias" }, alias)])] },
     { title: "Status", value: (m) => m.status, cell: (m) => status(m.status) },
-    { title: "Method", value: (m) => m.method, cell: (m) => m.method },
+    { title: "KB", value: (m) => m.lineage.kb_name ?? "", cell: (m) => (m.lineage.kb_name ? h("a", { href: to(["kbs", m.lineage.kb_name]) }, m.lineage.kb_name) : "–") },
+    { title: "Method", value: variant, cell: (m) => [variant(m), m.explainable ? null : h("span", { class: "muted" }, " no proofs")] },
     { title: "Metric", right: true, value: (m) => mainMetric(m.metrics)?.[1], cell: (m) => { const best = mainMetric(m.metrics); return best ? [h("span", { class: "muted" }, `${best[0]} `), score(best[1])] : "–"; } },
     { title: "Made", value: (m) => m.created_at, cell: (m) => time(m.created_at) },
   ]);

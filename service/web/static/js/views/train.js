@@ -13,27 +13,32 @@ export async function train(root, { params, signal }) {
   const chosen = kbs.find((kb) => kb.name === params.get("kb") || kb.id === params.get("kb")) ?? kbs.find((kb) => kb.name === "family") ?? kbs[0];
   const select = h("select", {}, kbs.map((kb) => h("option", { value: kb.name, selected: kb === chosen }, `${kb.name} (${significant(kb.num_facts)} facts)`)));
   const title = h("input", { value: params.get("name") ?? chosen?.name ?? "", required: true, maxlength: 64, spellcheck: "false", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}" });
+  const method = h("select"), own = () => h("option", { value: "" }, "the preset's own");
   const seeds = h("input", { value: "0", inputmode: "numeric", pattern: "\\s*\\d+(\\s*,\\s*\\d+)*\\s*" });
   const presetPlace = h("div", { class: "stack" }), result = h("div");
   const start = h("button", { type: "submit", class: "primary", disabled: true }, "Start training");
   let settings = null, sending = false;
   const ready = () => { start.disabled = sending || !settings; };
   const load = async (preset) => {
-    const kb = select.value;
+    const kb = select.value, asked = method.value;
+    const stale = () => kb !== select.value || asked !== method.value;
     settings = null;
     ready();
     try {
-      const { items: presets } = await get("/presets", { kb }, signal);
-      if (kb !== select.value) return;
+      const { items: presets } = await get("/presets", asked ? { kb, method: asked } : { kb }, signal);
+      if (stale()) return;
+      show(method, own(), presets[0].methods.map((one) => h("option", { value: one, selected: one === asked }, one)));
       const current = presets.find((one) => one.name === preset) ?? presets.find((one) => one.name === DEFAULT) ?? presets[0];
       settings = presetForm(presetPlace, presets, current, load);
-      note(to("train", { kb: select.value, preset: current.name === DEFAULT ? null : current.name }));
+      note(to("train", { kb, preset: current.name === DEFAULT ? null : current.name, method: asked || null }));
       ready();
-    } catch (error) { if (!signal.aborted && kb === select.value) show(presetPlace, problem(error)); }
+    } catch (error) { if (!signal.aborted && !stale()) show(presetPlace, problem(error)); }
   };
-  select.addEventListener("change", () => { title.value = select.value; load(settings?.preset); });
+  select.addEventListener("change", () => { title.value = select.value; show(method); load(settings?.preset); });
+  method.addEventListener("change", () => load(settings?.preset));
   const form = h("form", { class: "card stack" },
     h("div", { class: "two" }, field("Knowledge base", select), field("Name of the model", title, "Each training under a name is its next version.")),
+    field("Method", method, "What learns. Train another under another name, and compare them under Models."),
     presetPlace,
     field("Seeds", seeds, "Several, separated by commas: the best on validation becomes the model."),
     result, h("div", { class: "actions" }, start));
@@ -42,7 +47,7 @@ export async function train(root, { params, signal }) {
     sending = true;
     ready();
     try {
-      const body = { kb: select.value, name: title.value.trim(), preset: settings.preset, config: settings.changes(), seeds: seeds.value.split(",").map(Number) };
+      const body = { kb: select.value, name: title.value.trim(), preset: settings.preset, config: { ...(method.value && { method: method.value }), ...settings.changes() }, seeds: seeds.value.split(",").map(Number) };
       const { job } = await post("/train", body, signal);
       go(to(["jobs", job.id]));
     } catch (error) { show(result, problem(error)); }
@@ -51,6 +56,7 @@ export async function train(root, { params, signal }) {
   });
   show(root, h("header", { class: "head" }, h("div", {}, h("h1", {}, "Train"), h("p", {}, "Choose what to learn from. The preset's settings fit the size of the knowledge base; change any of them below."))),
     form, jobList(jobs.items));
+  if (params.get("method")) show(method, own(), h("option", { value: params.get("method"), selected: true }, params.get("method")));
   await load(params.get("preset"));
 }
 

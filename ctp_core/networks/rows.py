@@ -48,9 +48,10 @@ def walk(graph: CanonicalGraph) -> list[Edge]:
     """
     ways: dict[int, list[Edge]] = defaultdict(list)  # the last is taken first
     by_predicate = sorted(graph.edges, key=lambda edge: (edge[1], edge), reverse=True)
-    for end in (2, 0):
-        for edge in by_predicate:
-            ways[edge[end]].append(edge)
+    for edge in by_predicate:
+        ways[edge[2]].append(edge)
+    for edge in by_predicate:
+        ways[edge[0]].append(edge)
     unused = {*graph.edges}
     return [edge for start in (graph.query[0], *range(graph.num_entities)) for edge in _walk_from(start, ways, unused)]
 

@@ -25,8 +25,7 @@ NAMES = {
 NAMES |= {f"{system}-published": f"*{NAMES[system]}, as in the published code*" for system in NETWORKS}
 
 NAMES |= {f"ctp-{select}-deep": f"CTP {select}, depth 3, Adam 0.01" for select in ("linear", "attentive", "memory")}
-NAMES |= {f"ctp-{select}-wider": f"*CTP {select}, five reformulators*" for select in ("linear", "attentive")}
-NAMES |= {"ctp-memory-wider": "*CTP memory, 512 rules*"}
+NAMES |= {f"ctp-{select}-command": f"*CTP {select}, published command*" for select in ("linear", "attentive", "memory")}
 
 LINK_NAMES = {"ours": "*proofs (`fast`)*", "ctp-ranked": "*CTP, by rankings (`fast`)*"}
 

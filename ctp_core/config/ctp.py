@@ -64,6 +64,9 @@ class CtpConfig(BaseConfig):
     dim: int = Field(default=50, ge=1, le=4096, description="Length of the vectors of predicates and entities.")
     slope: float = Field(default=1.0, gt=0, le=1000, description="Of the kernel exp(-slope · distance).")
     memory: int = Field(default=32, ge=1, le=10_000, description="Rules stored, for select `memory`.")
+    memory_start: float = Field(
+        default=1.0, gt=0, le=100, description="Rules stored start as this times N(0, 1): near zero is near to all."
+    )
     top_k: int = Field(default=4, ge=1, le=1000, description="Rules tried per goal, for select `gntp`.")
     learning_rate: float = Field(default=0.1, gt=0, le=10)
     batch_size: int = Field(default=16, ge=1)

@@ -41,6 +41,7 @@ def build_theory(config: CtpConfig, predicates: Vocabulary, generator: torch.Gen
         head=config.head,
         gate=config.gate,
         memory=config.memory,
+        memory_start=config.memory_start,
         top_k=config.top_k,
     )
     fixed = [FixedRule.of(parse_rule(text), predicates) for text in config.rules]

@@ -63,6 +63,7 @@ class SoftTheory(nn.Module):
             num_predicates,
             self.kernel,
             memory=config.memory,
+            memory_start=config.memory_start,
             top_k=config.top_k,
         )
         self.select = SELECTS[config.select](options, generator)

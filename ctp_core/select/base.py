@@ -58,6 +58,7 @@ class SelectOptions:
     head: bool = False  # f_H: generate the head as well and unify it with the goal
     gate: bool = False  # a learnt weight in (0, 1) per rule: sigmoid of a linear map of the goal
     memory: int = 32  # rules stored, for `memory`
+    memory_start: float = 1.0  # their deviation before training
     top_k: int = 4  # rules tried per goal, for GNTP
 
 

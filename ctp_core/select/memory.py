@@ -23,8 +23,9 @@ class MemorySelect(Select):
             self.weights[str(template)] = uniform((options.dim, count * options.memory), bound, generator)
             places = template.length + options.head
             if str(template.length) not in self.memories:
-                # Like the predicate vectors: a memory that starts at zero makes all its rules equal.
-                self.memories[str(template.length)] = normal((options.memory, places * options.dim), generator)
+                # Never zero, which would make all rules of the memory equal.
+                rules = normal((options.memory, places * options.dim), generator, options.memory_start)
+                self.memories[str(template.length)] = rules
 
     def expand(self, template: Template, goals: Vectors, predicates: PredicateVectors) -> tuple[Bodies, Heads | None]:
         del predicates

@@ -83,6 +83,14 @@ def test_memory_is_shared_by_reformulators_of_equal_length_and_attention_by_plac
     torch.testing.assert_close(select(predicates, predicates)[0].bodies, expected)
 
 
+def test_rules_of_a_memory_start_as_far_from_zero_as_is_asked_for() -> None:
+    far, near = (make("memory", memory_start=start)[0] for start in (1.0, 0.1))
+    assert isinstance(far, MemorySelect)
+    assert isinstance(near, MemorySelect)
+    torch.testing.assert_close(near.stored(TEMPLATES[1]), 0.1 * far.stored(TEMPLATES[1]))
+    assert torch.equal(near.weights["2"], far.weights["2"])  # the attention is the same
+
+
 def test_gntp_keeps_the_k_best_heads_over_all_templates() -> None:
     every, predicates = make("ntp")
     greedy, _ = make("gntp", top_k=2)

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from ctp_core.benchmarks.paper import dynamics
-from ctp_core.benchmarks.paper.cells import PRESETS, PUBLISHED, ROWS, WIDER, Cell, cells, in_paper
+from ctp_core.benchmarks.paper.cells import COMMAND, PRESETS, PUBLISHED, ROWS, Cell, cells, in_paper
 from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
 from ctp_core.benchmarks.paper.pool import Pace, Report, known_costs, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
@@ -436,10 +436,18 @@ def processes_of_session(session: int) -> list[str]:
     return [state for state in listed.stdout.split() if not state.startswith("Z")]
 
 
-def test_provers_with_more_rules_stand_beside_the_published_figures_of_the_same_prover(data: Path) -> None:
-    wider = {cell.system: cell.chosen(data) for cell in cells(1, [f"clutrr/089907f8/short/*{WIDER}/0"])}
-    assert wider.keys() == {"ctp-linear-wider", "ctp-attentive-wider", "ctp-memory-wider"}
-    assert {in_paper(system) for system in wider} <= CLUTRR["089907f8", "short"].keys()
-    assert wider["ctp-linear-wider"]["templates"] == ["2"] * 5
-    assert wider["ctp-memory-wider"]["memory"] == 512
-    assert not cells(1, [f"clutrr/089907f8/long/*{WIDER}/0"])
+def test_provers_of_the_published_command_stand_beside_the_published_figures_of_the_same_prover(data: Path) -> None:
+    command = {cell.system: cell for cell in cells(1, [f"clutrr/089907f8/short/*{COMMAND}/0"])}
+    assert command.keys() == {"ctp-linear-command", "ctp-attentive-command", "ctp-memory-command"}
+    assert {in_paper(system) for system in command} <= CLUTRR["089907f8", "short"].keys()
+    assert {len(cell.chosen(data)["templates"]) for cell in command.values()} == {3}
+    assert not cells(1, [f"clutrr/089907f8/long/*{COMMAND}/0"])
+
+
+def test_provers_of_the_tables_have_more_rules_than_the_command_and_are_the_same_in_both_tunings(data: Path) -> None:
+    for select in ("linear", "attentive", "memory"):
+        [short, long] = cells(1, [f"clutrr/089907f8/*/ctp-{select}/0"])
+        assert short.key(data) == long.key(data)
+        assert len(short.chosen(data)["templates"]) >= 5
+        [curve] = cells(1, [f"dynamics/*/ctp-{select}/0"])
+        assert curve.settings.keys() == {"select", "templates", "dim", "epochs"}  # its own, whatever the tables have

@@ -63,6 +63,11 @@ def test_every_cell_of_the_papers_tables_is_there_once() -> None:
     assert [path for path in paths if path.startswith("dynamics")]
 
 
+def test_provers_of_the_link_table_have_the_epochs_of_the_published_commands() -> None:
+    presets = {cell.system: cell.preset for cell in cells(1, ["links/umls/*"])}
+    assert (presets["ctp"], presets["gntp"], presets["ctp-ranked"]) == ("paper-long", "paper-long", "fast")
+
+
 def test_every_system_has_a_name_in_the_report() -> None:
     assert {cell.system for cell in cells(1)} <= {*NAMES, *LINK_NAMES}
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from ctp_core.benchmarks.paper import dynamics
-from ctp_core.benchmarks.paper.cells import PRESETS, PUBLISHED, ROWS, WIDER, Cell, cells, in_paper
+from ctp_core.benchmarks.paper.cells import GNTP_RULES, PRESETS, PUBLISHED, ROWS, WIDER, Cell, cells, in_paper
 from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
 from ctp_core.benchmarks.paper.pool import Pace, Report, known_costs, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
@@ -68,6 +68,7 @@ def test_provers_of_the_link_table_are_the_published_ones() -> None:
     found = {cell.system: cell for cell in cells(1, ["links/umls/*"])}
     assert found["ctp"].preset == "paper-long"  # 100 epochs
     assert Counter(found["gntp"].settings["templates"]) == {"0": 1, "1": 20, "1R": 20, "2": 20}
+    assert LINKS.keys() == GNTP_RULES.keys()
 
 
 def test_every_system_has_a_name_in_the_report() -> None:

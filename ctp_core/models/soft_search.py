@@ -198,10 +198,10 @@ class GoalSearch:
     def _long_path(self, atoms: list[Atoms], flips: Flips, left: Ids, right: Ids) -> tuple[Floats, Ids]:
         """(distance, stations) of the best path between two entities through more than two places."""
         search, query, own = self.search, np.arange(len(left)), atoms[0].own
-        first, *middle, last = (one.costs[one.row] for one in atoms)
+        first, last = (one.costs[one.row] for one in (atoms[0], atoms[-1]))
         reached, back = search.row(first, left, own, open_subject=flips[0]), []
-        for costs, flip in zip(middle, flips[1:-1], strict=True):
-            tables = np.stack([search.table(*one) for one in zip(costs, own.tolist(), strict=True)])
+        for one, flip in zip(atoms[1:-1], flips[1:-1], strict=True):
+            tables = self._tables(one)
             steps = self.times(reached[:, :, None], tables.transpose(0, 2, 1) if flip else tables)  # [query, from, to]
             back.append(steps.argmin(1))
             reached = steps.min(1)
@@ -210,6 +210,12 @@ class GoalSearch:
         for pointers in reversed(back):
             path.append(pointers[query, path[-1]])
         return total[query, path[1]], np.stack([left, *reversed(path)])
+
+    def _tables(self, atoms: Atoms) -> Float[np.ndarray, "atom entity entity"]:
+        """All pairs of each atom; most goals of a chain share one table."""
+        distinct, number = np.unique(np.stack([atoms.row, atoms.own]), axis=1, return_inverse=True)
+        tables = [self.search.table(atoms.costs[row], own) for row, own in distinct.T.tolist()]
+        return np.stack(tables)[number.ravel()]
 
     def _facts_along(self, atoms: list[Atoms], flips: Flips, stations: Ids, distance: Floats) -> Ids:
         """The facts behind each place of a path, none of which is further than the whole."""

@@ -39,6 +39,8 @@ class SoftProver(SoftAnswers):
         if predicate not in self._tables:
             best = np.full(self._search.squared.shape, np.inf)
             for chain in self._of(predicate):
+                if chain.guard is not None and chain.guard >= best.max():
+                    continue  # a rule with such a head proves nothing better
                 np.minimum(best, ChainPairs(self._pairs, chain, self._semiring).distances, out=best)
             self._tables[predicate] = np.exp(-self._slope * best)
         return self._tables[predicate]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from ctp_core import unification
 from ctp_core.provers.plans import Plan
 from ctp_core.provers.soft_bounds import Atoms, meeting, nearest_facts
-from ctp_core.provers.soft_entities import ROUNDING, TIMES, Flips, Floats, Ids, SoftSearch
+from ctp_core.provers.soft_entities import NO_FACT, ROUNDING, TIMES, Flips, Floats, Ids, SoftSearch
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,26 @@ class Found:
         return Leaves(row, chain, stations[chain, goal], self.fact[chain, goal])
 
 
+class _Tried(NamedTuple):
+    """The chains that are tried for each goal, and the distance of their heads where they have any."""
+
+    chain: Int[np.ndarray, " proof"]
+    goal: Int[np.ndarray, " proof"]
+    guards: Float[np.ndarray, " proof"] | None
+
+
+def _turns(chains: Sequence[Chains]) -> list[list[int]]:
+    """The order of a search: what is found together."""
+    numbers: dict[bool, list[int]] = {False: [], True: []}
+    long = []
+    for number, one in enumerate(chains):
+        if len(one.plan.flips) == 1:
+            numbers[one.guards is not None].append(number)
+        else:
+            long.append([number])
+    return [turn for turn in (*numbers.values(), *long) if turn]
+
+
 class GoalSearch:
     """The best proofs of some goals by any chains; `row` is that of each goal among the chains."""
 
@@ -96,74 +117,91 @@ class GoalSearch:
     def best(self, chains: Sequence[Chains]) -> list[Found]:
         """Of each plan; exact for the best proof of each goal, and for others no better than they are.
 
-        Those by one fact come first and all at once: what they find bounds the search for longer ones.
+        Those by one fact come first and all at once, rules without heads before those with: what they find bounds the
+        search for others.
         """
-        lengths = [len(one.plan.flips) for one in chains]
-        short = self._by_facts([one for one, length in zip(chains, lengths, strict=True) if length == 1])
         limit = np.full(len(self.row), np.inf, dtype=self.search.squared.dtype)
-        for one in short:
-            np.minimum(limit, one.distance.min(0), out=limit)
-        found = []
-        for chain, length in zip(chains, lengths, strict=True):
-            found.append(short.pop(0) if length == 1 else self._by_path(chain, limit))
-            np.minimum(limit, found[-1].distance.min(0), out=limit)
-        return found
+        found: dict[int, Found] = {}
+        for turn in _turns(chains):
+            some = [chains[number] for number in turn]
+            proofs = self._by_facts(some, limit) if len(some[0].plan.flips) == 1 else [self._by_path(some[0], limit)]
+            for number, one in zip(turn, proofs, strict=True):
+                found[number] = one
+                np.minimum(limit, one.distance.min(0), out=limit)
+        return [found[number] for number in range(len(chains))]
 
-    def _by_facts(self, chains: Sequence[Chains]) -> list[Found]:
-        """By plans of one atom."""
-        atoms = [self._atoms(one, 0) for one in chains]
-        if not atoms:
-            return []
-        widths = [one.width for one in chains]
+    def _by_facts(self, chains: Sequence[Chains], limit: Float[np.ndarray, " goal"]) -> list[Found]:
+        """By plans of one atom, all with heads or all without."""
+        tried = [self._tried(one, limit) for one in chains]
+        atoms = Atoms.joined([self._atoms(one, 0, some) for one, some in zip(chains, tried, strict=True)])
         # Heads may undo an advantage, so that then no chain bounds another.
-        rivals = sum(widths) if all(one.guards is None for one in chains) else 1
-        limit = np.full(sum(widths) * len(self.row), np.inf, dtype=self.search.squared.dtype)
-        nearest = nearest_facts(self.search, Atoms.joined(atoms), limit, rivals=rivals)
-        distance = np.sqrt(nearest.squared).reshape(-1, len(self.row))
-        fact = nearest.fact.reshape(-1, len(self.row), 1)
-        ends = np.stack([self.goals.subject, self.goals.object], axis=1)
+        rivals = sum(one.width for one in chains) if chains[0].guards is None else 1
+        bounds = np.concatenate([limit[some.goal] for some in tried]) ** 2
+        nearest = nearest_facts(self.search, atoms, bounds, rivals=rivals)
+        distance = np.where(nearest.fact == NO_FACT, np.inf, np.sqrt(nearest.squared)).astype(bounds.dtype, copy=False)
+        stations = np.stack([self.goals.subject, self.goals.object], axis=1)[None]
+        ends = np.cumsum([len(some.goal) for some in tried])[:-1]
+        parts = zip(chains, tried, np.split(distance, ends), np.split(nearest.fact, ends), strict=True)
         return [
-            Found(self._guarded(one, distance[last - one.width : last]), ends[None], fact[last - one.width : last])
-            for one, last in zip(chains, np.cumsum(widths), strict=True)
+            Found(self._distances(one, some, part), stations, self._spread(one, some, fact[:, None]))
+            for one, some, part, fact in parts
         ]
 
     def _by_path(self, chains: Chains, limit: Float[np.ndarray, " goal"]) -> Found:
         """By a plan of several atoms."""
-        flips = chains.plan.flips
-        atoms = [self._atoms(chains, place) for place in range(len(flips))]
-        left, right = (np.tile(end, chains.width) for end in (self.goals.subject, self.goals.object))
+        flips, tried = chains.plan.flips, self._tried(chains, limit)
+        left, right = self.goals.subject[tried.goal], self.goals.object[tried.goal]
+        atoms = [self._atoms(chains, place, tried) for place in range(len(flips))]
         if len(flips) == 2:
-            distance, station, facts = meeting(
-                self.search, (atoms[0], atoms[1]), flips, self.times, np.tile(limit, chains.width)
-            )
+            bounds = limit[tried.goal]
+            distance, station, facts = meeting(self.search, (atoms[0], atoms[1]), flips, self.times, bounds)
             stations = np.stack([left, station, right])
-        else:
+        elif len(tried.goal):
             distance, stations = self._long_path(atoms, flips, left, right)
             facts = self._facts_along(atoms, flips, stations, distance)
-        shape = (chains.width, len(self.row))
-        along = (one.T.reshape(*shape, -1) for one in (stations, facts))
-        return Found(self._guarded(chains, distance.reshape(shape)), *along)
+        else:
+            nowhere = np.empty((len(flips) + 1, 0), dtype=np.int64)
+            distance, stations, facts = np.empty(0, dtype=limit.dtype), nowhere, nowhere[1:]
+        along = (self._spread(chains, tried, one.T) for one in (stations, facts))
+        return Found(self._distances(chains, tried, distance), *along)
 
-    def _atoms(self, chains: Chains, place: int) -> Atoms:
-        """Those of one place, the goals of a chain side by side."""
-        goals, width, flip = self.goals, chains.width, chains.plan.flips[place]
-        row = (self.row * width + np.arange(width)[:, None]).ravel()
-        ends = (goals.object, goals.subject) if flip else (goals.subject, goals.object)
-        costs = np.ascontiguousarray(chains.costs[:, :, place]).reshape(-1, chains.costs.shape[3])
-        return Atoms(costs, row, *(np.tile(one, width) for one in (*ends, goals.own)))
-
-    def _guarded(self, chains: Chains, distance: Float[np.ndarray, "chain goal"]) -> Floats:
+    def _tried(self, chains: Chains, limit: Float[np.ndarray, " goal"]) -> _Tried:
+        """A rule whose head alone is as far as the best proof known proves nothing better."""
         if chains.guards is None:
-            return distance
-        return self.times(distance, chains.guards.detach().cpu().numpy()[self.row].T)
+            return _Tried(*np.divmod(np.arange(chains.width * len(self.row)), len(self.row)), None)
+        guards = chains.guards.detach().cpu().numpy()[self.row].T  # [chain, goal]
+        chain, goal = (guards < limit).nonzero()
+        return _Tried(chain, goal, guards[chain, goal])
+
+    def _atoms(self, chains: Chains, place: int, tried: _Tried) -> Atoms:
+        """Those of one place."""
+        goals, flip = self.goals, chains.plan.flips[place]
+        row = self.row[tried.goal] * chains.width + tried.chain
+        costs = np.ascontiguousarray(chains.costs[:, :, place]).reshape(-1, chains.costs.shape[3])
+        if tried.guards is not None:  # mostly few of them: what the others would cost is not looked at
+            used, row = np.unique(row, return_inverse=True)
+            costs = costs[used]
+        ends = (goals.object, goals.subject) if flip else (goals.subject, goals.object)
+        return Atoms(costs, row, *(one[tried.goal] for one in (*ends, goals.own)))
+
+    def _distances(self, chains: Chains, tried: _Tried, distance: Floats) -> Float[np.ndarray, "chain goal"]:
+        """With the heads; ∞ for what was not tried."""
+        found = np.full((chains.width, len(self.row)), np.inf, dtype=distance.dtype)
+        found[tried.chain, tried.goal] = distance if tried.guards is None else self.times(distance, tried.guards)
+        return found
+
+    def _spread(self, chains: Chains, tried: _Tried, ids: Int[np.ndarray, "proof place"]) -> Ids:
+        found = np.full((chains.width, len(self.row), ids.shape[1]), NO_FACT)
+        found[tried.chain, tried.goal] = ids
+        return found
 
     def _long_path(self, atoms: list[Atoms], flips: Flips, left: Ids, right: Ids) -> tuple[Floats, Ids]:
         """(distance, stations) of the best path between two entities through more than two places."""
         search, query, own = self.search, np.arange(len(left)), atoms[0].own
-        first, *middle, last = (one.costs[one.row] for one in atoms)
+        first, last = (one.costs[one.row] for one in (atoms[0], atoms[-1]))
         reached, back = search.row(first, left, own, open_subject=flips[0]), []
-        for costs, flip in zip(middle, flips[1:-1], strict=True):
-            tables = np.stack([search.table(*one) for one in zip(costs, own.tolist(), strict=True)])
+        for one, flip in zip(atoms[1:-1], flips[1:-1], strict=True):
+            tables = self._tables(one)
             steps = self.times(reached[:, :, None], tables.transpose(0, 2, 1) if flip else tables)  # [query, from, to]
             back.append(steps.argmin(1))
             reached = steps.min(1)
@@ -172,6 +210,12 @@ class GoalSearch:
         for pointers in reversed(back):
             path.append(pointers[query, path[-1]])
         return total[query, path[1]], np.stack([left, *reversed(path)])
+
+    def _tables(self, atoms: Atoms) -> Float[np.ndarray, "atom entity entity"]:
+        """All pairs of each atom; most goals of a chain share one table."""
+        distinct, number = np.unique(np.stack([atoms.row, atoms.own]), axis=1, return_inverse=True)
+        tables = [self.search.table(atoms.costs[row], own) for row, own in distinct.T.tolist()]
+        return np.stack(tables)[number.ravel()]
 
     def _facts_along(self, atoms: list[Atoms], flips: Flips, stations: Ids, distance: Floats) -> Ids:
         """The facts behind each place of a path, none of which is further than the whole."""

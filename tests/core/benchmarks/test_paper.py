@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 import torch
 
 from ctp_core.benchmarks.paper import dynamics
-from ctp_core.benchmarks.paper.cells import COMMAND, PRESETS, PUBLISHED, ROWS, Cell, cells, in_paper
+from ctp_core.benchmarks.paper.cells import COMMAND, GNTP_RULES, PRESETS, PUBLISHED, ROWS, Cell, cells, in_paper
 from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
 from ctp_core.benchmarks.paper.pool import Pace, Report, known_costs, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
@@ -61,6 +62,13 @@ def test_every_cell_of_the_papers_tables_is_there_once() -> None:
         runnable = [system for system in systems if system in (*METHODS["facts"], "gntp")]
         assert {f"links/{dataset}/{system}/0" for system in runnable} <= set(paths)
     assert [path for path in paths if path.startswith("dynamics")]
+
+
+def test_provers_of_the_link_table_are_the_published_ones() -> None:
+    found = {cell.system: cell for cell in cells(1, ["links/umls/*"])}
+    assert found["ctp"].preset == "paper-long"  # 100 epochs
+    assert Counter(found["gntp"].settings["templates"]) == {"0": 1, "1": 20, "1R": 20, "2": 20}
+    assert LINKS.keys() == GNTP_RULES.keys()
 
 
 def test_every_system_has_a_name_in_the_report() -> None:

@@ -2,6 +2,7 @@
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,13 +10,15 @@ import torch
 
 from ctp_core.config import CtpConfig
 from ctp_core.errors import ConfigError
+from ctp_core.models import soft_proofs, soft_search
 from ctp_core.models.registry import create_trainer
 from ctp_core.models.soft_pairs import Chain, ChainPairs
 from ctp_core.models.soft_search import Goals
 from ctp_core.models.soft_theory import SoftTheory
 from ctp_core.proofs import ProofNode
-from ctp_core.provers import soft_entities
-from ctp_core.provers.soft_entities import SoftFacts
+from ctp_core.provers import soft_bounds, soft_entities
+from ctp_core.provers.soft_bounds import Atoms, Meeting
+from ctp_core.provers.soft_entities import SoftFacts, SoftSearch
 from ctp_core.provers.soft_tables import SoftTables
 from ctp_core.symbols import Goal
 from ctp_core.training import soft_ranking
@@ -114,6 +117,33 @@ def test_two_atoms_meet_alike_with_and_without_a_table_of_all_entities(
     few = theory.scores(goals, facts)
     monkeypatch.setattr(soft_entities, "MAX_JOINED", 0)
     np.testing.assert_allclose(few.numpy(), theory.scores(goals, facts).numpy(), atol=1e-6)
+
+
+@torch.no_grad()
+def test_rules_that_are_not_tried_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    top_k = 2
+    searched: list[tuple[int, int]] = []
+    tables: list[Any] = []
+
+    def meeting(search: SoftSearch, atoms: tuple[Atoms, Atoms], *rest: Any) -> Meeting:
+        searched.append((len(atoms[0].row), len(atoms[0].costs)))
+        return soft_bounds.meeting(search, atoms, *rest)
+
+    def pairs(*arguments: Any) -> ChainPairs:
+        tables.append(arguments)
+        return ChainPairs(*arguments)
+
+    monkeypatch.setattr(soft_search, "meeting", meeting)
+    monkeypatch.setattr(soft_proofs, "ChainPairs", pairs)
+    theory = new_theory(select="gntp", templates=("0", *("2",) * 20), top_k=top_k)
+    goals = Goals(np.array([0, 1, 1]), np.array([1, 2, 0]), np.array([2, 3, 1]), np.array([OWN, -1, -1]))
+    facts = SoftFacts(FACTS, NUM_PREDICATES)
+    theory.scores(goals, facts)
+    [(atoms, rows)] = searched
+    assert atoms <= top_k * len(goals.predicate)
+    assert rows <= top_k * NUM_PREDICATES
+    soft_proofs.SoftProver(theory, facts, NUM_ENTITIES).table(0)
+    assert len(tables) <= 1 + top_k
 
 
 @EVERY_SELECT

@@ -73,9 +73,9 @@ def write_report(results: Results, folder: Path) -> Path:
 
 
 def _clutrr(results: Results, dataset: str, tuning: str, folder: Path, reasons: set[str]) -> str:
-    lengths, published = LENGTHS[dataset], CLUTRR[dataset, tuning]
-    systems = (OURS, *published, *systems_beside(tuning))
-    found = {system: results.get("clutrr", dataset, tuning, system) for system in systems}
+    lengths, published, beside = LENGTHS[dataset], CLUTRR[dataset, tuning], systems_beside(tuning)
+    systems = [one for system in published for one in (system, *(b for b in beside if in_paper(b) == system))]
+    found = {system: results.get("clutrr", dataset, tuning, system) for system in (OURS, *systems)}
     values = {system: [[f["accuracy"][i] for f in runs] for i in range(len(lengths))] for system, runs in found.items()}
     if not any(found.values()):
         return ""

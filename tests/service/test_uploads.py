@@ -146,9 +146,9 @@ def test_files_that_are_no_whole_kb_are_refused(client: httpx.Client, fields: li
 @pytest.mark.parametrize("field", ["file", "train"])
 def test_a_file_that_comes_twice_is_refused_and_none_of_it_is_lost(client: httpx.Client, field: str) -> None:
     files = [(field, ("1.tsv", b"a\tp\tb\n")), (field, ("2.tsv", b"c\tp\td\n"))]
-    answer = client.post("/kbs", data={"name": "twice"}, files=files)
+    answer = client.post("/kbs", data={"name": "two-files"}, files=files)
     assert (answer.status_code, answer.json()["code"]) == (422, "repeated_field")
-    assert client.get("/kbs/twice").status_code == 404
+    assert client.get("/kbs/two-files").status_code == 404
 
 
 @pytest.mark.parametrize("kb", ["family", "split-graphs"])

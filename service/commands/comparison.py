@@ -90,7 +90,7 @@ def _verdict(evaluation: dict[str, Any], versions: list[str]) -> None:
     out.print()
     for version, right, p in zip(versions[1:], others, everything["p_values"][1:], strict=True):
         more = f"{abs(right - first)} {'more' if right > first else 'fewer'} than {versions[0]}"
-        chance = f"{'hardly' if p < SURE else 'may well be'} chance (p = {p:.2g})"
+        chance = f"{'hardly' if p < SURE else 'may be'} chance (p = {p:.2g})"
         said = f"as many as {versions[0]}" if right == first else f"{more}: {chance}"
         out.print(name(f"{version}: {right} of {asked} right, {said}", "bold"))
     if asked < available:

@@ -63,7 +63,7 @@ function examined(evaluation, titles, examine) {
 /** Each against the first in words, and whether that may be chance. */
 function verdict({ num_questions: asked, right, p_values }, titles) {
   const [first, ...others] = right.map((share) => Math.round(share * asked));
-  const against = (mine, p) => (mine === first ? `as many as ${titles[0]}` : `${count(Math.abs(mine - first))} ${mine > first ? "more" : "fewer"} than ${titles[0]}: ${p < SURE ? "hardly" : "may well be"} chance (p = ${Number(p.toPrecision(2))})`);
+  const against = (mine, p) => (mine === first ? `as many as ${titles[0]}` : `${count(Math.abs(mine - first))} ${mine > first ? "more" : "fewer"} than ${titles[0]}: ${p < SURE ? "hardly" : "may be"} chance (p = ${Number(p.toPrecision(2))})`);
   return h("ul", { class: "verdict" }, others.map((mine, at) => h("li", {}, h("strong", {}, titles[at + 1]), `: ${count(mine)} of ${count(asked)} right, ${against(mine, p_values[at + 1])}`)));
 }
 

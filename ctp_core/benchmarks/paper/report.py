@@ -178,9 +178,9 @@ def _cell(values: Sequence[float], reference: Sequence[float], published: Publis
     own = _spread(mean(values), stdev(values) if len(values) > 1 else None, digits) + mark(values, reference)
     if published is None:
         return own
-    # Where the paper gives no deviation ours stands in for it.
-    std = published.std if published.std is not None else stdev(values) if len(values) > 1 else None
-    off = std is not None and abs(mean(values) - published.mean) > 2 * max(std, ROUNDING)
+    # Where the paper gives no deviation ours stands in for it; one seed has none, and every difference counts.
+    std = published.std if published.std is not None else stdev(values) if len(values) > 1 else 0.0
+    off = abs(mean(values) - published.mean) > 2 * max(std, ROUNDING)
     return f"{own} ({_spread(*published, digits)}){' ' + OFF if off else ''}"
 
 

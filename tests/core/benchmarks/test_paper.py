@@ -20,10 +20,10 @@ from ctp_core.benchmarks.paper import dynamics
 from ctp_core.benchmarks.paper.cells import COMMAND, GNTP_RULES, PRESETS, PUBLISHED, ROWS, Cell, cells, in_paper
 from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
 from ctp_core.benchmarks.paper.pool import Pace, Report, known_costs, run_cells
-from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
+from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, Published
 from ctp_core.benchmarks.paper.published_code import PublishedTrainer, unmasked
 from ctp_core.benchmarks.paper.published_layers import DepartingLayer, UnscaledEncoder
-from ctp_core.benchmarks.paper.report import Results, write_report
+from ctp_core.benchmarks.paper.report import Results, _cell, write_report
 from ctp_core.benchmarks.paper.significance import mark, welch
 from ctp_core.benchmarks.paper.store import Store
 from ctp_core.config import METHODS, BaseConfig, Profile, parse_config, preset_for
@@ -119,6 +119,11 @@ def test_welch_by_hand() -> None:
     assert mark([0.5, 0.6, 0.52], [0.7, 0.8, 0.9]) == ""
     assert mark([0.5, 0.55, 0.52], [0.70, 0.75, 0.80]) == "▽"
     assert mark([0.98, 0.99, 0.97] * 3, [0.5, 0.51, 0.52] * 3) == ""
+
+
+def test_without_any_deviation_every_difference_is_marked() -> None:
+    assert _cell([0.453], [], Published(0.719, None), digits=3) == ".453 (.719) ≠"
+    assert _cell([0.715], [], Published(0.719, None), digits=3) == ".715 (.719)"
 
 
 def test_the_time_left_is_that_of_the_cells_that_wait() -> None:

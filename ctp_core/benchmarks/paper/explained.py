@@ -85,11 +85,10 @@ _MEMORY = (
 )
 _TOLD = (
     "Where goal and facts are read together (all but the LSTM of the long tuning) the published code tells the label: "
-    "the goal is written with its own predicate. Ours reads a symbol there that says that it is asked for, and that is "
-    "most of the difference. Rows *as in the published code* do all that it does (published_code.py has the list), for "
-    "its 100 epochs in the short tuning and for 15 in the long one and of MHA: they say what that code measures, not "
-    "how well a network reasons. It never validates and tests after every epoch; which one the paper reports is not "
-    "said."
+    "the goal is written with its own predicate. Ours reads a symbol there that says that it is asked for. Rows *as in "
+    "the published code* do all that it does (published_code.py has the list), for its 100 epochs in the short tuning "
+    "and for 15 in the long one and of MHA: they say what that code measures, not how well a network reasons. It never "
+    "validates and tests after every epoch; which one the paper reports is not said."
 )
 _CONVOLUTIONS = (
     "As in that code no figure of 089907f8 is off. On db9b8f04 CNN of the short tuning is off by .03 at one length, "

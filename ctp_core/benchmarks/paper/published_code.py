@@ -4,8 +4,7 @@ It differs from what the paper says, and from ours, in these places:
 - Goal and facts are linearised with the predicate that each has, and the goal's is the label. Only where they are
   encoded apart, as by the LSTM of the long tuning, the goal is its two entities, and nothing is told.
 - Facts are read in the order of the file: a way through the graph on which each begins where the one before ended. Ours
-  has them by distance from the subject, which is another order where the graph is no chain: in 9 % of the training rows
-  with four facts and in 7 % (four facts) to 73 % (ten) of the test rows.
+  looks for such a way itself, and may find another where several use every fact.
 - The i-th entity in the alphabet has the i-th vector, in every epoch. Ours draws new names in every step.
 - Rows are padded to the longest of the batch and read without a mask. A recurrent network is read off at the last
   place: there the direction that runs backwards has seen a single symbol, and the label, which is among the first

@@ -1,4 +1,7 @@
-"""Files of a model or a checkpoint: tensors as safetensors, everything else in a JSON manifest. No pickles."""
+"""Files of a model or a checkpoint: tensors as safetensors, everything else in a JSON manifest. No pickles.
+
+`check_consistent` tells whether the parts of a model's files go together, so that every model may rely on it.
+"""
 
 import os
 from dataclasses import dataclass
@@ -52,3 +55,43 @@ def save(artifact: Artifact, folder: Path) -> None:
 def load(folder: Path) -> Artifact:
     names = (MANIFEST, TENSORS)
     return decode({name: (folder / name).read_bytes() for name in names if (folder / name).is_file()})
+
+
+SYMBOLS = {"facts": ("entities", "predicates"), "graphs": ("predicates", "targets")}
+FACTS, TRAIN = "facts.", "facts.train"
+
+
+def check_consistent(artifact: Artifact) -> None:
+    """Names are texts of which none is twice, facts are about them, numbers are numbers. Raises ArtifactError."""
+    kind = artifact.manifest["kind"]
+    sizes = {role: _num_symbols(artifact.manifest, role) for role in SYMBOLS[kind]}
+    for name, tensor in artifact.tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise ArtifactError(f"the tensor {name!r} holds numbers that are not finite")
+    if kind == "facts":
+        if TRAIN not in artifact.tensors:
+            raise ArtifactError(f"the artifact of a model of facts has no {TRAIN!r}")
+        for name in artifact.tensors:
+            if name.startswith(FACTS):
+                _check_facts(name, artifact.tensors[name], sizes["entities"], sizes["predicates"])
+
+
+def _num_symbols(manifest: dict[str, Any], role: str) -> int:
+    names = manifest.get(role)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ArtifactError(f"the artifact has no list of {role}")
+    if len(set(names)) != len(names):
+        raise ArtifactError(f"some of the {role} are named twice")
+    try:
+        "".join(names).encode()
+    except UnicodeEncodeError:
+        raise ArtifactError(f"some of the {role} are no text that can be written") from None
+    return len(names)
+
+
+def _check_facts(name: str, facts: torch.Tensor, num_entities: int, num_predicates: int) -> None:
+    if facts.dtype != torch.int64 or facts.ndim != 2 or facts.shape[1] != 3:
+        raise ArtifactError(f"{name!r} is no table of facts")
+    sizes = torch.tensor([num_entities, num_predicates, num_entities])
+    if ((facts < 0) | (facts >= sizes)).any():
+        raise ArtifactError(f"{name!r} speaks of entities or predicates that have no name")

@@ -8,25 +8,25 @@ from fastapi import FastAPI
 
 from ctp_core import __version__
 from service.db.engine import Database
+from service.files.storage import make_storage
 from service.health.router import router as health
 from service.health.service import Parts
+from service.http.limits import BodyLimit, RateLimit
+from service.http.observed import Observed
+from service.http.openapi import PROBLEMS
+from service.http.parameters import KNOWN_PARAMETERS
+from service.http.problems import add_problem_handlers
+from service.http.remembered import Remembered
 from service.kbs.router import router as kbs
 from service.keys.gate import Gate
 from service.keys.service import Keyring
-from service.limits import BodyLimit, RateLimit
 from service.logs import configure_logs
 from service.models.router import router as models
-from service.observed import Observed
-from service.openapi import PROBLEMS
-from service.parameters import KNOWN_PARAMETERS
-from service.problems import add_problem_handlers
 from service.queries.batcher import Batcher
 from service.queries.router import router as queries
 from service.queries.service import Targets
 from service.queue import make_redis
-from service.remembered import Remembered
 from service.settings import Settings, get_settings
-from service.storage import make_storage
 from service.training.router import router as training
 from service.training.waiting import Waiting
 from service.web.router import add_page

@@ -18,19 +18,20 @@ from kombu.exceptions import OperationalError as QueueError
 from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
-from service import leases, removals
+from service import leadership as leases
 from service.db.engine import Database
 from service.db.tables import Job
-from service.idempotency import forget_old_keys
+from service.files import removals
+from service.files.storage import Storage, StorageError, make_storage
+from service.http.idempotency import forget_old_keys
 from service.kbs.store import sweep as sweep_kbs
-from service.leases import DISPATCHER
+from service.leadership import DISPATCHER
 from service.queue import make_celery, make_redis, publish_job, waiting_jobs, withdraw_jobs
 from service.settings import Settings
-from service.storage import Storage, StorageError, make_storage
 from service.sweeper import Sweeper
 from service.training import outcomes, repository
 from service.training.repository import LeaseLost
-from service.witness import Witness
+from service.training.witness import Witness
 
 log = structlog.get_logger()
 RELAY_BATCH, REMOVAL_BATCH = 100, 100

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ctp_core import errors as core
-from service.storage import StorageError, StorageFull
+from service.files.storage import StorageError, StorageFull
 
 RETRY_AFTER_SECONDS = 2
 

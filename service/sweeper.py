@@ -6,7 +6,7 @@ from collections.abc import Callable
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.storage import StorageError
+from service.files.storage import StorageError
 
 log = structlog.get_logger()
 

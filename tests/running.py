@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from service.cluster import free_port
+from service.local.cluster import free_port
 
 STOP_SECONDS = 15
 

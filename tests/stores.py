@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from service.storage import FolderStorage
+from service.files.storage import FolderStorage
 
 
 def folder_store(root: Path) -> FolderStorage:

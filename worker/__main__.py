@@ -3,7 +3,7 @@
 import os
 import sys
 
-from service.processes import num_threads
+from service.local.processes import num_threads
 from service.settings import get_settings
 from worker.app import serve
 

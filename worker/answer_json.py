@@ -8,7 +8,7 @@ import json
 from json.encoder import encode_basestring as _text
 from math import isfinite
 
-from ctp_core.models.base import Answer, Answers, Model
+from ctp_core.base.model import Answer, Answers, Model
 from ctp_core.proofs import Proof, ProofNode, Unification
 from ctp_core.rules import Rule
 from ctp_core.symbols import Fact

@@ -2,7 +2,7 @@
 
 import torch
 
-from service.processes import num_threads
+from service.local.processes import num_threads
 
 
 def choose_device(name: str) -> torch.device:

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from ctp_core.training.trainer import Progress
+from ctp_core.base.trainer import Progress
 from service.db.clock import now
 from service.db.engine import Database
 from service.settings import Settings

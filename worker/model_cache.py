@@ -12,14 +12,14 @@ import numpy as np
 import torch
 
 from ctp_core.artifact import decode
+from ctp_core.base.model import Model
 from ctp_core.errors import ArtifactError
-from ctp_core.models.base import Model
-from ctp_core.models.registry import load_model
+from ctp_core.registry import load_model
 from service.db.engine import Database
+from service.files.storage import make_storage
+from service.health.counters import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.kbs import repository as kbs
-from service.metrics import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.settings import Settings
-from service.storage import make_storage
 from worker.device import choose_device
 
 MAX_DEPTH = 8

@@ -10,15 +10,15 @@ from typing import Any
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from ctp_core.base.model import Answers, Budget, Model, Question
 from ctp_core.errors import CtpError
-from ctp_core.models.base import Answers, Budget, Model, Question
 from ctp_core.symbols import Fact, Goal
 from service.errors import core_problem, problem, storage_problem
-from service.metrics import ANSWERED, WORKER_COUNTS
+from service.files.storage import StorageError
+from service.health.counters import ANSWERED, WORKER_COUNTS
 from service.queries.wire import Problem, Reply, pack
 from service.queue import make_redis
 from service.settings import Settings
-from service.storage import StorageError
 from worker.answer_json import answers_json
 from worker.device import limit_threads
 from worker.model_cache import ModelCache

@@ -11,17 +11,17 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
 from ctp_core.artifact import decode, encode
-from ctp_core.config import parse_config
+from ctp_core.base.model import Model
+from ctp_core.base.trainer import Trainer
 from ctp_core.errors import ArtifactError, CtpError
-from ctp_core.models.base import Model
-from ctp_core.models.registry import create_trainer
-from ctp_core.training.trainer import Trainer
+from ctp_core.methods import parse_config
+from ctp_core.registry import create_trainer
 from service.db.engine import Database
 from service.db.tables import Checkpoint, Job
+from service.files.removals import remove_later
+from service.files.storage import Storage, StorageAway, StorageError, make_storage
 from service.kbs import repository as kbs
-from service.removals import remove_later
 from service.settings import Settings
-from service.storage import Storage, StorageAway, StorageError, make_storage
 from service.training import outcomes, repository
 from service.training.outcomes import Trained, checkpoint_owner, model_owner
 from service.training.repository import Claim, LeaseLost

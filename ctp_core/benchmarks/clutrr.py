@@ -13,22 +13,22 @@ from typing import Any, get_args
 
 import torch
 
-from ctp_core.config import METHODS, Profile, checked_config, preset_for
-from ctp_core.config.ctp import CtpConfig, SelectName
-from ctp_core.datasets.clutrr import UNTYPED, Task, read_clutrr
-from ctp_core.datasets.family_graphs import family_graphs
-from ctp_core.datasets.graph_checks import graphs_kb
-from ctp_core.datasets.kb import Graph, GraphsKB
+from ctp_core.base.graph_examples import Examples, accuracy, read_graphs, stacked
+from ctp_core.base.graphs_model import GraphScorer
+from ctp_core.base.graphs_trainer import GraphConfig
+from ctp_core.base.model import Answers, Budget, Question
+from ctp_core.base.trainer import OnStep, ignore
+from ctp_core.benchmarks.family_graphs import family_graphs
+from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.errors import ConfigError
-from ctp_core.models.base import Answers, Budget, Question
-from ctp_core.models.ctp_graphs import CtpGraphsModel
-from ctp_core.models.graph_scorer import GraphScorer
-from ctp_core.models.network import NetworkModel
-from ctp_core.models.registry import create_trainer
+from ctp_core.kb.formats.clutrr import UNTYPED, Task, read_clutrr
+from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.knowledge_base import Graph, GraphsKB
+from ctp_core.methods import METHODS, Profile, checked_config, preset_for
+from ctp_core.networks.model import NetworkModel
+from ctp_core.registry import create_trainer
+from ctp_core.select.config import CtpConfig, SelectName
 from ctp_core.symbols import Goal
-from ctp_core.training.graph_examples import Examples, accuracy, read_graphs, stacked
-from ctp_core.training.graph_trainer import GraphConfig
-from ctp_core.training.trainer import OnStep, ignore
 
 PRESETS = ("fast", "best", "paper", "paper-long")
 GraphsModel = CtpGraphsModel | NetworkModel

@@ -1,4 +1,4 @@
-"""`ctp bench links`: train and rank on a published data set, seed by seed."""
+"""`ctp bench links`: trains on a published data set and ranks the facts of a split, seed by seed."""
 
 import resource
 import time
@@ -11,24 +11,50 @@ import numpy as np
 import torch
 
 from ctp_core import artifact
-from ctp_core.config import BaseConfig, Profile, checked_config, presets
-from ctp_core.config.facts import facts_config
-from ctp_core.datasets.benchmarks import countries_regions, read_benchmark
-from ctp_core.datasets.kb import FactsKB
-from ctp_core.datasets.resplits import read_resplit
+from ctp_core.base.checkpoints import same_config
+from ctp_core.base.evaluation.auc_pr import auc_pr
+from ctp_core.base.evaluation.ranking import known_filters, rank_facts, rank_facts_by_each, ranking_metrics
+from ctp_core.base.facts_model import FactsModel
+from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
+from ctp_core.base.training_loop import GradientTrainer
+from ctp_core.benchmarks.data import countries_regions, read_benchmark
+from ctp_core.benchmarks.resplits import read_resplit
+from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ConfigError
-from ctp_core.evaluation.links import countries_auc_pr, hybrid_ranking, ranking
+from ctp_core.evidence.rules_trainer import RulesTrainer
+from ctp_core.evidence.trainer import ProofsTrainer
+from ctp_core.facts_presets import facts_config
+from ctp_core.hybrid.model import HybridModel
+from ctp_core.hybrid.trainer import HybridTrainer
+from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.manifest import MANIFEST
-from ctp_core.models.facts_model import FactsModel
-from ctp_core.models.hybrid import HybridModel
-from ctp_core.models.registry import create_trainer
-from ctp_core.training.checkpoints import same_config
-from ctp_core.training.embeddings import EmbeddingTrainer
-from ctp_core.training.gradient import GradientTrainer
-from ctp_core.training.hybrid import HybridTrainer
-from ctp_core.training.proofs import ProofsTrainer
-from ctp_core.training.rules import RulesTrainer
-from ctp_core.training.trainer import OnStep, Progress, Trainer, ignore
+from ctp_core.methods import BaseConfig, Profile, checked_config, presets
+from ctp_core.registry import create_trainer
+
+
+def ranking(model: FactsModel, kb: FactsKB, split: str) -> dict[str, float]:
+    """Filtered MRR and Hits@k, both directions; the facts of this split and of those before it filter."""
+    filters = known_filters(kb, split)
+    return ranking_metrics(rank_facts(kb.splits[split], model.object_logits, model.subject_logits, filters))
+
+
+def hybrid_ranking(model: HybridModel, kb: FactsKB, split: str) -> dict[str, float]:
+    """The same of a hybrid and, as `proofs_mrr`, `embedding_mrr`, …, of its parts, each of which scores once."""
+    ranks = rank_facts_by_each(kb.splits[split], model.object_parts, model.subject_parts, known_filters(kb, split))
+    return {f"{part}{name}": value for part, each in ranks.items() for name, value in ranking_metrics(each).items()}
+
+
+def countries_auc_pr(model: FactsModel, kb: FactsKB, split: str, regions: list[str]) -> float:
+    """AUC-PR over exactly the countries of a split × the regions."""
+    facts = kb.splits[split]
+    countries = np.unique(facts[:, 0])
+    region_ids = np.array([kb.entities.id(region) for region in regions])
+    logits = model.object_logits(countries, np.full(len(countries), facts[0, 1]))[:, region_ids]
+    true = np.zeros(logits.shape, dtype=bool)
+    for country, _, region in facts.tolist():
+        true[np.searchsorted(countries, country), np.flatnonzero(region_ids == region)] = True
+    return auc_pr(logits.ravel(), true.ravel())
+
 
 RESPLIT = "resplit"
 

@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ctp_core.base.evaluation.ranking import Scores, known_filters, rank_facts, ranking_metrics
+from ctp_core.base.facts_model import FactsModel
+from ctp_core.base.model import Budget, Question
+from ctp_core.benchmarks.data import read_benchmark
 from ctp_core.benchmarks.links import LinksRun
-from ctp_core.datasets.benchmarks import read_benchmark
-from ctp_core.datasets.kb import FactsKB
-from ctp_core.evaluation.ranking import Scores, known_filters, rank_facts, ranking_metrics
-from ctp_core.models.base import Budget, Question
-from ctp_core.models.factorisation import INITIAL_SCALE
-from ctp_core.models.facts_model import FactsModel
-from ctp_core.models.registry import create_trainer
+from ctp_core.embeddings.factorisation import INITIAL_SCALE
+from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.registry import create_trainer
 from ctp_core.symbols import Goal
 
 OURS = ("proofs", "hybrid", "complex")

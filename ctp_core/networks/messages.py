@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ctp_core.config.networks import Encoding
-from ctp_core.networks.base import GraphNetwork
+from ctp_core.networks.config import Encoding
+from ctp_core.networks.network import GraphNetwork
 from ctp_core.networks.rows import PAD, GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 

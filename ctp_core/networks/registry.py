@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from ctp_core.config.networks import NetworkConfig
 from ctp_core.networks.attention import AttentionEncoder
-from ctp_core.networks.base import GraphNetwork
+from ctp_core.networks.config import NetworkConfig
 from ctp_core.networks.convolution import ConvolutionEncoder, HighwayEncoder
 from ctp_core.networks.messages import AttentionLayer, ConvolutionLayer, MessageLayer, MessageNetwork
+from ctp_core.networks.network import GraphNetwork
 from ctp_core.networks.recurrent import CELLS, RecurrentEncoder
 from ctp_core.networks.sequence import SequenceEncoder, SequenceNetwork
 

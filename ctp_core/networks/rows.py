@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ctp_core.datasets.isomorphism import CanonicalGraph, Edge
+from ctp_core.kb.isomorphism import CanonicalGraph, Edge
 from ctp_core.shapes import Bool, Int, Tensor
 from ctp_core.symbols import Vocabulary
 

@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import nn
 
-from ctp_core.config.networks import Encoding
-from ctp_core.networks.base import GraphNetwork
+from ctp_core.networks.config import Encoding
+from ctp_core.networks.network import GraphNetwork
 from ctp_core.networks.rows import GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 

@@ -15,8 +15,8 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
     import torch  # noqa: PLC0415
 
     from ctp_core.artifact import load  # noqa: PLC0415
-    from ctp_core.models.base import Budget, Question  # noqa: PLC0415
-    from ctp_core.models.registry import load_model  # noqa: PLC0415
+    from ctp_core.base.model import Budget, Question  # noqa: PLC0415
+    from ctp_core.registry import load_model  # noqa: PLC0415
     from ctp_core.symbols import Goal  # noqa: PLC0415
 
     torch.set_num_threads(1)

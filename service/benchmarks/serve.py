@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from service.cluster import free_port
 from service.db.engine import Database
 from service.db.tables import ModelVersion
+from service.local.cluster import free_port
 
 CLIENTS = (1, 16, 256)
 STORM_CLIENTS, STORM_REQUESTS = 500, 10_000

@@ -25,7 +25,7 @@ def _alive(part: AlivePart) -> bool:
 
     from service.db.engine import Database  # noqa: PLC0415
     from service.health.service import Parts  # noqa: PLC0415
-    from service.leases import DISPATCHER  # noqa: PLC0415
+    from service.leadership import DISPATCHER  # noqa: PLC0415
     from service.queue import alive as num_alive  # noqa: PLC0415
     from service.queue import make_redis  # noqa: PLC0415
     from service.settings import get_settings  # noqa: PLC0415

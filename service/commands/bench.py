@@ -18,7 +18,7 @@ from service.commands.peers import peers
 from service.commands.scale import scale
 
 if TYPE_CHECKING:
-    from ctp_core.training.trainer import OnStep
+    from ctp_core.base.trainer import OnStep
 
 Config = Annotated[str, typer.Option(help="JSON settings that override the preset.")]
 bench = typer.Typer(

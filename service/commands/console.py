@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from service.client import ApiError, Client, ClientError
+from ctp_client import ApiError, Client, ClientError
 
 Url = Annotated[str | None, typer.Option("--url", envvar="CTP_URL", help="Address of the service.")]
 Key = Annotated[str | None, typer.Option("--key", envvar="CTP_KEY", help="Key, where the service asks for one.")]

@@ -15,11 +15,11 @@ def gc(
 
     Files that the service has not written are listed as foreign and stay.
     """
-    from service import stores  # noqa: PLC0415
     from service.db.engine import Database  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
-    from service.garbage import find_garbage  # noqa: PLC0415
-    from service.storage import StorageError, make_storage  # noqa: PLC0415
+    from service.files import stores  # noqa: PLC0415
+    from service.files.garbage import find_garbage  # noqa: PLC0415
+    from service.files.storage import StorageError, make_storage  # noqa: PLC0415
 
     settings = get_settings()
     storage = make_storage(settings)

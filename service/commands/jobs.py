@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from service.client import Job
+from ctp_client import Job
 from service.commands.console import (
     OLDER,
     Json,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-from service.client import Kb
+from ctp_client import Kb
 from service.commands.console import Json, Key, Limit, Url, connected, err, name, out, print_json, short, table
 
 kb = typer.Typer(help="Knowledge bases: upload, look, export, delete.", no_args_is_help=True)

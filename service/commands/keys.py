@@ -36,8 +36,8 @@ def create(
 @keys.command("list")
 def list_keys() -> None:
     """List the keys: their prefixes, never their secrets."""
+    from service.http.timestamps import from_seconds  # noqa: PLC0415
     from service.keys import repository  # noqa: PLC0415
-    from service.timestamps import from_seconds  # noqa: PLC0415
 
     table = Table("prefix", "tenant", "role", "label", "made", "revoked")
     with _database().read() as session:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from service.client import Model
+from ctp_client import Model
 from service.commands.comparison import print_comparison
 from service.commands.console import (
     OLDER,

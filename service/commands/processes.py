@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from service.processes import worker_command
+from service.local.processes import worker_command
 from service.settings import UserError, get_settings
 
 
@@ -22,8 +22,8 @@ def up(
     port: Annotated[int | None, typer.Option(help="Port of the API.", envvar="PORT", min=0, max=65535)] = None,
 ) -> None:
     """Start the whole service: database, queue, API, workers and dispatcher."""
+    from service.local.supervisor import Supervisor  # noqa: PLC0415
     from service.logs import configure_logs  # noqa: PLC0415
-    from service.supervisor import Supervisor  # noqa: PLC0415
 
     settings = get_settings()
     # The terminal shows what the supervisor says; the parts have log files of their own.
@@ -38,9 +38,9 @@ def api() -> None:
     from service.db.engine import Database  # noqa: PLC0415
     from service.db.migrate import check_schema  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
+    from service.http.server import run  # noqa: PLC0415
     from service.keys.service import NO_KEYS, may_listen  # noqa: PLC0415
     from service.queue import redis_url  # noqa: PLC0415
-    from service.server import run  # noqa: PLC0415
 
     settings = get_settings()
     redis_url(settings)
@@ -83,9 +83,9 @@ def migrate(
     from service.db.engine import AWAY_ERRORS, Database  # noqa: PLC0415
     from service.db.migrate import migrate as run  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
+    from service.files.storage import StorageError, make_storage  # noqa: PLC0415
+    from service.files.stores import adopt  # noqa: PLC0415
     from service.samples import load_samples  # noqa: PLC0415
-    from service.storage import StorageError, make_storage  # noqa: PLC0415
-    from service.stores import adopt  # noqa: PLC0415
 
     settings = get_settings()
     with reaching(settings.database):

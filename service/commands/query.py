@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 from rich.tree import Tree
 
-from service.client import Answers, ApiError, ClientError, Node, Unification
+from ctp_client import Answers, ApiError, ClientError, Node, Unification
 from service.commands.console import Json, Key, Url, connected, name, out, print_json, printable, strength, table
 
 GOAL = re.compile(r"\s*(?P<predicate>[^(]+?)\s*\(\s*(?P<subject>.+?)\s*,\s*(?P<object>.+?)\s*\)\s*\.?\s*")

@@ -16,7 +16,7 @@ def scale(
     json_file: Figures = None,
 ) -> None:
     """Training and queries on one and two workers of one thread each, on PostgreSQL and Redis."""
-    from service.scale import ScaleRun, measure  # noqa: PLC0415
+    from service.benchmarks.scale import ScaleRun, measure  # noqa: PLC0415
 
     report = measure(ScaleRun(jobs, epochs, query_seconds, rounds)).report()
     for name in ("jobs_per_minute", "goals_per_second"):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from service.client import Client, Job, Model
+from ctp_client import Client, Job, Model
 from service.commands.console import Json, Key, Url, connected, err, name, out, print_json
 
 METRICS = ("mrr", "accuracy", "hits@10")

@@ -190,7 +190,7 @@ class Removal(Table):
 
 
 class Store(Table):
-    """Whose files these are: one row, whose id is also in the mark of the store (`service.stores`)."""
+    """Whose files these are: one row, whose id is also in the mark of the store (`service.files.stores`)."""
 
     __tablename__ = "stores"
 

@@ -10,8 +10,8 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.engine import Database
+from service.health.counters import REGISTRY, WORKER_COUNTS, WORKER_FIELDS
 from service.health.service import Parts
-from service.metrics import REGISTRY, WORKER_COUNTS, WORKER_FIELDS
 from service.queue import QUERY_QUEUE, waiting_jobs
 from service.training.repository import num_by_status
 

@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from service.dependencies import DatabaseDep
 from service.health import metrics
-from service.openapi import example
+from service.http.dependencies import DatabaseDep
+from service.http.openapi import example
 
 router = APIRouter(tags=["health"])
 

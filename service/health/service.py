@@ -9,12 +9,12 @@ from typing import Any
 from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
-from service import stores
 from service.db.engine import Database
 from service.db.faults import DAMAGED, fault_of
-from service.leases import DISPATCHER, leader
+from service.files import stores
+from service.files.storage import Storage, StorageError
+from service.leadership import DISPATCHER, leader
 from service.queue import QUERY_QUEUE, TRAIN_QUEUE, alive
-from service.storage import Storage, StorageError
 
 States = dict[str, str]
 OK, MISSING, SILENT = "ok", "missing", "no answer"

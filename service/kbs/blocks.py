@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ctp_core.datasets.kb import FactIds
+from ctp_core.kb.knowledge_base import FactIds
 
 BLOCK_FACTS = 4096
 SUBJECT, PREDICATE, OBJECT, POSITION = range(4)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ctp_core.datasets.formats import FORMATS
-from ctp_core.datasets.graph_formats import READERS
-from ctp_core.datasets.graphs_jsonl import write_graphs_jsonl
+from ctp_core.kb.formats.graphs_jsonl import write_graphs_jsonl
+from ctp_core.kb.formats.registry import FORMATS
+from ctp_core.kb.graphs_builder import READERS
 from service.errors import Invalid
 
 FACTS, GRAPHS = "facts", "graphs"

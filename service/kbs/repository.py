@@ -7,9 +7,9 @@ import numpy as np
 from sqlalchemy import ColumnElement, CursorResult, Select, and_, delete, func, or_, select, tuple_, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from ctp_core.datasets.graph_checks import graphs_kb
-from ctp_core.datasets.kb import SPLITS, FactsKB, Graph, GraphsKB, KnowledgeBase
 from ctp_core.errors import MAX_COMPARED, ArtifactError
+from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.knowledge_base import SPLITS, FactsKB, Graph, GraphsKB, KnowledgeBase
 from ctp_core.symbols import Fact, Vocabulary
 from service.db.bulk import one_of
 from service.db.clock import now

@@ -6,8 +6,10 @@ from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import StreamingResponse
 
 from service.db.tables import Kb, Symbol
-from service.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep
-from service.idempotency import Reply
+from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep
+from service.http.idempotency import Reply
+from service.http.openapi import example, upload_body
+from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.kbs import repository, service
 from service.kbs.formats import WRITABLE, check_format, default_format, media_type, suffix
 from service.kbs.schemas import (
@@ -24,8 +26,6 @@ from service.kbs.schemas import (
 )
 from service.kbs.service import FoundFact
 from service.kbs.upload import Upload, read_upload
-from service.openapi import example, upload_body
-from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.settings import NAME_LIMIT
 
 router = APIRouter(prefix="/kbs", tags=["knowledge bases"])

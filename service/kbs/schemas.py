@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
-from service.timestamps import Timestamp
+from service.http.timestamps import Timestamp
 
 Split = Literal["train", "valid", "test"]
 FactTuple = tuple[str, str, str]

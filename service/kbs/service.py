@@ -6,20 +6,20 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy.orm import Session
 
-from ctp_core.datasets.builder import BuiltKB
-from ctp_core.datasets.graph_formats import BuiltGraphs
-from ctp_core.datasets.graph_paths import templates_needed
-from ctp_core.datasets.kb import SPLITS
-from ctp_core.datasets.tsv import UNSAFE, write_tsv
+from ctp_core.kb.facts_builder import BuiltKB
+from ctp_core.kb.formats.tsv import UNSAFE, write_tsv
+from ctp_core.kb.graph_paths import templates_needed
+from ctp_core.kb.graphs_builder import BuiltGraphs
+from ctp_core.kb.knowledge_base import SPLITS
 from ctp_core.symbols import Fact, Vocabulary
 from service.db.engine import Database
 from service.db.tables import Kb
 from service.errors import Conflict, NotFound
+from service.http.suggestions import not_found, unknown_symbol
 from service.kbs import repository
 from service.kbs.blocks import ORDERINGS, ordering_for
 from service.kbs.formats import writer
 from service.kbs.store import NO_LABEL, Load, StoredKB
-from service.suggestions import not_found, unknown_symbol
 
 EXPORT_BLOCKS = 16
 EXPORT_LINES = 2000

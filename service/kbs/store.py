@@ -11,7 +11,7 @@ import structlog
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from ctp_core.datasets.kb import FactIds
+from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.symbols import Vocabulary
 from service.db.bulk import insert_rows
 from service.db.engine import Database

@@ -7,20 +7,20 @@ from typing import BinaryIO
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
-from ctp_core.datasets.builder import BuiltKB, FactsBuilder, KbLimits
-from ctp_core.datasets.formats import FORMATS, SNIFF_BYTES, recognise
-from ctp_core.datasets.graph_formats import READERS, BuiltGraphs, GraphsBuilder, graph_lines
-from ctp_core.datasets.gzipped import ZipLimits, maybe_gunzipped
-from ctp_core.datasets.kb import SPLITS
-from ctp_core.datasets.rows import FileLimits
-from service.bodies import parse_json
+from ctp_core.kb.facts_builder import BuiltKB, FactsBuilder, KbLimits
+from ctp_core.kb.formats.gzipped import ZipLimits, maybe_gunzipped
+from ctp_core.kb.formats.registry import FORMATS, SNIFF_BYTES, recognise
+from ctp_core.kb.formats.rows import FileLimits
+from ctp_core.kb.graphs_builder import READERS, BuiltGraphs, GraphsBuilder, graph_lines
+from ctp_core.kb.knowledge_base import SPLITS
 from service.errors import Invalid, UnsupportedMedia
-from service.forms import MAX_TEXTS, known_fields
+from service.http.bodies import parse_json
+from service.http.forms import MAX_TEXTS, known_fields
+from service.http.temporary import room_for
 from service.kbs.formats import GRAPHS, KINDS, check_format, kind_of
 from service.kbs.schemas import KbCreate
 from service.names import check_name
 from service.settings import Settings
-from service.temporary import room_for
 
 FILE_FIELDS = ("file", *SPLITS)
 TEXT_FIELDS = ("name", "kind", "format")

@@ -4,9 +4,9 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.errors import Forbidden, ServiceError, Unauthorized
+from service.http.problems import PART_ERRORS, part_is_away, respond
 from service.keys.roles import required_role
 from service.keys.service import OPEN, Caller, Keyring, is_loopback
-from service.problems import PART_ERRORS, part_is_away, respond
 
 BEARER = "bearer "
 

@@ -7,11 +7,11 @@ from functools import lru_cache
 from service.db.engine import Database
 from service.db.tables import ApiKey
 from service.errors import Invalid, NotFound, Unauthorized
+from service.http.remembered import Remembered
 from service.keys import repository
 from service.keys.roles import Role
 from service.keys.tokens import Token
 from service.names import check_name
-from service.remembered import Remembered
 from service.settings import Settings
 
 DEFAULT_TENANT = "default"

@@ -14,15 +14,15 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
-from ctp_core.config import parse_config
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
+from ctp_core.methods import parse_config
 from ctp_core.rules import MAX_BODY
-from service.bodies import first_faults, holds_nul
 from service.errors import Invalid, PayloadTooLarge
+from service.files.storage import Files
+from service.http.bodies import first_faults, holds_nul
+from service.models.tags import Tags
 from service.settings import MIB, NAME_LIMIT, Settings
-from service.storage import Files
-from service.tags import Tags
 
 CARD = "model.json"
 MEMBERS = (CARD, MANIFEST, TENSORS)

@@ -8,8 +8,8 @@ from typing import Any, cast
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from ctp_core.config import parse_config, settings_for
-from ctp_core.datasets.kb import Kind
+from ctp_core.kb.knowledge_base import Kind
+from ctp_core.methods import parse_config, settings_for
 from service.db.engine import Database
 from service.db.tables import ModelVersion
 from service.errors import Invalid

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy.orm import Session
 
-from ctp_core.datasets.kb import FactIds, FactsKB, GraphsKB
+from ctp_core.kb.knowledge_base import FactIds, FactsKB, GraphsKB
 from ctp_core.symbols import Fact
 from service.db.tables import ModelVersion
 from service.errors import TooMany, Unavailable

@@ -10,11 +10,14 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ctp_core.rules import clause
-from service.accept import preferred
-from service.bodies import json_body
 from service.db.tables import Checkpoint, Job, RuleRow
-from service.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
-from service.idempotency import Reply
+from service.http.accept import preferred
+from service.http.bodies import json_body
+from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
+from service.http.idempotency import Reply
+from service.http.openapi import example, json_request
+from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
+from service.http.remembered import SECONDS as REMEMBERED_SECONDS
 from service.models import comparison, probe, repository, service, transfer
 from service.models.contest import Asking
 from service.models.schemas import (
@@ -34,9 +37,6 @@ from service.models.schemas import (
     TagsIn,
 )
 from service.models.upload import MEDIA_TYPES, OPENAPI, Archive, read_archive
-from service.openapi import example, json_request
-from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
-from service.remembered import SECONDS as REMEMBERED_SECONDS
 from service.settings import NAME_LIMIT
 from service.training.repository import metrics
 

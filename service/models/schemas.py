@@ -4,9 +4,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from service.pages import Page
-from service.tags import Tags
-from service.timestamps import Timestamp
+from service.http.pages import Page
+from service.http.timestamps import Timestamp
+from service.models.tags import Tags
 
 
 class Lineage(BaseModel):

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
-from ctp_core.config import CONFIGS, BaseConfig
+from ctp_core.methods import CONFIGS, BaseConfig
 from service.db.clock import now
 from service.db.locks import lock_name
 from service.db.tables import Alias, Job, ModelVersion, RuleRow
 from service.errors import Conflict, Invalid, NotFound
+from service.files.removals import remove_later
+from service.http.pages import encode_cursor
+from service.http.suggestions import not_found, unknown_symbol
 from service.kbs import repository as kbs
 from service.models import groundings, repository
 from service.models.schemas import FactRef, GroundingOut, Groundings, Lineage, ModelOut
 from service.names import check_name
-from service.pages import encode_cursor
-from service.removals import remove_later
-from service.suggestions import not_found, unknown_symbol
 from service.training.outcomes import checkpoint_owner, model_owner
 
 # What the job of a version that is not ready says about it.

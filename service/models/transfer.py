@@ -13,14 +13,14 @@ from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import ModelVersion
 from service.errors import ServiceError, TooMany
-from service.idempotency import Once, Reply
+from service.files.removals import keep, remove_later
+from service.files.storage import Storage
+from service.http.idempotency import Once, Reply
 from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service
 from service.models.archive import Card, CardRule, pack, unpack
 from service.names import check_name, new_id
-from service.removals import keep, remove_later
 from service.settings import Settings
-from service.storage import Storage
 from service.training.outcomes import add_rules, model_owner
 from service.training.repository import next_version
 

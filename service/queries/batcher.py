@@ -16,8 +16,8 @@ from celery import Celery
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from service import metrics
 from service.errors import TooMany, Unavailable
+from service.health import counters as metrics
 from service.queries.wire import Reply, unpack
 from service.queue import QUERY_QUEUE, QUERY_TASK, alive_key, make_celery, redis_url
 from service.settings import Settings

@@ -5,11 +5,11 @@ import time
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from service.bodies import read_json
-from service.dependencies import get_tenant
-from service.openapi import example, json_request
-from service.parameters import check_parameters
-from service.problems import respond, retry_headers
+from service.http.bodies import read_json
+from service.http.dependencies import get_tenant
+from service.http.openapi import example, json_request
+from service.http.parameters import check_parameters
+from service.http.problems import respond, retry_headers
 from service.queries import service
 from service.queries.schemas import EXAMPLE_ANSWER, QueryRequest
 from service.queries.wire import Problem

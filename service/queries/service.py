@@ -6,12 +6,12 @@ from typing import Any
 from ctp_core.errors import ArtifactError
 from service.db.engine import Database
 from service.errors import Invalid, PayloadTooLarge
+from service.http.remembered import Remembered
 from service.kbs import service as kbs
 from service.models import service as models
 from service.queries.batcher import Batcher, Target
 from service.queries.schemas import GoalIn, QueryRequest
 from service.queries.wire import Reply
-from service.remembered import Remembered
 from service.settings import Settings
 
 Reference = tuple[str, str, str | None]  # tenant, model, kb

@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
-from ctp_core.datasets.benchmarks import Splits, benchmark_facts
-from ctp_core.datasets.builder import BuiltKB, FactsBuilder, KbLimits
-from ctp_core.datasets.tsv import read_tsv
+from ctp_core.benchmarks.data import Splits, benchmark_facts
+from ctp_core.kb.facts_builder import BuiltKB, FactsBuilder, KbLimits
+from ctp_core.kb.formats.tsv import read_tsv
 from service.db.engine import Database
 from service.errors import Conflict
 from service.kbs import repository

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from ctp_core.rules import Rule
 from service.db.clock import now
 from service.db.tables import Checkpoint, Job, Metric, ModelVersion, RuleRow
-from service.removals import remove_later
+from service.files.removals import remove_later
 from service.training import repository
 from service.training.repository import ACTIVE, TERMINAL, Claim
 from service.training.retention import DECIDING_METRICS, keep_checkpoints

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from service.db.tables import Checkpoint
-from service.removals import remove_later
+from service.files.removals import remove_later
 from service.training import repository
 
 # What tells two states of a model apart on validation, the first that both have; larger is better.

@@ -10,15 +10,15 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 
-from ctp_core.config import method_names, settings_for
-from service.bodies import json_body
+from ctp_core.methods import method_names, settings_for
 from service.db.engine import Database
 from service.db.tables import Job
-from service.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep, WaitingDep
-from service.idempotency import Reply
+from service.http.bodies import json_body
+from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep, WaitingDep
+from service.http.idempotency import Reply
+from service.http.openapi import example, json_request
+from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.kbs import service as kbs
-from service.openapi import example, json_request
-from service.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.training import events, repository, service
 from service.training.schemas import (
     EXAMPLE_EVENT,

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from ctp_core.config.base import MAX_SEED
+from ctp_core.base.config import MAX_SEED
+from service.http.timestamps import Timestamp
+from service.models.tags import Tags
 from service.queue import PRIORITIES
-from service.tags import Tags
-from service.timestamps import Timestamp
 
 MAX_SEEDS = 32
 MAX_SETTINGS = 200  # more than any method has

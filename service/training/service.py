@@ -7,7 +7,9 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from ctp_core import __version__
-from ctp_core.config import (
+from ctp_core.errors import nearest
+from ctp_core.kb.knowledge_base import Kind
+from ctp_core.methods import (
     CONFIGS,
     DEFAULT_PRESET,
     METHODS,
@@ -19,18 +21,16 @@ from ctp_core.config import (
     preset_for,
     presets,
 )
-from ctp_core.config.ctp import FIXED_RULES, CtpConfig
-from ctp_core.datasets.kb import Kind
-from ctp_core.errors import nearest
 from ctp_core.rules import parse_rule
-from service.bodies import invalid
+from ctp_core.select.config import FIXED_RULES, CtpConfig
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
 from service.errors import Conflict, Invalid, NotFound, TooMany
+from service.http.bodies import invalid
+from service.http.suggestions import did_you_mean
 from service.kbs import service as kbs
 from service.names import check_name, new_id
 from service.settings import Settings
-from service.suggestions import did_you_mean
 from service.training import outcomes, repository
 from service.training.schemas import ChildOut, JobOut, TrainRequest
 

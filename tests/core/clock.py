@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ctp_core.models.base import Budget
+from ctp_core.base.model import Budget
 
 
 @dataclass(frozen=True)

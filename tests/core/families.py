@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from ctp_core.datasets.kb import FactsKB
+from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.symbols import Fact
 
 Pairs = list[tuple[str, str]]

@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ctp_core.config.ctp import CtpConfig
-from ctp_core.datasets.family_graphs import family_graphs
-from ctp_core.datasets.graph_checks import graphs_kb
-from ctp_core.models.base import Answers, Budget, Question
-from ctp_core.provers import exact, tabled
+from ctp_core.base.model import Answers, Budget, Question
+from ctp_core.benchmarks.family_graphs import family_graphs
+from ctp_core.ctp_graphs import exact, tabled
+from ctp_core.ctp_graphs.trainer import GraphsTrainer
+from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.select.config import CtpConfig
 from ctp_core.select.registry import SELECTS
 from ctp_core.semiring import SEMIRINGS
 from ctp_core.symbols import Goal
-from ctp_core.training.graphs import GraphsTrainer
-from tests.core.provers.worlds import edges, instance, theory
+from tests.core.ctp_graphs.worlds import edges, instance, theory
 
 META = torch.device("meta")
 FACTORIES = {

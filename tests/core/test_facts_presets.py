@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from ctp_core.config import Profile, check_kind, parse_config, presets, settings_for
-from ctp_core.config.ctp import UNREAD, CtpConfig, SelectName
-from ctp_core.config.facts import facts_config
-from ctp_core.config.proofs import ProofsConfig
-from ctp_core.datasets.kb import FactsKB, Kind
 from ctp_core.errors import ConfigError
-from ctp_core.models.registry import create_trainer
+from ctp_core.evidence.config import ProofsConfig
+from ctp_core.facts_presets import facts_config
+from ctp_core.kb.knowledge_base import FactsKB, Kind
+from ctp_core.methods import Profile, check_kind, parse_config, presets, settings_for
+from ctp_core.registry import create_trainer
+from ctp_core.select.config import UNREAD, CtpConfig, SelectName
 from ctp_core.symbols import Vocabulary
 
 PROFILES = {

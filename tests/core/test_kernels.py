@@ -4,8 +4,8 @@ import math
 
 import torch
 
+from ctp_core.ctp_facts.unification import distance
 from ctp_core.kernels import ExponentialKernel
-from ctp_core.unification import distance
 
 
 def test_the_distance_is_not_squared() -> None:

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from ctp_core.datasets.kb import FactsKB, Graph, GraphsKB
+from ctp_core.base.rule_counts import FactsCounter, with_counts
 from ctp_core.errors import ConfigError, DataError
-from ctp_core.rule_counts import FactsCounter, with_counts
+from ctp_core.kb.knowledge_base import FactsKB, Graph, GraphsKB
 from ctp_core.rules import MAX_BODY, MAX_RULE_LENGTH, Atom, Rule, Template, make_rule, parse_rule
 from ctp_core.symbols import Fact, Vocabulary
 

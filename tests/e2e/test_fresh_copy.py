@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from service.cluster import free_port
+from service.local.cluster import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]

@@ -8,9 +8,9 @@ import sys
 import httpx
 import pytest
 
-from ctp_core.datasets.family_graphs import family_graphs
-from ctp_core.datasets.graphs_jsonl import write_graphs_jsonl
-from ctp_core.datasets.kb import Graph
+from ctp_core.benchmarks.family_graphs import family_graphs
+from ctp_core.kb.formats.graphs_jsonl import write_graphs_jsonl
+from ctp_core.kb.knowledge_base import Graph
 
 pytestmark = pytest.mark.slow
 

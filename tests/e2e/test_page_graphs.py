@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from ctp_core.datasets.family_graphs import family_graphs
-from ctp_core.datasets.graphs_jsonl import write_graphs_jsonl
-from service.client import Client
+from ctp_client import Client
+from ctp_core.benchmarks.family_graphs import family_graphs
+from ctp_core.kb.formats.graphs_jsonl import write_graphs_jsonl
 from tests.e2e.conftest import Visitor
 from tests.running import RunningService
 

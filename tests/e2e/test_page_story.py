@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from service.client import Client
+from ctp_client import Client
 from tests.e2e.conftest import Visitor
 from tests.e2e.line import Line
 from tests.running import RunningService, running_service

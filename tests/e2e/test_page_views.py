@@ -8,7 +8,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from service.client import Client
+from ctp_client import Client
 from tests.e2e.conftest import Visitor
 from tests.running import RunningService
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.cluster import Cluster
+from service.local.cluster import Cluster
 from tests.faults.watching import FAST, Watch
 
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from service.cluster import wait_for
 from service.db.tables import ModelVersion
+from service.local.cluster import wait_for
 from service.queue import make_redis, waiting_jobs
 from tests.faults.watching import ENDLESS, SHORT, Watch
 

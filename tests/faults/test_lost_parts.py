@@ -11,8 +11,8 @@ import pytest
 import redis
 from sqlalchemy import func, select
 
-from service.cluster import wait_for
 from service.db.tables import Job
+from service.local.cluster import wait_for
 from tests.faults.watching import ENDLESS, SHORT, Watch
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

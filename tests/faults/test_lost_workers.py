@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cluster import Cluster, wait_for
+from service.local.cluster import Cluster, wait_for
 from service.queue import make_celery, publish_job
 from tests.faults.watching import ENDLESS, FAST, JOB, SHORT, Watch, undisturbed
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cluster import Cluster
+from service.local.cluster import Cluster
 from tests.faults.watching import FAST, JOB, Watch, undisturbed
 
 pytestmark = pytest.mark.slow

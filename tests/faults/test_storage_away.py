@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from service.cluster import Cluster, wait_for
 from service.errors import Unavailable
+from service.local.cluster import Cluster, wait_for
 from service.models.probe import check_loads
 from service.queries.batcher import Batcher
 from tests.faults.watching import FAST, JOB, SHORT, Watch, undisturbed

@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 import httpx
 import pytest
 
-from service.cluster import Cluster
-from service.postgres import Postgres, postgres
-from service.processes import CTP
+from service.local.cluster import Cluster
+from service.local.postgres import Postgres, postgres
+from service.local.processes import CTP
 from tests.faults.watching import FAST, JOB, SHORT, Watch, undisturbed
 from tests.object_store import BUCKET, object_store
 

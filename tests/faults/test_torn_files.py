@@ -12,8 +12,8 @@ import pytest
 
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
-from service.cluster import Cluster, wait_for
-from service.storage import PART, StorageFull
+from service.files.storage import PART, StorageFull
+from service.local.cluster import Cluster, wait_for
 from tests.faults.watching import FAST, JOB, SHORT, Watch, undisturbed
 from tests.stores import folder_store
 
@@ -23,7 +23,7 @@ WRITE = """
 import sys
 from pathlib import Path
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
-from service.storage import FolderStorage, StorageAway, StorageFull
+from service.files.storage import FolderStorage, StorageAway, StorageFull
 tensors = b"n" * 100_000
 try:
     FolderStorage(Path(sys.argv[1])).put("jobs/j/1", {TENSORS: tensors, MANIFEST: encode_manifest({}, tensors)})

@@ -17,14 +17,14 @@ import torch
 from sqlalchemy import func, select
 
 from ctp_core.artifact import decode, encode
-from ctp_core.config import parse_config
-from ctp_core.models.registry import create_trainer, load_model
-from service.cluster import Cluster, wait_for
+from ctp_core.methods import parse_config
+from ctp_core.registry import create_trainer, load_model
 from service.db.engine import Database
 from service.db.tables import Job, ModelVersion, Removal
+from service.files.storage import Files, make_storage
+from service.local.cluster import Cluster, wait_for
 from service.samples import read_sample
 from service.settings import Settings
-from service.storage import Files, make_storage
 from service.training.repository import TERMINAL
 
 FAST = {

@@ -7,11 +7,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 # The age of files is told by the machine that looks at them, and only by hours.
-FILE_AGES = {"service/garbage.py", "service/object_storage.py"}
+FILE_AGES = {"service/files/garbage.py", "service/files/object_storage.py"}
 
 
 def test_torch_is_loaded_only_by_the_processes_that_use_it() -> None:
-    modules = ["service.supervisor", "service.cli", "service.app", "service.dispatch", "worker.app", "worker.nursery"]
+    modules = [
+        "service.local.supervisor",
+        "service.cli",
+        "service.app",
+        "service.dispatch",
+        "worker.app",
+        "worker.nursery",
+    ]
     code = "; ".join(f"import {module}; assert 'torch' not in sys.modules, '{module}'" for module in modules)
     environment = {"CTP_REDIS_URL": "redis://127.0.0.1:1/0"}
     done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], env=environment, check=False)

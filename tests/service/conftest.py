@@ -9,7 +9,7 @@ from sqlalchemy import make_url, text
 
 from service.db.engine import Database, make_engine
 from service.db.migrate import migrate
-from service.postgres import Postgres, postgres
+from service.local.postgres import Postgres, postgres
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.accept import preferred
+from service.http.accept import preferred
 
 JSON, PROLOG, CSV = OFFERED = ("application/json", "text/plain", "text/csv")
 

@@ -23,14 +23,14 @@ from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import ModelVersion, Removal
 from service.errors import Invalid, TooMany, storage_problem
-from service.idempotency import Once, Reply
+from service.files.removals import due
+from service.files.storage import StorageFull
+from service.http.idempotency import Once, Reply
 from service.models.archive import Card, pack, unpack
 from service.models.schemas import TagsIn
 from service.models.transfer import Import, alone
 from service.models.upload import SPOOL_BYTES, write_pieces
-from service.removals import due
 from service.settings import NAME_LIMIT, Settings
-from service.storage import StorageFull
 from service.training.schemas import TrainRequest
 from tests.stores import folder_store
 

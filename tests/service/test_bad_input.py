@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.bodies import holds_nul
+from service.http.bodies import holds_nul
 
 pytestmark = pytest.mark.slow
 JSON = {"content-type": "application/json"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ctp_core.symbols import Fact
-from service.cluster import Cluster
 from service.errors import ServiceError, TooMany, Unavailable
+from service.local.cluster import Cluster
 from service.models.contest import Asking, Contest, Trial, hold
 from service.models.probe import QUESTION
 from service.models.schemas import Evaluation

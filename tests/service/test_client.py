@@ -9,9 +9,9 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from service.client import ApiError, Client, FactRow, Job, Kb, Model, Rule, Symbol, Unreachable
-from service.client.events import parse
-from service.cluster import free_port
+from ctp_client import ApiError, Client, FactRow, Job, Kb, Model, Rule, Symbol, Unreachable
+from ctp_client.events import parse
+from service.local.cluster import free_port
 from tests.running import RunningService
 
 
@@ -30,7 +30,7 @@ def trained(api: Client) -> Client:
 
 @pytest.mark.slow
 def test_a_list_is_read_page_after_page(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.client.transport.PAGE_SIZE", 7)
+    monkeypatch.setattr("ctp_client.transport.PAGE_SIZE", 7)
     assert len(list(api.kbs.facts("family"))) == api.kbs.get("family").num_facts
     assert len(list(api.kbs.facts("family", limit=10))) == 10
 

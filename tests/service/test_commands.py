@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import typer
 
+from ctp_client.kbs import SUFFIXES
+from ctp_client.types import Fact, Node, Unification
 from ctp_core import __version__
-from ctp_core.datasets.formats import FORMATS
-from service.client.kbs import SUFFIXES
-from service.client.types import Fact, Node, Unification
+from ctp_core.kb.formats.registry import FORMATS
 from service.commands.bench import parsed
 from service.commands.console import OLDER, in_commands, printable
 from service.commands.query import parse_goal, proof_tree

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ctp_core.config import parse_config
+from ctp_core.methods import parse_config
 from service.db.tables import ModelVersion
 from service.models.comparison import _settings, differences
 

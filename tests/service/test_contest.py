@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctp_core.datasets.kb import FactsKB, Graph, GraphsKB
+from ctp_core.kb.knowledge_base import FactsKB, Graph, GraphsKB
 from ctp_core.symbols import Fact, Vocabulary
 from service.db.engine import Database
 from service.errors import Invalid

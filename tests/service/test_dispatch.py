@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from ctp_core.datasets.builder import FactsBuilder, KbLimits
-from service import removals
-from service.cluster import wait_for
+from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from service.db.migrate import migrate
 from service.db.tables import Job, Outbox
 from service.dispatch import Dispatcher
+from service.files import removals
+from service.files.stores import adopt
 from service.kbs import service as kbs
+from service.local.cluster import wait_for
 from service.settings import Settings
-from service.stores import adopt
 from service.training import repository, service
 from service.training.schemas import TrainRequest
-from service.witness import Witness
+from service.training.witness import Witness
 
 TENANT = "default"
 

@@ -9,7 +9,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from ctp_core.datasets.builder import FactsBuilder, KbLimits
+from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import Job

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ctp_core.datasets.builder import FactsBuilder, KbLimits
-from ctp_core.datasets.graph_formats import READERS, GraphsBuilder, graph_lines
-from ctp_core.datasets.rows import FileLimits
+from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
+from ctp_core.kb.formats.rows import FileLimits
+from ctp_core.kb.graphs_builder import READERS, GraphsBuilder, graph_lines
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import Kb, ModelVersion, RuleRow

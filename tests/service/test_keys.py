@@ -17,13 +17,13 @@ import pytest
 from starlette.routing import Mount
 
 from service.app import create_app
-from service.cluster import free_port
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.errors import Invalid, NotFound
 from service.keys import service as keys
 from service.keys.roles import Role, required_role
 from service.keys.tokens import Token
+from service.local.cluster import free_port
 from service.settings import Settings
 from tests.running import RunningService, running_service
 

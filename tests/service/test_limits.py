@@ -12,7 +12,7 @@ import pytest
 from starlette.types import Message
 
 from service.errors import TooSlow
-from service.limits import Body, Bucket
+from service.http.limits import Body, Bucket
 from service.settings import Settings
 from tests.running import RunningService, running_service
 

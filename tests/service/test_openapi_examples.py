@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from service.app import create_app
-from service.openapi import EXAMPLE_PROBLEM
+from service.http.openapi import EXAMPLE_PROBLEM
 from service.settings import Settings
 from tests.service.test_jobs import train
 

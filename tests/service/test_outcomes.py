@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from ctp_core.datasets.builder import FactsBuilder, KbLimits
+from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from service.db.clock import now
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import Checkpoint, IdempotencyKey, Job, Metric, ModelVersion, Outbox, Removal
 from service.errors import Conflict, Invalid, TooMany
-from service.garbage import find_garbage
-from service.idempotency import KEPT_SECONDS, Once, Reply
+from service.files.garbage import find_garbage
+from service.http.idempotency import KEPT_SECONDS, Once, Reply
 from service.kbs import service as kbs
 from service.models import service as models
 from service.settings import Settings

@@ -4,10 +4,10 @@ from typing import Any, get_args
 
 import pytest
 
-from ctp_core.config import DistMultConfig, method_names
-from ctp_core.config.ctp import CtpConfig, SelectName
-from ctp_core.config.graphs import graphs_config
+from ctp_core.ctp_graphs.config import graphs_config
 from ctp_core.errors import ConfigError
+from ctp_core.methods import DistMultConfig, method_names
+from ctp_core.select.config import CtpConfig, SelectName
 from service.db.tables import Kb
 from service.errors import Invalid
 from service.training.service import preset_configs, profile_of, resolve_config

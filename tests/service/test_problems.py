@@ -14,7 +14,7 @@ from service.app import create_app
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.health.service import _database
-from service.problems import MEDIA_TYPE, add_problem_handlers
+from service.http.problems import MEDIA_TYPE, add_problem_handlers
 from service.settings import Settings
 
 SECRET = Exception("INSERT INTO secrets")

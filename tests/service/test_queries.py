@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from service.cluster import wait_for
+from service.local.cluster import wait_for
 from tests.running import RunningService, running_service
 
 pytestmark = pytest.mark.slow

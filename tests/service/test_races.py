@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from ctp_core.datasets.builder import BuiltKB, FactsBuilder, KbLimits
-from service.cluster import wait_for
+from ctp_core.kb.facts_builder import BuiltKB, FactsBuilder, KbLimits
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion
 from service.errors import Conflict, NotFound, TooMany
 from service.kbs import repository as kb_rows
 from service.kbs import service as kbs
+from service.local.cluster import wait_for
 from service.models import service as models
 from service.settings import Settings
 from service.training import outcomes, repository, service

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from service.remembered import Remembered
+from service.http.remembered import Remembered
 
 
 class Source:

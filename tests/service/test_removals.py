@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from service import dispatch, removals
+from service import dispatch
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.dispatch import Dispatcher
+from service.files import removals
+from service.files.stores import adopt
 from service.settings import Settings
-from service.stores import adopt
 
 
 @pytest.fixture

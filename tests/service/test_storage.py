@@ -9,9 +9,9 @@ import pytest
 
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
-from service.object_storage import ObjectStorage
+from service.files.object_storage import ObjectStorage
+from service.files.storage import MARK, FolderStorage, Storage, StorageAway, StorageRefused, make_storage
 from service.settings import Settings
-from service.storage import MARK, FolderStorage, Storage, StorageAway, StorageRefused, make_storage
 from tests.object_store import BUCKET, object_store
 from tests.stores import folder_store
 

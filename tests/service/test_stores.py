@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from service import stores
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import ModelVersion
+from service.files import stores
+from service.files.storage import MARK, FolderStorage, StorageAway, StorageRefused
 from service.health.service import storage_state
-from service.storage import MARK, FolderStorage, StorageAway, StorageRefused
 
 MODEL = {"id": "model_1", "tenant": "t", "name": "m", "version": 1, "status": "ready", "kb_sha256": "0" * 64}
 MODEL |= {"kind": "facts", "method": "proofs", "config": {}, "metrics": {}, "tags": {}, "code_version": "1"}

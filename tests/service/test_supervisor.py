@@ -14,11 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service import supervisor
-from service.cluster import free_port
-from service.postgres import postgres
+from service.local import supervisor
+from service.local.cluster import free_port
+from service.local.postgres import postgres
+from service.local.supervisor import Supervisor, cap
 from service.settings import Settings, UserError, get_settings
-from service.supervisor import Supervisor, cap
 from tests.running import RunningService, running_service
 
 pytestmark = pytest.mark.slow

@@ -15,17 +15,17 @@ import httpx
 import numpy as np
 import pytest
 
-from ctp_core.datasets.builder import FactsBuilder, KbLimits
-from ctp_core.datasets.formats import FORMATS
 from ctp_core.errors import ArtifactError
+from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
+from ctp_core.kb.formats.registry import FORMATS
 from ctp_core.symbols import Fact
-from service import leases
-from service.cluster import wait_for
+from service import leadership as leases
 from service.db.engine import Database
 from service.errors import Conflict
 from service.kbs import repository, service, store
 from service.kbs.blocks import BLOCK_FACTS
 from service.kbs.service import EXPORT_BLOCKS
+from service.local.cluster import wait_for
 from tests.running import RunningService, running_service
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from ctp_core.config import ProofsConfig
-from ctp_core.datasets.kb import FactsKB
-from ctp_core.models.base import Answer, Answers
-from ctp_core.models.registry import create_trainer
+from ctp_core.base.model import Answer, Answers
+from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.methods import ProofsConfig
 from ctp_core.proofs import Proof, ProofNode, Unification
+from ctp_core.registry import create_trainer
 from ctp_core.rules import Atom, Rule
 from ctp_core.symbols import Fact
 from worker.answer_json import answers_json

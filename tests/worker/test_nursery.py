@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.cluster import Cluster, wait_for
+from service.local.cluster import Cluster, wait_for
 from service.settings import Settings
 from worker.nursery import Nursery
 

@@ -2,7 +2,7 @@
 
 import time
 
-from ctp_core.training.trainer import Progress
+from ctp_core.base.trainer import Progress
 from worker.heart import Pace
 
 

@@ -15,15 +15,15 @@ import torch
 from sqlalchemy.exc import OperationalError
 
 from ctp_core.artifact import encode
-from ctp_core.config import BaseConfig, parse_config
+from ctp_core.base.model import Answers, Budget, Model, Question
 from ctp_core.errors import CtpError
 from ctp_core.manifest import TENSORS
-from ctp_core.models.base import Answers, Budget, Model, Question
-from ctp_core.models.registry import create_trainer
-from service.metrics import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
+from ctp_core.methods import BaseConfig, parse_config
+from ctp_core.registry import create_trainer
+from service.files.storage import Files
+from service.health.counters import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.samples import read_sample
 from service.settings import Settings
-from service.storage import Files
 from tests.stores import folder_store
 from worker.query_engine import Counts, QueryEngine
 

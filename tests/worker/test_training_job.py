@@ -10,13 +10,13 @@ import structlog
 from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
-from ctp_core.datasets.builder import FactsBuilder, KbLimits
-from service.cluster import wait_for
+from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from service.db.migrate import migrate
 from service.db.tables import Job, ModelVersion
+from service.files.stores import adopt
 from service.kbs import service as kbs
+from service.local.cluster import wait_for
 from service.settings import Settings
-from service.stores import adopt
 from service.training import service
 from service.training.schemas import TrainRequest
 from worker.training_job import TrainingJob

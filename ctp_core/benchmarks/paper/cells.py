@@ -15,16 +15,16 @@ import torch
 
 from ctp_core import __version__
 from ctp_core.benchmarks import clutrr, links
+from ctp_core.benchmarks.data import read_benchmark
 from ctp_core.benchmarks.paper import dynamics
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
 from ctp_core.benchmarks.paper.published_code import PublishedTrainer
-from ctp_core.config import METHODS, BaseConfig
-from ctp_core.config.networks import NETWORKS, NetworkConfig
-from ctp_core.datasets.benchmarks import read_benchmark
-from ctp_core.datasets.kb import FactsKB
-from ctp_core.models.ctp_graphs import CtpGraphsModel
-from ctp_core.models.network import NetworkModel
-from ctp_core.models.registry import create_trainer
+from ctp_core.ctp_graphs.model import CtpGraphsModel
+from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.methods import METHODS, BaseConfig
+from ctp_core.networks.config import NETWORKS, NetworkConfig
+from ctp_core.networks.model import NetworkModel
+from ctp_core.registry import create_trainer
 
 VERSION = 1  # raised when what a cell measures changes, so that old figures are not taken for new ones
 PRESETS = {"short": "paper", "long": "paper-long"}

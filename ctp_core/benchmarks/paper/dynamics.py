@@ -5,14 +5,14 @@ from typing import Any
 
 import torch
 
-from ctp_core.config import BaseConfig
-from ctp_core.datasets.isomorphism import WeightedGraph
-from ctp_core.datasets.kb import GraphsKB
-from ctp_core.models.graph_reasoner import Batch
-from ctp_core.models.registry import create_trainer
-from ctp_core.training.graph_examples import Examples, accuracy, read_graphs
-from ctp_core.training.graphs import GraphsTrainer
-from ctp_core.training.trainer import Progress
+from ctp_core.base.graph_examples import Examples, accuracy, read_graphs
+from ctp_core.base.trainer import Progress
+from ctp_core.ctp_graphs.reasoner import Batch
+from ctp_core.ctp_graphs.trainer import GraphsTrainer
+from ctp_core.kb.isomorphism import WeightedGraph
+from ctp_core.kb.knowledge_base import GraphsKB
+from ctp_core.methods import BaseConfig
+from ctp_core.registry import create_trainer
 
 DATASET = "db9b8f04"
 ITERATIONS = 300  # within which the paper says that the three CTPs are nearly perfect

@@ -1,6 +1,6 @@
 """What the report says in words."""
 
-from ctp_core.config.networks import NETWORKS
+from ctp_core.networks.config import NETWORKS
 
 NAMES = {
     "ours": "*CTP attentive, tabled (`fast`)*",

@@ -22,19 +22,19 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from ctp_core.base.graph_examples import Examples, accuracy
+from ctp_core.base.randomness import following
 from ctp_core.benchmarks.paper.published_layers import UnscaledEncoder, published_encoder, published_layers
-from ctp_core.config.networks import GatConfig, GcnConfig, NetworkConfig
-from ctp_core.datasets.isomorphism import CanonicalGraph, WeightedGraph
-from ctp_core.datasets.kb import Graph, GraphsKB
-from ctp_core.models.network import NetworkScorer
+from ctp_core.kb.isomorphism import CanonicalGraph, WeightedGraph
+from ctp_core.kb.knowledge_base import Graph, GraphsKB
+from ctp_core.networks.config import GatConfig, GcnConfig, NetworkConfig
 from ctp_core.networks.messages import MessageNetwork
+from ctp_core.networks.model import NetworkScorer
 from ctp_core.networks.recurrent import RecurrentEncoder
 from ctp_core.networks.rows import GraphRows, NumberedGraph
 from ctp_core.networks.sequence import SequenceEncoder, SequenceNetwork
+from ctp_core.networks.trainer import NetworkTrainer
 from ctp_core.shapes import Float, Int, Tensor
-from ctp_core.training.graph_examples import Examples, accuracy
-from ctp_core.training.networks import NetworkTrainer
-from ctp_core.training.randomness import following
 
 MAX_NORM = 1.0  # of the vector of a node
 

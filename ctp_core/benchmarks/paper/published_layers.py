@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ctp_core.config.networks import AttentionConfig, GatConfig, GcnConfig, NetworkConfig
 from ctp_core.networks.attention import AttentionEncoder
+from ctp_core.networks.config import AttentionConfig, GatConfig, GcnConfig, NetworkConfig
 from ctp_core.networks.convolution import HighwayEncoder
 from ctp_core.networks.messages import AttentionLayer, ConvolutionLayer, Edges, MessageLayer
 from ctp_core.networks.recurrent import RecurrentEncoder

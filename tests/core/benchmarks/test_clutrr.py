@@ -12,10 +12,10 @@ import pytest
 
 from ctp_core.benchmarks import clutrr
 from ctp_core.benchmarks.clutrr import ClutrrRun, configure, load, run
-from ctp_core.datasets.clutrr import UNTYPED
-from ctp_core.datasets.family_graphs import family_graphs
-from ctp_core.datasets.kb import Graph
+from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.errors import ConfigError
+from ctp_core.kb.formats.clutrr import UNTYPED
+from ctp_core.kb.knowledge_base import Graph
 
 KEYS = {
     *("dataset", "model", "select", "prover", "seeds", "accuracy", "train_cpu_seconds", "train_batch_cpu_ms"),

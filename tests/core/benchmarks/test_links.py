@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from ctp_core import artifact
+from ctp_core.base.evaluation.auc_pr import auc_pr
+from ctp_core.benchmarks.data import read_benchmark
 from ctp_core.benchmarks.links import CPU_SECONDS, LinksRun, run
-from ctp_core.datasets.benchmarks import read_benchmark
-from ctp_core.datasets.resplits import read_resplit
+from ctp_core.benchmarks.resplits import read_resplit
 from ctp_core.errors import DataError
-from ctp_core.evaluation.auc_pr import auc_pr
 from service.cli import app
 from tests.core.families import random_family
 

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.benchmarks.paper import dynamics
 from ctp_core.benchmarks.paper.cells import COMMAND, GNTP_RULES, PRESETS, PUBLISHED, ROWS, Cell, cells, in_paper
 from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
@@ -26,12 +27,11 @@ from ctp_core.benchmarks.paper.published_layers import DepartingLayer, UnscaledE
 from ctp_core.benchmarks.paper.report import Results, _cell, write_report
 from ctp_core.benchmarks.paper.significance import mark, welch
 from ctp_core.benchmarks.paper.store import Store
-from ctp_core.config import METHODS, BaseConfig, Profile, parse_config, preset_for
-from ctp_core.config.networks import NETWORKS, NetworkConfig, network_config
-from ctp_core.datasets.family_graphs import family_graphs
-from ctp_core.datasets.graph_checks import graphs_kb
-from ctp_core.datasets.kb import Graph, GraphsKB
 from ctp_core.errors import DataError
+from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.knowledge_base import Graph, GraphsKB
+from ctp_core.methods import METHODS, BaseConfig, Profile, parse_config, preset_for
+from ctp_core.networks.config import NETWORKS, NetworkConfig, network_config
 from ctp_core.networks.messages import ConvolutionLayer, Edges
 from ctp_core.networks.recurrent import RecurrentEncoder
 from ctp_core.symbols import Fact

@@ -1,0 +1,1 @@
+"""What the families share: models, trainers, the training loop, edges, evaluation. Imports no family."""

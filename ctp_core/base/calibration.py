@@ -1,0 +1,88 @@
+"""Makes a probability of a ranking score: sigmoid(scale · score + offset), by logistic regression."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from ctp_core.kb.knowledge_base import FactIds, FactsKB
+from ctp_core.kb.splits import FactsSplit
+
+CORRUPTIONS = 20  # random facts for each true one: the base rate that the sigmoid assumes
+MIN_SCALE = 1e-3  # a score that says nothing keeps its order all the same
+FOLDS = 5  # of a KB that has no facts to spare
+SEED = 0
+HALVINGS = 40
+
+
+Score = Callable[[FactIds], Float[np.ndarray, " fact"]]
+
+
+def fit_calibration(score: Score, kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
+    """(scale, offset) from true facts and random ones of the same predicates that are not known to be true.
+
+    Validation facts where there are any. Those of training are known by heart, so that no scale would be too large.
+    """
+    learnt = not len(split.valid)
+    return _fit([(score, split.train if learnt else split.valid)], kb, smooth=learnt)
+
+
+def fit_on_unseen(score_on: Callable[[FactsKB], Score], kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
+    """The same for models that stand on the facts of a KB: no fact may lead to itself.
+
+    Validation facts where there are any; else every fact of training by the KB without its fold.
+    """
+    if len(split.valid):
+        return _fit([(score_on(split.visible(kb)), split.valid)], kb)
+    order = np.random.default_rng(SEED).permutation(len(split.train))
+    folds = [order[start::FOLDS] for start in range(min(FOLDS, len(order)))]
+    parts = [FactsSplit(np.delete(split.train, fold, axis=0), split.train[fold]) for fold in folds]
+    return _fit(((score_on(part.visible(kb)), part.valid) for part in parts), kb)
+
+
+def _fit(parts: Iterable[tuple[Score, FactIds]], kb: FactsKB, *, smooth: bool = False) -> tuple[float, float]:
+    """`smooth`: the targets of Platt 1999, as if each label had been seen once more rightly and once wrongly."""
+    scored: list[tuple[Float[np.ndarray, " fact"], float]] = []
+    for score, facts in parts:
+        scored += [(score(facts), 1.0), (score(_random_facts(kb, facts)), 0.0)]
+    values = np.concatenate([found for found, _ in scored])
+    true = np.concatenate([np.full(len(found), label) for found, label in scored])
+    spread = float(values.std()) or 1.0
+    if smooth:
+        num_true = true.sum()
+        true = np.where(true == 1, (num_true + 1) / (num_true + 2), 1 / (len(true) - num_true + 2))
+
+    def loss(parameters: NDArray[np.float64]) -> float:
+        logits = np.exp(parameters[0]) * values / spread + parameters[1]
+        return float((np.logaddexp(0, logits) - true * logits).mean())
+
+    # Most of the time that all of the models take to load, and needed only at the end of a training.
+    from scipy.optimize import minimize  # noqa: PLC0415
+
+    fitted = minimize(loss, np.array([0.0, -1.0]), method="Nelder-Mead")
+    scale = max(MIN_SCALE, float(np.exp(fitted.x[0])) / spread)
+    return scale, float(fitted.x[1])
+
+
+def level(logits: Float[np.ndarray, " pair"], num_facts: int) -> float:
+    """The offset at which `num_facts` of all pairs with these logits are expected to be facts; never none or all."""
+    wanted = min(max(num_facts, 0.5), len(logits) - 0.5)
+    rarest = float(np.log(wanted / (len(logits) - wanted)))
+    low, high = rarest - float(logits.max()), rarest - float(logits.min())  # as if all had the same logit
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        expected = expit(logits + middle).sum()
+        low, high = (low, middle) if expected > wanted else (middle, high)
+    return (low + high) / 2
+
+
+def _random_facts(kb: FactsKB, facts: FactIds) -> FactIds:
+    choose = np.random.default_rng(SEED)
+    false = np.repeat(facts, CORRUPTIONS, axis=0)
+    place = choose.integers(0, 2, len(false)) * 2
+    false[np.arange(len(false)), place] = choose.integers(0, len(kb.entities), len(false))
+    known = {tuple(fact) for split in ("train", "valid") for fact in kb.splits.get(split, facts).tolist()}
+    kept = [fact for fact in false.tolist() if tuple(fact) not in known]
+    return np.array(kept, dtype=np.int64).reshape(-1, 3)

@@ -1,0 +1,105 @@
+"""Filtered ranks of facts, both directions, with the realistic (mean) rank for ties."""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+
+from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB
+
+HITS = (1, 3, 10)
+BATCH = 256  # questions ranked at once: bounds memory at BATCH × entities
+
+Scores = NDArray[np.floating]
+ScoreEach = Callable[[NDArray[np.int64], NDArray[np.int64]], Mapping[str, Scores]]  # the same by several models
+ScoreObjects = Callable[[NDArray[np.int64], NDArray[np.int64]], Scores]  # (subjects, predicates) -> [question, entity]
+
+
+class KnownFilter:
+    """Which entities complete a question (entity, predicate, ?) to a known fact."""
+
+    def __init__(self, facts: Iterable[FactIds], num_entities: int, num_predicates: int, *, subjects: bool) -> None:
+        rows = np.unique(np.concatenate([*facts, np.zeros((0, 3), dtype=np.int64)]), axis=0)
+        given, asked = (rows[:, 2], rows[:, 0]) if subjects else (rows[:, 0], rows[:, 2])
+        keys = given * num_predicates + rows[:, 1]
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._asked = keys[order], asked[order]
+        self._num_entities, self._num_predicates = num_entities, num_predicates
+
+    def mask(
+        self, given: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Bool[np.ndarray, "question entity"]:
+        keys = given * self._num_predicates + predicates
+        starts = np.searchsorted(self._keys, keys, side="left")
+        lengths = np.searchsorted(self._keys, keys, side="right") - starts
+        question = np.repeat(np.arange(len(keys)), lengths)
+        offsets = np.cumsum(lengths) - lengths
+        mask = np.zeros((len(keys), self._num_entities), dtype=bool)
+        mask[question, self._asked[np.arange(len(question)) + (starts - offsets)[question]]] = True
+        return mask
+
+
+def known_filters(kb: FactsKB, split: str) -> tuple[KnownFilter, KnownFilter]:
+    """For objects and for subjects, over the facts of `split` and of those before it.
+
+    Validation decides what is learnt, and test facts have no say in that: they filter only where they are ranked.
+    """
+    known = SPLITS[: SPLITS.index(split) + 1]
+    facts, sizes = [kb.splits[name] for name in known if name in kb.splits], (len(kb.entities), len(kb.predicates))
+    return KnownFilter(facts, *sizes, subjects=False), KnownFilter(facts, *sizes, subjects=True)
+
+
+def realistic_ranks(
+    scores: Float[np.ndarray, "question entity"],
+    true: Int[np.ndarray, " question"],
+    known: Bool[np.ndarray, "question entity"],
+) -> Float[np.ndarray, " question"]:
+    """1 + those above + half of the others at the same score; known facts other than the true one do not count.
+
+    What is no number is above everything, so that no model ranks well by having no scores.
+    """
+    questions = np.arange(len(true))
+    target = scores[questions, true][:, None]
+    others = ~known
+    others[questions, true] = False
+    above = (~(scores <= target) & others).sum(1)
+    equal = ((scores == target) & others).sum(1)
+    return np.asarray(1 + above + equal / 2)
+
+
+def rank_facts(
+    facts: FactIds,
+    score_objects: ScoreObjects,
+    score_subjects: ScoreObjects,
+    filters: tuple[KnownFilter, KnownFilter],
+) -> Float[np.ndarray, " question"]:
+    """The ranks of all objects, then of all subjects. `filters` are for (objects, subjects)."""
+
+    def alone(score: ScoreObjects) -> ScoreEach:
+        return lambda entities, predicates: {"": score(entities, predicates)}
+
+    return rank_facts_by_each(facts, alone(score_objects), alone(score_subjects), filters).get("", np.zeros(0))
+
+
+def rank_facts_by_each(
+    facts: FactIds, score_objects: ScoreEach, score_subjects: ScoreEach, filters: tuple[KnownFilter, KnownFilter]
+) -> dict[str, Float[np.ndarray, " question"]]:
+    """The ranks by each of several models that share their work."""
+    order = np.argsort(facts[:, 1], kind="stable")  # a model may keep what it knows of a predicate for the next fact
+    ranks: dict[str, NDArray[np.float64]] = {}
+    for way, given, score in ((0, 0, score_objects), (1, 2, score_subjects)):
+        for start in range(0, len(facts), BATCH):
+            rows = order[start : start + BATCH]
+            entities, predicates, true = facts[rows, given], facts[rows, 1], facts[rows, 2 - given]
+            known = filters[way].mask(entities, predicates)
+            for name, scores in score(entities, predicates).items():
+                ranks.setdefault(name, np.zeros((2, len(facts))))[way, rows] = realistic_ranks(scores, true, known)
+    return {name: each.ravel() for name, each in ranks.items()}
+
+
+def ranking_metrics(ranks: Float[np.ndarray, " question"]) -> dict[str, float]:
+    """MRR and Hits@1/3/10; of no questions, none."""
+    if not len(ranks):
+        return {}
+    return {"mrr": float((1 / ranks).mean()), **{f"hits@{k}": float((ranks <= k).mean()) for k in HITS}}

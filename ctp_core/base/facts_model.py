@@ -1,0 +1,239 @@
+"""What all models on one KB of facts share: reading a question, ranking its candidates, the KB in the artifact."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import nn
+
+from ctp_core.artifact import Artifact
+from ctp_core.base.edges import EdgeList
+from ctp_core.base.model import Answer, Answers, Budget, Model, Question
+from ctp_core.errors import ArtifactError, BadQuestion, CtpError
+from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB, Kind, KnowledgeBase
+from ctp_core.methods import BaseConfig, parse_config
+from ctp_core.proofs import Proof
+from ctp_core.symbols import Fact, Vocabulary
+
+EXPLAINED_AT_ONCE = 10  # answers explained between two looks at the clock
+NO_FACTS = np.zeros((0, 3), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class FactsView:
+    """The facts a question is asked against: the KB's, or the KB's and the question's own with its new entities."""
+
+    entities: Vocabulary
+    predicates: Vocabulary
+    edges: EdgeList
+    known_keys: NDArray[np.int64]  # sorted keys of all facts that the KB or the question states
+    extended: bool
+
+    @classmethod
+    def of(cls, kb: FactsKB, extra: Sequence[Fact] = ()) -> "FactsView":
+        entities = kb.entities
+        added = NO_FACTS
+        if extra:
+            entities = Vocabulary("entity", (*kb.entities, *(name for f in extra for name in (f.subject, f.object))))
+            rows = [(entities.id(f.subject), kb.predicates.id(f.predicate), entities.id(f.object)) for f in extra]
+            added = np.array(rows, dtype=np.int64)
+        edges = EdgeList(np.concatenate([kb.splits.get("train", NO_FACTS), added]), len(entities), len(kb.predicates))
+        stated = np.concatenate([*kb.splits.values(), added])
+        keys = np.unique(_keys(stated, len(entities), len(kb.predicates)))
+        return cls(entities, kb.predicates, edges, keys, bool(extra))
+
+    def known(self, facts: FactIds) -> NDArray[np.bool_]:
+        keys = _keys(facts, len(self.entities), len(self.predicates))
+        if not len(self.known_keys):
+            return np.zeros(len(keys), dtype=bool)
+        place = np.minimum(np.searchsorted(self.known_keys, keys), len(self.known_keys) - 1)
+        return np.asarray(self.known_keys[place] == keys)
+
+    def fact(self, subject: int, predicate: int, object_: int) -> Fact:
+        names = self.entities.names
+        return Fact(names[subject], self.predicates.names[predicate], names[object_])
+
+
+def _keys(facts: FactIds, num_entities: int, num_predicates: int) -> NDArray[np.int64]:
+    return (facts[:, 0] * num_predicates + facts[:, 1]) * num_entities + facts[:, 2]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why one answer has its score."""
+
+    proofs: tuple[Proof, ...] = ()
+    score_parts: dict[str, float | int | None] | None = None
+
+
+class FactsModel(Model):
+    """Answers by one logit for every fact, whichever place was asked for; score = sigmoid(logit) unless said."""
+
+    kind: ClassVar[Kind] = "facts"
+    kb: FactsKB
+
+    @abstractmethod
+    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """The logit of each candidate; candidates differ from each other in one place at most."""
+
+    @abstractmethod
+    def object_logits(
+        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        """The logits of all objects of (s, p, ?), against the KB alone: what ranking needs."""
+
+    @abstractmethod
+    def subject_logits(
+        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        """The logits of all subjects of (?, p, o), against the KB alone."""
+
+    @abstractmethod
+    def explain(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
+    ) -> list[Explanation]:
+        """Proofs (at most `num_proofs`) and parts of the score of each fact."""
+
+    def score(self, logit: float) -> float:
+        return sigmoid(logit)
+
+    @cached_property
+    def _kb_view(self) -> FactsView:
+        return FactsView.of(self.kb)
+
+    def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
+        return [self._answer_or_error(question, budget) for question in questions]
+
+    def _answer_or_error(self, question: Question, budget: Budget) -> Answers | CtpError:
+        if budget.expired:
+            return Answers((), truncated=True)
+        try:
+            with torch.no_grad():
+                return self._answer(question, budget)
+        except CtpError as error:
+            return error
+
+    def _answer(self, question: Question, budget: Budget) -> Answers:
+        view = FactsView.of(self.kb, question.facts) if question.facts else self._kb_view
+        candidates = _candidates(question, view)
+        logits = self.logits(view, candidates)
+        if question.exclude_known:
+            kept = ~view.known(candidates)
+            candidates, logits = candidates[kept], logits[kept]
+        best = _best(logits, question.top_k)
+        candidates, logits = candidates[best], logits[best]
+        explanations = self._explain_in_time(view, candidates, logits, question.proofs, budget)
+        truncated = len(explanations) < len(candidates)
+        explanations += [Explanation()] * (len(candidates) - len(explanations))
+        rows = zip(candidates.tolist(), logits.tolist(), view.known(candidates).tolist(), explanations, strict=True)
+        return Answers(
+            tuple(
+                Answer(view.fact(*fact), self.score(logit), known, why.proofs, why.score_parts)
+                for fact, logit, known, why in rows
+            ),
+            truncated,
+        )
+
+    def _explain_in_time(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int, budget: Budget
+    ) -> list[Explanation]:
+        """Of the best facts, as many as there is time for."""
+        explained: list[Explanation] = []
+        while len(explained) < len(facts) and not budget.expired:
+            some = slice(len(explained), len(explained) + EXPLAINED_AT_ONCE)
+            explained += self.explain(view, facts[some], logits[some], num_proofs)
+        return explained
+
+    def _base_artifact(self, tensors: dict[str, torch.Tensor], **manifest: Any) -> Artifact:
+        facts = {f"facts.{name}": torch.from_numpy(ids) for name, ids in self.kb.splits.items()}
+        symbols = {"entities": list(self.kb.entities), "predicates": list(self.kb.predicates)}
+        config = self.config.model_dump(mode="json")
+        return Artifact({"kind": "facts", "config": config, **symbols, **manifest}, {**facts, **tensors})
+
+
+def sigmoid(logit: float) -> float:
+    """Without overflow at either end."""
+    return float(1 / (1 + np.exp(-logit))) if logit >= 0 else float(1 - 1 / (1 + np.exp(logit)))
+
+
+def _best(logits: Float[np.ndarray, " fact"], top_k: int) -> Int[np.ndarray, " answer"]:
+    """Indices of the highest logits, best first; ties in the order of the candidates."""
+    if top_k < len(logits):
+        threshold = np.partition(logits, len(logits) - top_k)[len(logits) - top_k]
+        above = np.flatnonzero(logits >= threshold)
+        return above[np.argsort(-logits[above], kind="stable")][:top_k]
+    return np.argsort(-logits, kind="stable")
+
+
+def _candidates(question: Question, view: FactsView) -> FactIds:
+    """Every fact that could be the answer; raises UnknownSymbol or BadQuestion."""
+    subject, predicate, object_ = question.goal
+    if (subject, predicate, object_).count(None) > 1:
+        raise BadQuestion("a goal has at most one open place: give two of subject, predicate and object")
+    given = (
+        None if subject is None else view.entities.id(subject),
+        None if predicate is None else view.predicates.id(predicate),
+        None if object_ is None else view.entities.id(object_),
+    )
+    open_size = len(view.predicates) if predicate is None else len(view.entities)
+    candidates = np.empty((open_size if None in given else 1, 3), dtype=np.int64)
+    for place, value in enumerate(given):
+        candidates[:, place] = np.arange(open_size) if value is None else value
+    return candidates
+
+
+def facts_about(kb: KnowledgeBase, predicates: Vocabulary) -> FactsKB:
+    """The facts of a KB whose predicates are known, numbered as the model numbers them; raises BadQuestion on none."""
+    if not isinstance(kb, FactsKB):
+        raise BadQuestion("a model of facts cannot be applied to a KB of graphs")
+    numbers = np.array([predicates.id(name) if name in predicates else -1 for name in kb.predicates], dtype=np.int64)
+    splits = {}
+    for split, ids in kb.splits.items():
+        known = ids[numbers[ids[:, 1]] >= 0]
+        splits[split] = np.column_stack([known[:, 0], numbers[known[:, 1]], known[:, 2]])
+    if not any(map(len, splits.values())):
+        raise BadQuestion("the other KB has no predicate that this model knows")
+    return FactsKB(kb.entities, predicates, splits)
+
+
+def read_kb(artifact: Artifact) -> FactsKB:
+    """The KB that `_base_artifact` stored; raises ArtifactError."""
+    try:
+        entities = Vocabulary("entity", artifact.manifest["entities"])
+        predicates = Vocabulary("predicate", artifact.manifest["predicates"])
+        splits = {s: artifact.tensors[f"facts.{s}"].numpy() for s in SPLITS if f"facts.{s}" in artifact.tensors}
+    except (KeyError, TypeError) as error:
+        raise ArtifactError(f"the artifact of a model of facts has no {error}") from None
+    return FactsKB(entities, predicates, splits)
+
+
+def read_config(artifact: Artifact) -> BaseConfig:
+    try:
+        return parse_config(artifact.manifest["config"])
+    except (KeyError, ValueError) as error:
+        raise ArtifactError(f"the artifact holds no config of this version: {error}") from None
+
+
+def load_state(module: nn.Module, name: str, artifact: Artifact) -> None:
+    """Loads the tensors that were stored under `name`; raises ArtifactError where they do not fit."""
+    prefix = f"{name}."
+    state = {key.removeprefix(prefix): t for key, t in artifact.tensors.items() if key.startswith(prefix)}
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise ArtifactError(f"the tensors do not fit the config: {error}") from None
+
+
+def read_calibration(artifact: Artifact) -> tuple[float, float]:
+    """(scale, offset); raises ArtifactError."""
+    try:
+        calibration = artifact.manifest["calibration"]
+        return float(calibration["scale"]), float(calibration["offset"])
+    except (KeyError, TypeError) as error:
+        raise ArtifactError(f"the artifact of a calibrated model has no {error}") from None

@@ -1,0 +1,115 @@
+"""What is said of each entity, as the bodies of rules with constants need it."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from ctp_core.base.edges import EdgeList
+
+STRIDE = 2**32  # of feature keys: more than any KB has entities
+ANY = -1  # in place of the other entity
+MAX_DEGREE = 60  # an entity with more edges is no middle of a body: it joins everything to everything
+MIN_HOLDERS = 2  # what is said of one entity alone through another supports no rule
+Ids = NDArray[np.int64]
+Said = tuple[Ids, Ids, Ids]  # keys in rising order; entity and number of its key
+
+
+def key_of(path: int, other: int) -> int:
+    return path * STRIDE + (STRIDE - 1 if other == ANY else other)
+
+
+def atoms_of(path: int, num_atoms: int) -> tuple[int, ...]:
+    """The atoms of a body: a path is an atom, or two, numbered after all single ones."""
+    return (path,) if path < num_atoms else divmod(path - num_atoms, num_atoms)
+
+
+class EntityFeatures:
+    """What is said of each entity: (path, other entity) and (atom, anything), numbered by their sorted keys.
+
+    A path is an atom; in `long` features also two atoms by way of a third entity.
+    """
+
+    def __init__(self, edges: "EdgeList", *, long: bool = False) -> None:
+        self.num_atoms = 2 * edges.num_predicates
+        self.keys, entity, feature = _by_one_atom(edges)
+        if long:
+            keys, about, numbers = _by_two_atoms(edges)
+            entity, feature = np.concatenate([entity, about]), np.concatenate([feature, len(self.keys) + numbers])
+            self.keys = np.concatenate([self.keys, keys])  # in order: two atoms are numbered after all single ones
+        shape = (edges.num_entities, len(self.keys))
+        self.of_entity = sparse.csr_array((np.ones(len(entity), dtype=np.float32), (entity, feature)), shape=shape)
+        self.of_entity.sort_indices()
+        self.with_feature = self.of_entity.T.tocsr()
+
+    def of(self, entity: int) -> Ids:
+        """Features in rising order."""
+        table = self.of_entity
+        return np.asarray(table.indices[table.indptr[entity] : table.indptr[entity + 1]], dtype=np.int64)
+
+    def path(self, features: Ids) -> Ids:
+        return np.asarray(self.keys[features] // STRIDE)
+
+    def first(self, features: Ids) -> Ids:
+        """The atom that a body begins with."""
+        path = self.path(features)
+        return np.where(self.is_long(features), path // self.num_atoms - 1, path)
+
+    def is_long(self, features: Ids) -> NDArray[np.bool_]:
+        return np.asarray(self.path(features) >= self.num_atoms)
+
+    def other(self, features: Ids) -> Ids:
+        """The other entity, or ANY."""
+        other = self.keys[features] % STRIDE
+        return np.where(other == STRIDE - 1, ANY, other)
+
+    def shared(self, features: Ids, whole: "EntityFeatures") -> tuple[Ids, Ids]:
+        """(which of these features `whole` has too, and their numbers there)."""
+        if whole is self:
+            return np.arange(len(features)), features
+        wanted = self.keys[features]
+        place = np.minimum(np.searchsorted(whole.keys, wanted), max(0, len(whole.keys) - 1))
+        which = np.flatnonzero(whole.keys[place] == wanted) if len(whole.keys) else np.zeros(0, dtype=np.int64)
+        return which, place[which]
+
+
+def _by_one_atom(edges: "EdgeList") -> Said:
+    num_atoms = 2 * edges.num_predicates
+    anything = np.unique(edges.tail * num_atoms + edges.atom)
+    tail, atom = anything // num_atoms, anything % num_atoms
+    key = np.concatenate([edges.atom * STRIDE + edges.head, atom * STRIDE + STRIDE - 1])
+    keys, feature = np.unique(key, return_inverse=True)
+    return keys, np.concatenate([edges.tail, tail]), feature
+
+
+def _by_two_atoms(edges: "EdgeList") -> Said:
+    """Once for each entity and key, whatever entity lies between."""
+    num_atoms = 2 * edges.num_predicates
+    through = np.flatnonzero((edges.degree(edges.head) <= MAX_DEGREE) & (edges.head != edges.tail))
+    which, second = edges.of_entities(edges.head[through])
+    first = through[which]
+    ends = edges.head[second]
+    apart = (ends != edges.tail[first]) & (ends != edges.head[first])
+    first, second = first[apart], second[apart]
+    path = num_atoms + edges.atom[first] * num_atoms + edges.atom[second]
+    # One number for path, end and entity: to sort that is far cheaper than np.unique, or to number the keys first.
+    size = max(1, edges.num_entities)
+    cells = np.sort((path * size + edges.head[second]) * size + edges.tail[first])
+    body, entity = np.divmod(cells[np.diff(cells, prepend=-1) > 0], size)
+    starts = np.flatnonzero(np.diff(body, prepend=-1))
+    holders = np.diff(starts, append=len(body))
+    kept = np.repeat(holders >= MIN_HOLDERS, holders)
+    path, end = np.divmod(body[starts[holders >= MIN_HOLDERS]], size)
+    holders = holders[holders >= MIN_HOLDERS]
+    return path * STRIDE + end, entity[kept], np.repeat(np.arange(len(holders)), holders)
+
+
+def middle(edges: "EdgeList", start: int, path: tuple[int, ...], end: int) -> int:
+    """The first entity that lies between the two atoms of a body."""
+    there = edges.neighbours(start, path[0])
+    back = edges.neighbours(end, (path[1] + edges.num_predicates) % (2 * edges.num_predicates))
+    both = np.intersect1d(there, back)
+    both = both[(both != start) & (both != end) & (edges.degree(both) <= MAX_DEGREE)]
+    return int(both[0])

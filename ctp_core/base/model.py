@@ -1,0 +1,105 @@
+"""What every model can do: answer questions, list its rules, be saved and loaded."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+
+from ctp_core.artifact import Artifact
+from ctp_core.errors import BadQuestion, CtpError
+from ctp_core.kb.knowledge_base import Kind, KnowledgeBase
+from ctp_core.methods import BaseConfig
+from ctp_core.proofs import Proof
+from ctp_core.rules import Rule
+from ctp_core.symbols import Fact, Goal
+
+
+@dataclass(frozen=True)
+class Question:
+    """A goal with at most one open place. `facts` hold for this question only and may name new entities."""
+
+    goal: Goal
+    facts: tuple[Fact, ...] = ()
+    top_k: int = 10
+    proofs: int = 3
+    depth: int | None = None
+    exclude_known: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A fact with its score in [0, 1]; `score_parts` only in models that add evidence (logit scale)."""
+
+    fact: Fact
+    score: float
+    known: bool
+    proofs: tuple[Proof, ...] = ()
+    score_parts: dict[str, float | int | None] | None = None
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Best first. `truncated` says that the budget ended before the search did."""
+
+    items: tuple[Answer, ...]
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Wall time that a batch of questions may take; searches look at it and return what they have."""
+
+    seconds: float = float("inf")
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def expired(self) -> bool:
+        return time.monotonic() - self.started > self.seconds
+
+    def used(self, share: float) -> bool:
+        """Whether this share of the time is over: what must come later needs the rest."""
+        return self.expired or time.monotonic() - self.started > share * self.seconds
+
+
+class Model(ABC):
+    """A trained model with the facts it stands on: all that is needed to answer, anywhere."""
+
+    method: ClassVar[str]
+    kind: ClassVar[Kind]
+    config: BaseConfig
+
+    @property
+    def explainable(self) -> bool:
+        """Whether its answers have proofs."""
+        return self.config.explainable
+
+    @property
+    @abstractmethod
+    def semiring(self) -> str:
+        """The name of the semiring that answers: what ⊗ and ⊕ are in its proofs."""
+
+    @abstractmethod
+    def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
+        """One entry per question, in order; a question that cannot be asked gets its error instead of an answer."""
+
+    def on(self, kb: KnowledgeBase) -> "Model":
+        """The same model, applied to the facts of another KB; raises BadQuestion where it cannot be."""
+        raise BadQuestion(
+            f"a model of method {self.config.method!r} answers only on the KB it was trained on, not on a {kb.kind} KB"
+        )
+
+    @abstractmethod
+    def rules(self) -> list[Rule]:
+        """Decoded rules, best first, with support and precision over the KB."""
+
+    @abstractmethod
+    def to_artifact(self) -> Artifact:
+        """Everything: config, symbols, facts and tensors."""
+
+    @classmethod
+    @abstractmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "Model":
+        """The same model again; raises ArtifactError where the artifact does not fit."""

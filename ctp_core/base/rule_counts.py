@@ -1,0 +1,160 @@
+"""Support and precision of rules, counted over a KB; and the facts behind a rule.
+
+support    how many pairs (x, y) the body connects and the head is known to hold for
+precision  support ÷ how many pairs the body connects (in `graphs`: of those pairs whose predicate is known at all)
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+from scipy import sparse
+
+from ctp_core.kb.knowledge_base import FactsKB, Graph, GraphsKB
+from ctp_core.rules import Rule
+from ctp_core.symbols import Fact
+
+Grounding = tuple[Fact, ...]
+
+
+def with_counts(rules: Iterable[Rule], kb: FactsKB | GraphsKB) -> list[Rule]:
+    """The same rules with support and precision over the training facts; no precision where the body never holds."""
+    counter = FactsCounter(kb) if isinstance(kb, FactsKB) else GraphsCounter(kb.splits.get("train", ()))
+    counted = []
+    for rule in rules:
+        support, pairs = counter.count(rule)
+        counted.append(replace(rule, support=support, precision=support / pairs if pairs else None))
+    return counted
+
+
+def _directed(rule: Rule) -> tuple[tuple[str, ...], bool]:
+    """Body predicates in the order of the path, and whether it runs from Y to X."""
+    return rule.predicates, rule.body[0].subject != rule.head.subject
+
+
+class FactsCounter:
+    """Counts on `kind: facts` with one sparse Boolean matrix per predicate."""
+
+    def __init__(self, kb: FactsKB) -> None:
+        self.kb = kb
+        self._matrices: dict[str, sparse.csr_array] = {}
+
+    def count(self, rule: Rule) -> tuple[int, int]:
+        """(support, number of pairs that the body connects)."""
+        matrices, backwards = self._walk(rule)
+        body = matrices[0]
+        for matrix in matrices[1:]:
+            body = (body @ matrix).astype(bool)
+        if backwards:
+            body = body.T.tocsr()
+        return int(body.multiply(self._matrix(rule.head.predicate)).nnz), int(body.nnz)
+
+    def _walk(self, rule: Rule) -> tuple[list[sparse.csr_array], bool]:
+        """The body as a path, each atom the way it is walked, and whether that runs from Y to X."""
+        first = rule.body[0]
+        backwards = rule.head.subject not in (first.subject, first.object)
+        at, matrices = rule.head.object if backwards else rule.head.subject, []
+        for atom in rule.body:
+            matrix = self._matrix(atom.predicate)
+            along = atom.subject == at
+            matrices.append(matrix if along else matrix.T.tocsr())
+            at = atom.object if along else atom.subject
+        return matrices, backwards
+
+    def groundings(self, rule: Rule, limit: int) -> list[Grounding]:
+        """The first `limit` ways in which facts make the body true, those of known heads first."""
+        known: list[Grounding] = []
+        others: list[Grounding] = []
+        for entities, grounding in islice(self._paths(rule), 100 * limit):
+            subject, object_ = (entities[-1], entities[0]) if _directed(rule)[1] else (entities[0], entities[-1])
+            holds = self._matrix(rule.head.predicate)[[subject], [object_]].any()
+            (known if holds else others).append(grounding)
+            if len(known) == limit:
+                break
+        return (known + others)[:limit]
+
+    def _paths(self, rule: Rule) -> Iterator[tuple[list[int], Grounding]]:
+        predicates, _ = _directed(rule)
+        matrices = [self._matrix(predicate) for predicate in predicates]
+        names = self.kb.entities.names
+
+        def walk(path: list[int]) -> Iterator[list[int]]:
+            if len(path) > len(matrices):
+                yield path
+                return
+            matrix = matrices[len(path) - 1]
+            for entity in matrix.indices[matrix.indptr[path[-1]] : matrix.indptr[path[-1] + 1]]:
+                yield from walk([*path, int(entity)])
+
+        for start in np.flatnonzero(np.diff(matrices[0].indptr)):
+            for path in walk([int(start)]):
+                steps = zip(path[:-1], predicates, path[1:], strict=True)
+                yield path, tuple(Fact(names[a], p, names[b]) for a, p, b in steps)
+
+    def _matrix(self, predicate: str) -> sparse.csr_array:
+        if predicate not in self._matrices:
+            facts = self.kb.splits.get("train", np.zeros((0, 3), dtype=np.int64))
+            size = len(self.kb.entities)
+            chosen = (
+                facts[facts[:, 1] == self.kb.predicates.id(predicate)] if predicate in self.kb.predicates else facts[:0]
+            )
+            values = np.ones(len(chosen), dtype=bool)
+            self._matrices[predicate] = sparse.csr_array((values, (chosen[:, 0], chosen[:, 2])), shape=(size, size))
+        return self._matrices[predicate]
+
+
+class GraphsCounter:
+    """Counts on `kind: graphs`: the body over a graph's facts, the head over its facts and its label.
+
+    Most pairs of a graph have no known predicate; they say nothing against a rule and are left out of precision.
+    """
+
+    def __init__(self, graphs: Iterable[Graph]) -> None:
+        # Equal graphs are counted once, with their number: CLUTRR repeats each graph about 25 times.
+        distinct = Counter((_anonymous(graph)) for graph in graphs)
+        self.graphs = [(facts, known, weight) for (facts, known), weight in distinct.items()]
+        self._counts: dict[tuple[tuple[str, ...], bool], Counter[str]] = {}
+        self._totals: dict[tuple[tuple[str, ...], bool], int] = {}
+
+    def count(self, rule: Rule) -> tuple[int, int]:
+        body = _directed(rule)
+        if body not in self._counts:
+            self._counts[body], self._totals[body] = self._count_body(*body)
+        return self._counts[body][rule.head.predicate], self._totals[body]
+
+    def _count_body(self, predicates: tuple[str, ...], backwards: bool) -> tuple[Counter[str], int]:
+        heads: Counter[str] = Counter()
+        total = 0
+        for facts, known, weight in self.graphs:
+            pairs = _connected(facts, predicates)
+            labels = defaultdict(set)
+            for a, predicate, b in known:
+                labels[(a, b)].add(predicate)
+            for a, b in pairs:
+                found = labels.get((b, a) if backwards else (a, b), set())
+                total += weight * bool(found)
+                heads.update(dict.fromkeys(found, weight))
+        return heads, total
+
+
+_Triples = tuple[tuple[int, str, int], ...]
+
+
+def _anonymous(graph: Graph) -> tuple[_Triples, _Triples]:
+    """(facts, facts and label), entities numbered in the order of appearance."""
+    numbers: dict[str, int] = {}
+    for name in (graph.subject, graph.object, *(name for fact in graph.facts for name in (fact.subject, fact.object))):
+        numbers.setdefault(name, len(numbers))
+    facts = tuple((numbers[fact.subject], fact.predicate, numbers[fact.object]) for fact in graph.facts)
+    label = () if graph.label is None else ((numbers[graph.subject], graph.label, numbers[graph.object]),)
+    return facts, facts + label
+
+
+def _connected(facts: _Triples, predicates: tuple[str, ...]) -> set[tuple[int, int]]:
+    """The pairs that a path with these predicates connects."""
+    pairs = {(a, b) for a, predicate, b in facts if predicate == predicates[0]}
+    for wanted in predicates[1:]:
+        pairs = {(a, c) for a, b in pairs for b2, predicate, c in facts if b2 == b and predicate == wanted}
+    return pairs

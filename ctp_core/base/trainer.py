@@ -1,0 +1,82 @@
+"""The training contract: epoch by epoch, so that the caller may report, save and stop in between."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from ctp_core.artifact import Artifact
+from ctp_core.base.model import Model
+from ctp_core.errors import ConfigError
+from ctp_core.kb.knowledge_base import KnowledgeBase
+from ctp_core.methods import BaseConfig
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training run stands. `metrics` are of the validation data, empty between evaluations."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+OnStep = Callable[[Progress], None]
+
+
+def ignore(progress: Progress) -> None:
+    """The listener that does nothing."""
+
+
+def finite(loss: float) -> float:
+    """The loss itself; raises ConfigError where it is no number any more: no later step brings it back."""
+    if not math.isfinite(loss):
+        raise ConfigError(f"the training diverged, its loss is {loss}: use a lower learning_rate")
+    return loss
+
+
+class Trainer(ABC):
+    """Trains one model from a config (which holds the seed) and a KB.
+
+    Same config, KB, device and thread count: the same weights, bit for bit, also when the run was
+    interrupted after any epoch and went on from its checkpoint in another process.
+    """
+
+    epochs: int
+    epoch: int  # finished epochs
+
+    @abstractmethod
+    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
+        """Raises ConfigError or DataError where nothing can be learnt; takes no long time."""
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """All epochs done, or stopped early."""
+
+    @abstractmethod
+    def train_epoch(self, on_step: OnStep = ignore) -> Progress:
+        """Trains and evaluates one epoch. What `on_step` raises ends the epoch and leaves the trainer unusable."""
+
+    @abstractmethod
+    def checkpoint(self) -> Artifact:
+        """Weights, optimiser, random states, early-stopping state: all that `restore` needs."""
+
+    @abstractmethod
+    def restore(self, checkpoint: Artifact) -> None:
+        """Goes back to where `checkpoint` was taken; raises ArtifactError where it does not fit."""
+
+    @abstractmethod
+    def model(self) -> Model:
+        """The best model so far by validation, or the last one where there is no validation data."""
+
+    def fit(self, on_epoch: OnStep = ignore) -> Model:
+        """Trains to the end."""
+        while not self.finished:
+            on_epoch(self.train_epoch())
+        return self.model()

@@ -1,0 +1,108 @@
+"""The paper's CTP on one KB of facts: soft unification in all three places, the best proof decides."""
+
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+
+from ctp_core.artifact import Artifact
+from ctp_core.base.cost import check_question
+from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb
+from ctp_core.ctp_facts.answers import SoftAnswers
+from ctp_core.ctp_facts.entities import SoftFacts
+from ctp_core.ctp_facts.nearest_prover import NearestProver
+from ctp_core.ctp_facts.table_prover import SoftProver
+from ctp_core.ctp_facts.theory import SoftTheory
+from ctp_core.errors import ArtifactError
+from ctp_core.kb.knowledge_base import FactIds, FactsKB
+from ctp_core.proofs import Proof
+from ctp_core.rules import Rule
+from ctp_core.select.config import CtpConfig
+
+
+class CtpFactsModel(FactsModel):
+    """Its `logits` are scores already: exp(-slope · distance) of the best proof."""
+
+    method: ClassVar[str] = "ctp"
+
+    def __init__(self, config: CtpConfig, kb: FactsKB, theory: SoftTheory, facts: FactIds | None = None) -> None:
+        self.config: CtpConfig = config
+        self.kb = kb
+        self.theory = theory
+        stated = kb.splits["train"] if facts is None else facts
+        self._facts = SoftFacts(np.unique(stated, axis=0), len(kb.predicates))
+
+    @property
+    def semiring(self) -> str:
+        return self.config.semiring
+
+    def score(self, logit: float) -> float:
+        return logit
+
+    @cached_property
+    def _prover(self) -> SoftAnswers:
+        return self._new_prover(self._facts, len(self.kb.entities))
+
+    def _new_prover(self, facts: SoftFacts, num_entities: int) -> SoftAnswers:
+        return (SoftProver if self.theory.tabled else NearestProver)(self.theory, facts, num_entities)
+
+    def _prover_of(self, view: FactsView) -> SoftAnswers:
+        if not view.extended:
+            return self._prover
+        if self.theory.tabled:
+            check_question(len(view.entities), 2 * len(view.predicates))
+        return self._new_prover(SoftFacts(view.edges.facts, len(view.predicates)), len(view.entities))
+
+    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        prover, (subjects, predicates, objects) = self._prover_of(view), facts.T
+        if len(facts) > 1 and (subjects == subjects[0]).all() and (predicates == predicates[0]).all():
+            return np.asarray(prover.objects(predicates[:1], subjects[:1])[0, objects])
+        if len(facts) > 1 and (predicates == predicates[0]).all():
+            return np.asarray(prover.subjects(predicates[:1], objects[:1])[0, subjects])
+        return np.asarray(prover.objects(predicates, subjects)[np.arange(len(facts)), objects])
+
+    def object_logits(
+        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        return self._prover.objects(predicates, subjects)
+
+    def subject_logits(
+        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        return self._prover.subjects(predicates, objects)
+
+    def explain(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
+    ) -> list[Explanation]:
+        del logits
+        prover = self._prover_of(view)
+        return [Explanation(self._proofs(prover, view, fact, num_proofs)) for fact in facts]
+
+    def _proofs(
+        self, prover: SoftAnswers, view: FactsView, fact: NDArray[np.int64], num_proofs: int
+    ) -> tuple[Proof, ...]:
+        if num_proofs <= 0:
+            return ()
+        return prover.proofs(view, fact.tolist(), num_proofs)
+
+    def rules(self) -> list[Rule]:
+        return self._prover.rules(self.kb)
+
+    def to_artifact(self) -> Artifact:
+        return self._base_artifact({f"theory.{name}": tensor for name, tensor in self.theory.state_dict().items()})
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "CtpFactsModel":
+        config, kb = read_config(artifact), read_kb(artifact)
+        if not isinstance(config, CtpConfig):
+            raise ArtifactError(f"a model of method {config.method!r} is no prover")
+        theory = SoftTheory(config, len(kb.entities), len(kb.predicates), torch.Generator(), device)
+        state = {name.removeprefix("theory."): t for name, t in artifact.tensors.items() if name.startswith("theory.")}
+        try:
+            theory.load_state_dict(state)
+        except RuntimeError as error:
+            raise ArtifactError(f"the tensors do not fit the config: {error}") from None
+        return cls(config, kb, theory.requires_grad_(False))

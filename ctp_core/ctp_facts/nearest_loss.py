@@ -1,0 +1,165 @@
+"""The ranking loss on a KB too large for tables: each fact against the best of what its question reaches."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from ctp_core.base.evaluation.ranking import KnownFilter
+from ctp_core.ctp_facts.entities import Ids, SoftFacts
+from ctp_core.ctp_facts.nearest_prover import soft_edges
+from ctp_core.ctp_facts.neighbours import nearest_entities
+from ctp_core.ctp_facts.reach import Asked, Atoms, Paths, SoftReach
+from ctp_core.ctp_facts.search import Chains, Leaves, as_tensor
+from ctp_core.ctp_facts.theory import SoftTheory
+from ctp_core.kb.knowledge_base import FactIds
+
+RIVALS = 64  # of each question, the nearest; further ones have hardly any share in its loss
+
+
+class NearestRanking:
+    """Steps of learning; every so many the nearest entities are looked for again."""
+
+    def __init__(self, theory: SoftTheory, facts: SoftFacts) -> None:
+        self.theory, self.facts = theory, facts
+        sizes = (len(theory.entities), len(theory.predicates))
+        self._known = (
+            KnownFilter([facts.facts], *sizes, subjects=False),
+            KnownFilter([facts.facts], *sizes, subjects=True),
+        )
+        self._reach: SoftReach | None = None
+        self._steps = 0
+
+    def restart(self) -> None:
+        """The next step looks around, so that a run goes on from a checkpoint as it would have."""
+        self._reach = None
+
+    def look_around(self) -> SoftReach:
+        """Finds the nearest entities of all, and with them what proofs may use."""
+        config, vectors = self.theory.config, self.theory.entities.detach().cpu().numpy()
+        self.theory.nearest.copy_(torch.from_numpy(nearest_entities(vectors, config.nearest)))
+        edges = soft_edges(self.theory, self.facts, len(vectors))
+        self._reach, self._steps = SoftReach(edges, config.semiring, config.unification), 0
+        return self._reach
+
+    def loss(self, rows: Int[np.ndarray, " goal"]) -> Float[Tensor, ""]:
+        """The mean over both questions of every fact; one whose fact has no proof within reach does not count."""
+        stale = self._reach is None or self._steps >= self.theory.config.nearest_every
+        reach = self.look_around() if stale else self._reach
+        assert reach is not None
+        self._steps += 1
+        ranked = self.facts.facts[rows]
+        distinct, row = np.unique(ranked[:, 1], return_inverse=True)
+        device, shapes = self.theory.predicates.device, self.theory.training_plans
+        chains = self.theory.chains(torch.from_numpy(distinct).to(device), shapes)
+        asked = _Questions(self.theory, reach, self.facts, chains, row, ranked, rows)
+        losses = torch.cat([_question_losses(asked, way, self._known[way]) for way in (0, 1)])
+        # Where nothing can be proved there is nothing to learn, and the step leaves all as it is.
+        return losses.mean() if len(losses) else self.theory.entities.sum() * 0
+
+
+@dataclass(frozen=True)
+class _Questions:
+    """What both directions share."""
+
+    theory: SoftTheory
+    reach: SoftReach
+    facts: SoftFacts
+    chains: list[Chains]
+    row: Ids  # of each goal's predicate among the chains'
+    goals: FactIds
+    own: Ids  # the fact that each goal may not use
+
+
+def _question_losses(asked: _Questions, way: int, known: KnownFilter) -> Float[Tensor, " question"]:
+    given, sought = asked.goals[:, 2 * way], asked.goals[:, 2 - 2 * way]
+    arrived = [
+        _arrived(asked, one, number, given, backwards=bool(way)) for one in asked.chains for number in range(one.width)
+    ]
+    best = _best_of([paths for _, _, paths in arrived], asked.reach.edges.size)
+    at_goal = best.end == sought[best.question]
+    false = ~known.mask(given, asked.goals[:, 1])[best.question, best.end]
+    proved = np.unique(best.question[at_goal])
+    chosen = at_goal | (false & (best.place < RIVALS))
+    chosen &= np.isin(best.question, proved)
+    distances = _distances(asked, arrived, best, np.flatnonzero(chosen), backwards=bool(way))
+    return _losses(distances, best.question[chosen], at_goal[chosen], asked.theory.config.slope)
+
+
+def _arrived(
+    asked: _Questions, chains: Chains, number: int, given: Ids, *, backwards: bool
+) -> tuple[Chains, int, Paths]:
+    atoms = Atoms(chains.costs[asked.row, number], chains.plan.flips)
+    paths = asked.reach.arrive(atoms.reversed if backwards else atoms, Asked(given, asked.own))
+    if chains.guards is not None:
+        guards = chains.guards.detach().cpu().numpy()[asked.row[paths.question], number]
+        paths = Paths(paths.question, asked.reach.times(paths.distance, guards), paths.stations, paths.facts)
+    return chains, number, paths
+
+
+@dataclass(frozen=True)
+class _Best:
+    """The best path of each question to everything it reaches: which of all chains', and its place by distance."""
+
+    question: Ids
+    end: Ids
+    chain: Ids
+    path: Ids  # among those of the chain
+    place: Ids
+
+
+def _best_of(arrived: list[Paths], num_entities: int) -> _Best:
+    question, end, distance = (
+        np.concatenate([getattr(paths, name) for paths in arrived]) for name in ("question", "end", "distance")
+    )
+    chain = np.repeat(np.arange(len(arrived)), [len(paths) for paths in arrived])
+    path = np.concatenate([np.arange(len(paths)) for paths in arrived])
+    order = np.lexsort((distance, question * num_entities + end))
+    first = order[np.diff((question * num_entities + end)[order], prepend=-1) != 0]
+    first = first[np.lexsort((distance[first], question[first]))]
+    sizes = np.bincount(question[first], minlength=1)
+    place = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return _Best(question[first], end[first], chain[first], path[first], place)
+
+
+def _distances(
+    asked: _Questions, arrived: list[tuple[Chains, int, Paths]], best: _Best, chosen: Ids, *, backwards: bool
+) -> Float[Tensor, " chosen"]:
+    """Of the chosen paths, by the present vectors and with their gradient."""
+    parts, order = [], []
+    for index, (chains, number, paths) in enumerate(arrived):
+        mine = np.flatnonzero(best.chain[chosen] == index)
+        if len(mine):
+            some = paths.at(best.path[chosen[mine]])
+            step = -1 if backwards else 1
+            size = np.full(len(mine), number)
+            leaves = Leaves(asked.row[some.question], size, some.stations[:, ::step], some.facts[:, ::step])
+            parts.append((chains, leaves))
+            order.append(mine)
+    if not parts:
+        return asked.theory.entities.new_zeros(0)
+    return asked.theory.distances(parts, asked.facts, np.concatenate(order))
+
+
+def _losses(
+    distances: Float[Tensor, " chosen"], question: Ids, at_goal: NDArray[np.bool_], slope: float
+) -> Float[Tensor, " question"]:
+    """-log of the goal's share among itself and its rivals, for each question."""
+    if not len(question):
+        return distances
+    _, dense = np.unique(question, return_inverse=True)
+    goal = distances[as_tensor(np.flatnonzero(at_goal), distances)]  # one for each question, in order
+    rivals = np.flatnonzero(~at_goal)
+    sizes = np.bincount(dense[rivals], minlength=len(goal))
+    place = np.arange(len(rivals)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    least = torch.finfo(distances.dtype).min
+    logits = distances.new_full((len(goal), int(sizes.max()) or 1), least)
+    logits = logits.index_put(
+        (as_tensor(dense[rivals], distances), as_tensor(place, distances)),
+        -slope * distances[as_tensor(rivals, distances)],
+    )
+    return functional.softplus(torch.logsumexp(logits, 1) + slope * goal)

@@ -1,0 +1,124 @@
+"""Proof trees and rules of the soft prover, written from a plan and the path of facts that it found."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ctp_core.base.facts_model import FactsView
+from ctp_core.ctp_facts.pairs import Chain
+from ctp_core.ctp_facts.plans import Plan
+from ctp_core.ctp_facts.theory import SoftTheory
+from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.proofs import ProofNode, Unification
+from ctp_core.rules import Rule, Template, make_rule
+from ctp_core.symbols import Fact
+
+EXACT = 1e-6  # distance of a generated vector to a predicate below which they are the same
+
+
+@dataclass(frozen=True)
+class Step:
+    """A leaf along the path of a goal: from one entity to another by a fact."""
+
+    start: int
+    end: int
+    fact: FactIds  # [3]
+    score: float
+
+    @property
+    def back(self) -> "Step":
+        return Step(self.end, self.start, self.fact, self.score)
+
+
+@dataclass(frozen=True)
+class _RuleVectors:
+    template: Template
+    bodies: Float[Tensor, "place dim"]
+    head: float | None  # how well the head meets the goal
+
+
+class TreeWriter:
+    """Reads what `select` made of a goal, level by level. Generated predicates go by the name of the nearest one."""
+
+    def __init__(self, theory: SoftTheory) -> None:
+        self.theory = theory
+
+    def tree(
+        self, view: FactsView, chain: Chain, stations: tuple[int, ...], facts: list[FactIds], scores: list[float]
+    ) -> ProofNode:
+        """`stations` and `facts` lie along the path from the goal's subject to its object."""
+        steps = [
+            Step(start, end, fact, score)
+            for start, end, fact, score in zip(stations[:-1], stations[1:], facts, scores, strict=True)
+        ]
+        vector = self.theory.predicates[chain.row]
+        return self._node(view, chain.chains.plan, vector, chain.number, steps)
+
+    def rule(self, names: tuple[str, ...], chain: Chain) -> Rule:
+        """Of a plan with one rule."""
+        template = chain.chains.plan.template
+        assert template is not None
+        vector = self.theory.predicates[chain.row]
+        return self._rule(names, vector, self._expand(template, vector, chain.number))
+
+    def _node(self, view: FactsView, plan: Plan, vector: Tensor, number: int, steps: list[Step]) -> ProofNode:
+        name, distance = self._nearest(vector)
+        predicate = view.predicates.names[name]
+        entities = view.entities.names
+        goal = Fact(entities[steps[0].start], predicate, entities[steps[-1].end])
+        if plan.template is None:
+            stated = view.fact(*steps[0].fact.tolist())
+            met = Unification(str(goal), str(stated), steps[0].score, approximate=distance > EXACT)
+            return ProofNode(goal, steps[0].score, "fact", (met,), fact=stated)
+        reformulator, numbers = self._decode(plan, number)
+        made = self._expand(plan.template, vector, reformulator)
+        if plan.template.reversed:
+            steps = [step.back for step in reversed(steps)]
+        children = []
+        for part, body, below in zip(plan.parts, made.bodies, numbers, strict=True):
+            own, steps = steps[: len(part.flips)], steps[len(part.flips) :]
+            children.append(self._node(view, part, body, below, own))
+        rule = self._rule(view.predicates.names, vector, made)
+        head = () if made.head is None else (Unification(predicate, "rule head", made.head, approximate=True),)
+        score = self._times([*(u.score for u in head), *(child.score for child in children)])
+        return ProofNode(goal, score, "rule", head, rule=rule, children=tuple(children))
+
+    def _decode(self, plan: Plan, number: int) -> tuple[int, list[int]]:
+        """(reformulator, numbers of the parts) of a chain: the inverse of how chains are laid out."""
+        numbers = []
+        for part in reversed(plan.parts):
+            number, below = divmod(number, part.width(self.theory.select.groups))
+            numbers.append(below)
+        return number, numbers[::-1]
+
+    def _expand(self, template: Template, vector: Tensor, reformulator: int) -> _RuleVectors:
+        [rule] = [e for e in self.theory.select(vector[None], self.theory.predicates) if e.template == template]
+        head = None if rule.heads is None else float(rule.heads[0, reformulator])
+        return _RuleVectors(template, rule.bodies[0, reformulator], head)
+
+    def _rule(self, names: tuple[str, ...], vector: Tensor, made: _RuleVectors) -> Rule:
+        """Confidence: how near the generated vectors are to the predicates shown for them, in the model's ⊗."""
+        nearest = [self._nearest(body) for body in made.bodies]
+        slope = self.theory.config.slope
+        scores = [] if made.head is None else [made.head]
+        confidence = self._times(scores + [math.exp(-slope * distance) for _, distance in nearest])
+        body = tuple(names[name] for name, _ in nearest)
+        return make_rule(names[self._nearest(vector)[0]], made.template, body, confidence, approximate=True)
+
+    def _nearest(self, vector: Tensor) -> tuple[int, float]:
+        """(predicate, distance)"""
+        distances = torch.linalg.vector_norm(self.theory.predicates - vector, dim=1)
+        best = int(distances.argmin())
+        return best, float(distances[best])
+
+    def _times(self, scores: list[float]) -> float:
+        return min(scores) if self.theory.config.semiring == "max-min" else math.prod(scores)
+
+
+def rules_in(node: ProofNode) -> str:
+    """The rules of a tree in order: what tells two proofs by the same facts apart."""
+    own = "" if node.rule is None else node.rule.text
+    return ";".join([own, *(rules_in(child) for child in node.children)])

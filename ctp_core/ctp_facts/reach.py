@@ -1,0 +1,124 @@
+"""Paths over soft edges: what chains of atoms reach from an entity, and the best ways there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ctp_core.ctp_facts.entities import JOINS, TIMES, Floats, Ids
+from ctp_core.ctp_facts.neighbours import SoftEdges
+
+EXPANDED = 1_000_000  # edges looked at together: bounds memory
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Where paths of each question start, and the fact that it may not use, or -1."""
+
+    start: Int[np.ndarray, " question"]
+    own: Int[np.ndarray, " question"]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Ways from the start of a question along some facts."""
+
+    question: Int[np.ndarray, " path"]
+    distance: Float[np.ndarray, " path"]
+    stations: Int[np.ndarray, "path place+1"]
+    facts: Int[np.ndarray, "path place"]
+
+    @property
+    def end(self) -> Int[np.ndarray, " path"]:
+        return np.asarray(self.stations[:, -1])
+
+    def __len__(self) -> int:
+        return len(self.question)
+
+    def at(self, chosen: Ids) -> "Paths":
+        return Paths(self.question[chosen], self.distance[chosen], self.stations[chosen], self.facts[chosen])
+
+    @classmethod
+    def joined(cls, parts: Sequence["Paths"]) -> "Paths":
+        return cls(
+            *(
+                np.concatenate([getattr(p, name) for p in parts])
+                for name in ("question", "distance", "stations", "facts")
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """A chain as questions see it: squared distances of its atoms to all predicates, and which lie against the path."""
+
+    costs: Float[np.ndarray, "question place known"]
+    flips: tuple[bool, ...]
+
+    @property
+    def reversed(self) -> "Atoms":
+        """The same chain from its object on."""
+        return Atoms(self.costs[:, ::-1], tuple(not flip for flip in reversed(self.flips)))
+
+
+class SoftReach:
+    """Over one set of soft edges. ⊗ brings nothing nearer: the best paths to a station are all that later ones need."""
+
+    def __init__(self, edges: SoftEdges, semiring: str, unification: str) -> None:
+        self.edges, self.times, self.join = edges, TIMES[semiring], JOINS[unification]
+
+    def arrive(self, atoms: Atoms, asked: Asked, keep: int = 1) -> Paths:
+        """The `keep` best paths of each question to everything it reaches."""
+        paths = _started(asked, atoms.costs.dtype)
+        for place, flip in enumerate(atoms.flips):
+            paths = self._onward(paths, atoms.costs[:, place], flip, asked, keep)
+        return paths
+
+    def meet(self, atoms: Atoms, asked: Asked, ends: Ids, keep: int = 1) -> Paths:
+        """The `keep` best paths of each question to its own end."""
+        paths = self.arrive(Atoms(atoms.costs[:, :-1], atoms.flips[:-1]), asked, keep)
+        index, edge = self.edges.between(paths.end, ends[paths.question], atoms.flips[-1])
+        found = self._along(paths, index, edge, atoms.costs[:, -1], atoms.flips[-1], asked)
+        return _best(found, self.edges.size, keep)
+
+    def _onward(self, paths: Paths, costs: Floats, flip: bool, asked: Asked, keep: int) -> Paths:
+        total = np.cumsum(self.edges.degrees(paths.end, flip))
+        cuts = np.unique(np.searchsorted(total, np.arange(EXPANDED, int(total[-1]) if len(total) else 0, EXPANDED)))
+        parts = []
+        for some in np.split(np.arange(len(paths)), cuts):
+            here = paths.at(some)
+            index, edge = self.edges.leaving(here.end, flip)
+            parts.append(_best(self._along(here, index, edge, costs, flip, asked), self.edges.size, keep))
+        return parts[0] if len(parts) == 1 else _best(Paths.joined(parts), self.edges.size, keep)
+
+    def _along(self, paths: Paths, index: Ids, edge: Ids, costs: Floats, flip: bool, asked: Asked) -> Paths:
+        """Each path `index` one edge further; never along a question's own fact."""
+        allowed = self.edges.fact[edge] != asked.own[paths.question[index]]
+        index, edge = index[allowed], edge[allowed]
+        fact, question = self.edges.fact[edge], paths.question[index]
+        step = np.sqrt(self.join(costs[question, self.edges.predicate[fact]], self.edges.squared[edge]))
+        end = (self.edges.subject if flip else self.edges.object)[edge]
+        return Paths(
+            question,
+            self.times(paths.distance[index], step),
+            np.column_stack([paths.stations[index], end]),
+            np.column_stack([paths.facts[index], fact]),
+        )
+
+
+def _started(asked: Asked, dtype: np.dtype[np.floating]) -> Paths:
+    size = len(asked.start)
+    nothing = np.zeros(size, dtype=dtype)  # distance 0 is ⊗'s one
+    return Paths(np.arange(size), nothing, asked.start[:, None], np.empty((size, 0), dtype=np.int64))
+
+
+def _best(paths: Paths, num_entities: int, keep: int) -> Paths:
+    """Of those of one question to one end the `keep` nearest, in the order of questions and ends."""
+    key = paths.question * num_entities + paths.end
+    order = np.lexsort((paths.distance, key))
+    key = key[order]
+    new = np.diff(key, prepend=-1) != 0
+    starts = np.flatnonzero(new)
+    place = np.arange(len(key)) - starts[np.cumsum(new) - 1] if len(key) else key
+    return paths.at(order[place < keep])

@@ -1,0 +1,158 @@
+"""Trains the paper's prover on one KB: each fact against false ones, its own fact hidden from its proofs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from ctp_core.base.config import BaseConfig
+from ctp_core.base.cost import SUMS, check_dense, check_edges
+from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.schedule import one_cycle
+from ctp_core.base.training_loop import GradientTrainer
+from ctp_core.ctp_facts.entities import NO_FACT, SoftFacts
+from ctp_core.ctp_facts.entity_start import start_from_facts
+from ctp_core.ctp_facts.model import CtpFactsModel
+from ctp_core.ctp_facts.nearest_loss import NearestRanking
+from ctp_core.ctp_facts.ranking_loss import ranking_loss
+from ctp_core.ctp_facts.search import Goals
+from ctp_core.ctp_facts.summed_loss import sharpness, summed_loss
+from ctp_core.ctp_facts.theory import SoftTheory
+from ctp_core.errors import ConfigError
+from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
+from ctp_core.select.config import CtpConfig
+
+KEPT = 3  # tables of each place of a chain: see ChainPairs
+VALIDATED = 300  # facts of a KB without tables that are ranked on the way
+MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
+
+
+class CtpFactsTrainer(GradientTrainer):
+    """Adagrad, as published; on binary cross-entropy against sampled facts, or on the ranks among all."""
+
+    config: CtpConfig
+    module: SoftTheory
+
+    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
+        if not isinstance(config, CtpConfig) or not isinstance(kb, FactsKB):
+            raise ConfigError("the soft prover learns from a KB of kind 'facts' and a config of method 'ctp'")
+        super().__init__(config, kb, device, config.eval_every)
+        sizes = (len(kb.entities), len(kb.predicates))
+        self.module = SoftTheory(config, *sizes, self.generator, device)
+        if config.loss == "summed":
+            check_dense(SUMS * float(sizes[1]) * sizes[0] ** 2, config.method, "use loss 'all'")
+        if self.module.tabled:
+            check_dense(float(sizes[1]) * sizes[0] ** 2, config.method, "use search 'nearest'")
+            remedy = "lower `depth` or `batch_size`, or list fewer `templates`"
+            check_dense(self._cells_of_a_step(), config.method, remedy)
+        else:
+            check_edges(len(self.split.train), config.nearest)
+        if config.entity_start == "facts":
+            start_from_facts(self.module, self.split.train, self.generator)
+        self.optimiser = torch.optim.Adagrad(self._groups_of_weights(), lr=config.learning_rate, fused=True)
+        # Facts of a predicate side by side: the search need not put them there for every goal.
+        self._train = self.split.train[np.lexsort(self.split.train.T[[2, 0, 1]])]
+        self._groups = np.cumsum(np.diff(self._train[:, :2], axis=0, prepend=self._train[:1, :2]).any(1))
+        self._facts = SoftFacts(self._train, len(kb.predicates))
+        self._keys = np.sort(self._key(self._train))
+        self._nearest = NearestRanking(self.module, self._facts)
+
+    def _groups_of_weights(self) -> list[dict[str, Any]]:
+        """Vectors, and what makes rules, which learns at its own share of the rate."""
+        vectors, made = [self.module.predicates, self.module.entities], list(self.module.select.parameters())
+        if not made or self.config.rule_rate == 1:
+            return [{"params": [*vectors, *made]}]  # a step takes time for every group
+        return [{"params": vectors}, {"params": made, "share": self.config.rule_rate}]
+
+    def _cells_of_a_step(self) -> float:
+        """Of the tables of all pairs that chains keep: for a ranking, or for the middles of the paths of a batch."""
+        groups, pairs = self.module.select.groups, float(len(self.kb.entities)) ** 2
+        if self.config.loss == "all":
+            return KEPT * pairs * sum(plan.width(groups) * len(plan.flips) for plan in self.module.training_plans)
+        goals = self.config.batch_size * (1 + 3 * self.config.negatives)  # see `_corrupted`
+        return (
+            goals
+            * pairs
+            * max((plan.width(groups) for plan in self.module.training_plans if len(plan.flips) > 2), default=0)
+        )
+
+    def batches(self) -> Sequence[Tensor]:
+        self._nearest.restart()
+        if self.config.loss != "sampled" and self.module.tabled:
+            stated = torch.from_numpy(np.unique(self._train[:, 1]))
+            order = stated[torch.randperm(len(stated), generator=self.generator)]
+        else:
+            order = torch.randperm(len(self._train), generator=self.generator)
+        return torch.split(order, self.config.batch_size)
+
+    def learning_rate(self, step: int, steps: int) -> float:
+        peak = self.config.learning_rate
+        return one_cycle(step, steps, peak) if self.config.schedule == "one-cycle" else peak
+
+    def loss(self, batch: Tensor) -> Float[Tensor, ""]:
+        if not self.module.tabled:
+            return self._nearest.loss(batch.numpy())
+        if self.config.loss == "summed":
+            return summed_loss(self.module, *self._seen_and_hidden(), batch, sharpness(self.made))
+        if self.config.loss == "all":
+            return ranking_loss(self.module, *self._seen_and_hidden(), batch)
+        rows = batch.numpy()
+        corrupted = self._corrupted(self._train[rows])
+        false = corrupted[~self._known(corrupted)]  # a corrupted fact may be true: one in seven is, in Nations
+        goals = np.concatenate([self._train[rows], false])
+        own = np.full(len(goals), NO_FACT, dtype=np.int64)
+        own[: len(rows)] = rows
+        scores = self.module.scores(
+            Goals(goals[:, 1], goals[:, 0], goals[:, 2], own), self._facts, self.module.training_plans
+        )
+        true = torch.zeros_like(scores)
+        true[: len(rows)] = 1
+        return functional.binary_cross_entropy(scores.clamp(max=MAX_SCORE), true)
+
+    def _seen_and_hidden(self) -> tuple[SoftFacts, SoftFacts]:
+        """The facts that proofs of one step may use, and the others: never none, never the same."""
+        hidden = self._drawn(len(self._train), self.config.hidden_facts)
+        if self.config.hidden_subjects:
+            hidden |= self._drawn(self._groups[-1] + 1, self.config.hidden_subjects)[self._groups]
+        hidden[torch.randint(len(hidden), (1,), generator=self.generator)] = False
+        seen, rest = self._train[~hidden], self._train[hidden]
+        return SoftFacts(seen, len(self.kb.predicates)), SoftFacts(rest, len(self.kb.predicates))
+
+    def _drawn(self, count: int, share: float) -> NDArray[np.bool_]:
+        return np.asarray(torch.rand(count, generator=self.generator).numpy() < share)
+
+    def _corrupted(self, facts: FactIds) -> FactIds:
+        """Subject, object, and both replaced by random entities, `negatives` times."""
+        times = self.config.negatives
+        drawn = torch.randint(len(self.kb.entities), (times, 4, len(facts)), generator=self.generator).numpy()
+        corrupted = np.tile(facts, (times, 3, 1, 1))  # [time, way, fact, 3]
+        corrupted[:, 0, :, 0], corrupted[:, 1, :, 2] = drawn[:, 0], drawn[:, 1]
+        corrupted[:, 2, :, 0], corrupted[:, 2, :, 2] = drawn[:, 2], drawn[:, 3]
+        return corrupted.reshape(-1, 3)
+
+    def _known(self, facts: FactIds) -> NDArray[np.bool_]:
+        keys = self._key(facts)
+        place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.asarray(self._keys[place] == keys)
+
+    def _key(self, facts: FactIds) -> NDArray[np.int64]:
+        subject, predicate, object_ = facts.T
+        return np.asarray((subject * len(self.kb.predicates) + predicate) * len(self.kb.entities) + object_)
+
+    def ranks(self) -> Float[np.ndarray, " question"]:
+        valid = self.split.valid
+        if not self.module.tabled:
+            self._nearest.look_around()
+            valid = self.split.valid_sample(VALIDATED)
+        model = CtpFactsModel(self.config, self.kb, self.module, self.split.train)
+        return rank_facts(valid, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
+
+    def model(self) -> CtpFactsModel:
+        theory = self.best_module()
+        assert isinstance(theory, SoftTheory)
+        return CtpFactsModel(self.config, self.kb, theory)

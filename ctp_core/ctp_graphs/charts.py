@@ -1,0 +1,130 @@
+"""Which pairs of a graph can be proved at all, and through which others: structure only, no scores, no torch.
+
+A rule of template `n` proves (i, j) through n pairs (i, z₁), (z₁, z₂), …, (zₙ₋₁, j): a *split* of (i, j). Only pairs
+that some path connects can ever score, so a chart lists those that the queries need and their splits, nothing else.
+Graphs of one shape share their chart: it depends on the edges, not on their predicates.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctp_core.base.deadline import Expired, look, never
+from ctp_core.errors import DataError
+from ctp_core.rules import Template
+
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+# A chart of this many splits takes hundreds of megabytes; more is a graph for link prediction, not for `graphs`.
+MAX_SPLITS = 4_000_000
+# Tables of pairs of entities: some dozens of megabytes each, and their products about a second.
+MAX_ENTITIES = 2_000
+# Paths continued at once, times entities: what is tried for them at a time takes a few megabytes.
+CONTINUED_AT_ONCE = 1 << 22
+
+
+class Shape(NamedTuple):
+    """A graph without predicates: distinct edges, and the pairs that are asked for."""
+
+    num_entities: int
+    edges: tuple[tuple[int, int], ...]
+    queries: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The ways to prove pairs by one template: targets[s] through parts[s, 0], parts[s, 1], …"""
+
+    template: Template
+    targets: Ids  # [split]
+    parts: Ids  # [split, atom]
+
+
+@dataclass(frozen=True)
+class Connected:
+    """What is connected within each number of levels, up to the last level or to where nothing changes."""
+
+    within: list[Flags]  # level -> [entity, entity]
+
+    def at(self, level: int) -> Flags:
+        return self.within[min(level, len(self.within) - 1)]
+
+
+def connect(shape: Shape, templates: Sequence[Template], depth: int | None, expired: Expired = never) -> Connected:
+    """Pairs that rules of these templates can connect at each depth, whatever the predicates."""
+    if shape.num_entities > MAX_ENTITIES:
+        raise DataError(
+            f"the graph has {shape.num_entities:,} entities: too many, at most {MAX_ENTITIES:,} can be proved"
+        )
+    facts = np.zeros((shape.num_entities, shape.num_entities), dtype=bool)
+    if shape.edges:
+        facts[tuple(np.array(shape.edges).T)] = True
+    within = [facts]
+    while depth is None or len(within) <= depth:
+        found = facts.copy()
+        for template in templates:
+            look(expired)
+            paths = _power(within[-1], template.length)
+            found |= paths.T if template.reversed else paths
+        if np.array_equal(found, within[-1]):
+            break
+        within.append(found)
+    return Connected(within)
+
+
+def _power(step: Flags, length: int) -> Flags:
+    """Pairs connected by exactly `length` steps."""
+    reached = step
+    for _ in range(length - 1):
+        # Boolean products through floats: numpy has no fast one of its own. Counts stay exact far beyond our sizes.
+        reached = (reached.astype(np.float32) @ step.astype(np.float32)) > 0
+    return reached
+
+
+def split(pairs: Ids, template: Template, step: Flags, expired: Expired = never) -> tuple[Ids, Ids]:
+    """All paths of the template for these pairs: (which pair [split], entities on the path [split, atom + 1])."""
+    starts, ends = (pairs[:, 1], pairs[:, 0]) if template.reversed else (pairs[:, 0], pairs[:, 1])
+    of, paths = np.arange(len(pairs)), starts[:, None]
+    for hop in range(1, template.length):
+        towards = np.ascontiguousarray(_power(step, template.length - hop).T)  # [to, from]
+        of, paths = _continued(of, paths, step, towards, ends, expired)
+    direct = step[paths[:, -1], ends[of]]
+    return of[direct], np.column_stack([paths[direct], ends[of[direct]]])
+
+
+def _continued(of: Ids, paths: Ids, step: Flags, towards: Flags, ends: Ids, expired: Expired) -> tuple[Ids, Ids]:
+    """Each path by one more entity, in all ways from which its end can be reached; raises DataError for too many."""
+    at_once, count = max(1, CONTINUED_AT_ONCE // len(step)), 0
+    chosen, middles = [of[:0]], [of[:0]]
+    for start in range(0, len(of), at_once):
+        look(expired)
+        here = slice(start, start + at_once)
+        path, middle = np.nonzero(step[paths[here, -1]] & towards[ends[of[here]]])
+        count += len(path)
+        if count > MAX_SPLITS:
+            raise DataError(f"the graph connects its {len(step)} entities in more than {MAX_SPLITS:,} ways: too many")
+        chosen.append(start + path)
+        middles.append(middle)
+    which = np.concatenate(chosen)
+    return of[which], np.column_stack([paths[which], np.concatenate(middles)])
+
+
+def rows_of(pairs: Ids, num_entities: int) -> Ids:
+    """[entity, entity] -> the row of a pair, −1 where it is not listed."""
+    rows = np.full((num_entities, num_entities), -1, dtype=np.int64)
+    rows[pairs[:, 0], pairs[:, 1]] = np.arange(len(pairs))
+    return rows
+
+
+def as_parts(paths: Ids, rows: Ids) -> Ids:
+    """Entities on paths [split, atom + 1] -> rows of the pairs they pass [split, atom]."""
+    return rows[paths[:, :-1], paths[:, 1:]]
+
+
+def rule_templates(templates: Sequence[Template]) -> tuple[Template, ...]:
+    """The distinct templates that make rules, in order."""
+    return tuple(dict.fromkeys(template for template in templates if template.length))

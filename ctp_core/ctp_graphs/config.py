@@ -1,0 +1,115 @@
+"""Presets for `kind: graphs`, chosen from the predicates and the training graphs: their lengths, and how facts lie.
+
+How they were found, without looking at a test file, is in docs/results/clutrr.md.
+"""
+
+import math
+from typing import Any
+
+from ctp_core.base.config import BaseConfig
+from ctp_core.kb.profile import Profile
+from ctp_core.select.config import CtpConfig, SelectName
+
+MAX_REFORMULATORS = 32
+MAX_TRAIN_DEPTH = 6
+MAX_STATIC_RULES = 64
+BESIDE_CHAINS = 2  # reformulators of each other template: a predicate may be another, or its inverse, in two ways
+
+
+def graphs_presets(profile: Profile) -> dict[str, BaseConfig]:
+    """`fast` and `best` are tabled; `paper` has the published hyper-parameters and the exact prover."""
+    return {name: graphs_config(profile, name) for name in ("fast", "best", "paper", "paper-long")}
+
+
+def graphs_config(profile: Profile, preset: str, select: SelectName | None = None) -> CtpConfig:
+    """What a preset means for one `select`; by default attentive, and linear for the paper's."""
+    if preset.startswith("paper"):
+        paper = _paper(select or "linear")
+        return paper if preset == "paper" else paper.model_copy(update=LONGER)
+    return _tabled(profile, select or "attentive", effort=2 if preset == "best" else 1)
+
+
+def _every_bracketing(profile: Profile) -> int:
+    """The depth at which the longest chain can be proved in every order.
+
+    With less, a chain whose halves mean nothing by themselves teaches wrong rules.
+    """
+    return min(MAX_TRAIN_DEPTH, max(2, profile.max_length - 1))
+
+
+def _tabled(profile: Profile, select: SelectName, effort: int) -> CtpConfig:
+    if select in ("ntp", "gntp"):
+        return _tabled(profile, "linear", effort).model_copy(update=_static(profile, select, effort))
+    # A head that can be composed in many ways needs as many reformulators; spare ones learn to close their gates.
+    reformulators = min(MAX_REFORMULATORS, max(4, math.ceil(0.8 * profile.num_predicates)))
+    return CtpConfig(
+        select=select,
+        prover="tabled",
+        templates=("2",) * reformulators + _beside_chains(profile, BESIDE_CHAINS),
+        semiring="max-product",
+        depth=None,
+        train_depth=_every_bracketing(profile),
+        dim=16 if select == "memory" else 32,
+        gate=True,
+        memory=32 * reformulators,
+        optimiser="adam",
+        schedule="one-cycle",
+        learning_rate=0.05 if select == "attentive" else 0.02,
+        batch_size=32,
+        distinct=True,
+        weight_power=0.5,
+        validation=0.05,
+        eval_every=5,
+        epochs=effort * 400,
+        steps=effort * 720,
+    )
+
+
+def _beside_chains(profile: Profile, each: int) -> tuple[str, ...]:
+    """Where facts lie against the way from subject to object, or one fact leads there, chains alone prove nothing."""
+    return tuple(template for template in profile.templates for _ in range(each))
+
+
+def _static(profile: Profile, select: SelectName, effort: int) -> dict[str, Any]:
+    """Rules that no goal changes: one for every composition there may be, and vectors that start near to each other.
+
+    With N(0, 1) predicates of length 32 a proof by one rule, three unifications, would start with a score of 4e-8.
+    """
+    beside = _beside_chains(profile, min(MAX_STATIC_RULES // 4, profile.num_predicates))
+    chains = min(MAX_STATIC_RULES - len(beside), max(8, 4 * profile.num_predicates))
+    start = {"dim": 16, "slope": 0.7, "gate": False, "top_k": 16}
+    return {
+        "select": select,
+        "templates": ("2",) * chains + beside,
+        "epochs": effort * 800,
+        "steps": effort * 2880,
+        **start,
+    }
+
+
+# The same model, trained as validation preferred: on distinct graphs, and long enough for a sparse gradient.
+LONGER = {
+    "epochs": 400,
+    "steps": 2000,
+    "distinct": True,
+    "weight_power": 0.5,
+    "optimiser": "adam",
+    "learning_rate": 0.02,
+    "schedule": "one-cycle",
+}
+
+
+def _paper(select: SelectName) -> CtpConfig:
+    return CtpConfig(
+        select=select,
+        prover="exact",
+        templates=("2",) * 3,
+        semiring="max-min",
+        depth=None,
+        train_depth=2,
+        dim=20,
+        optimiser="adagrad",
+        learning_rate=0.1,
+        batch_size=32,
+        epochs=5,
+    )

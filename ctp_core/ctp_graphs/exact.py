@@ -1,0 +1,182 @@
+"""The exact prover: the paper's recursion, computed on tables.
+
+Sub-goal vectors grow from the goal's predicate alone: level l holds f(f(…)) of every goal, computed once for a whole
+batch of graphs. With crisp entities a sub-goal meets facts through their predicates, T₀(v)[i, j] = max over facts
+(i, r, j) of K(v, θ_r), and `and` is one semiring product over splits:
+T_d(v) = T₀(v) ⊕ ⊕_g head_g(v) ⊗ ⊕_z T_{d−1}(f_g1(v))[i, z] ⊗ T_{d−1}(f_g2(v))[z, j].
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from ctp_core.base.deadline import Expired, look, never
+from ctp_core.ctp_graphs.batches import BatchLayer, Instance, LayeredBatch, Ways, stack_layered
+from ctp_core.ctp_graphs.charts import Shape
+from ctp_core.ctp_graphs.layered_charts import LayeredChart, layered_chart
+from ctp_core.ctp_graphs.theory import Theory
+from ctp_core.rules import Template
+from ctp_core.select.base import Expansion
+from ctp_core.semiring import Semiring
+from ctp_core.shapes import Float, Heads, Vectors
+
+Table = Float[Tensor, "pair goal"]
+GROWN_AT_ONCE = 512  # goals: a memory of hundreds of rules is attended to by each, and the clock waits
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The rules of one template for all goals of a level; their body vectors are columns `start…` of the next level.
+
+    Columns lie as [reformulator, atom, goal], goal = 1 where the bodies are the same for all goals.
+    """
+
+    template: Template
+    start: int
+    reformulators: int
+    goals: int
+    guard: Heads | None
+
+    def columns(self, table: Table, place: int) -> Float[Tensor, "pair reformulator goal"]:
+        """The tables of one body place."""
+        width = self.reformulators * self.template.length * self.goals
+        own = table[:, self.start : self.start + width]
+        return own.view(-1, self.reformulators, self.template.length, self.goals)[:, :, place]
+
+
+@dataclass(frozen=True)
+class Level:
+    """Sub-goals of one level: their vectors, how they meet each known predicate, and what they grow into."""
+
+    vectors: Vectors
+    meets: Float[Tensor, "predicate goal"]
+    growths: tuple[Growth, ...]
+
+
+def grow(theory: Theory, goals: Vectors, depth: int, semiring: Semiring, expired: Expired = never) -> list[Level]:
+    """All sub-goals to this depth, goals first; raises OutOfTime."""
+    vectors, growths = [goals], []
+    for _ in range(depth):
+        expansions = _expansions(theory, vectors[-1], expired)
+        growths.append(_growths(expansions, semiring))
+        bodies = [e.bodies.permute(1, 2, 0, 3).reshape(-1, goals.shape[1]) for e in expansions]  # [row, dim]
+        vectors.append(torch.cat(bodies))
+    growths.append(())
+    # One kernel call for all levels: most of the cost of a small batch is the number of calls.
+    meets = theory.meet(torch.cat(vectors), theory.vectors).T
+    starts = accumulate((len(v) for v in vectors), initial=0)
+    return [
+        Level(v, meets[:, start : start + len(v)], g) for v, start, g in zip(vectors, starts, growths, strict=False)
+    ]
+
+
+def _expansions(theory: Theory, goals: Vectors, expired: Expired) -> tuple[Expansion, ...]:
+    """The rules of all goals, some goals at a time."""
+    pieces = []
+    for some in goals.split(GROWN_AT_ONCE):  # type: ignore[no-untyped-call]
+        look(expired)
+        pieces.append(theory.expand(some))
+    return tuple(Expansion.joined(parts) for parts in zip(*pieces, strict=True))
+
+
+def _growths(expansions: Sequence[Expansion], semiring: Semiring) -> tuple[Growth, ...]:
+    growths, start = [], 0
+    for expansion in expansions:
+        goals, reformulators, atoms, _ = expansion.bodies.shape
+        guard = expansion.guard(semiring)
+        if guard is not None:
+            # A rule that was not selected has guard 0, which must end its proofs in every semiring.
+            guard = guard.T if semiring.zero == 0 else guard.T.masked_fill(guard.T == 0, semiring.zero)
+        growths.append(Growth(expansion.template, start, reformulators, goals, guard))
+        start += reformulators * atoms * goals
+    return tuple(growths)
+
+
+@dataclass
+class ExactProver:
+    """Proves on layers; charts are kept, because graphs of one shape come again and again."""
+
+    templates: tuple[Template, ...]
+    _charts: dict[tuple[Shape, int], LayeredChart] = field(default_factory=dict)
+
+    def chart(self, shape: Shape, depth: int) -> LayeredChart:
+        key = (shape, depth)
+        if key not in self._charts:
+            self._charts[key] = self.fresh_chart(shape, depth)
+        return self._charts[key]
+
+    def fresh_chart(self, shape: Shape, depth: int, expired: Expired = never) -> LayeredChart:
+        """Not kept: for questions, whose graphs are not known beforehand and may be large; raises OutOfTime."""
+        return layered_chart(shape, self.templates, depth, expired)
+
+    def stack(self, instances: Sequence[Instance], depth: int, device: torch.device) -> LayeredBatch:
+        charts = {instance.shape: self.chart(instance.shape, depth) for instance in instances}
+        return stack_layered(instances, charts, device)
+
+
+def prove(batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring) -> Float[Tensor, "query goal"]:
+    """Scores of all goals for every query; 0 for what cannot be proved, whatever the semiring's zero."""
+    scores = tables(batch, levels, semiring)[0][batch.query_rows]
+    return scores if semiring.zero == 0 else scores.clamp(min=0.0)
+
+
+def tables(batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring) -> list[Table]:
+    """The table of every layer, goals first."""
+    return list(_upwards(batch, levels, semiring))[::-1]
+
+
+def tables_in_time(
+    batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring, expired: Expired
+) -> list[Table] | None:
+    """`tables`, or nothing where the time was over first: goals come last, and half of a recursion proves none."""
+    found: list[Table] = []
+    for table in _upwards(batch, levels, semiring):
+        found.append(table)
+        if len(found) < len(levels) and expired():
+            return None
+    return found[::-1]
+
+
+def _upwards(batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring) -> Iterator[Table]:
+    """From the facts up to the goals."""
+    below: Table | None = None
+    for layer, level in zip(reversed(batch.layers), reversed(levels), strict=True):
+        below = _layer_table(layer, level, below, semiring)
+        yield below
+
+
+def largest_table(batch: LayeredBatch, theory: Theory, goals: int) -> int:
+    """Numbers in the largest intermediate of `grow` and `tables`, known before anything is computed."""
+    # Two goals, to tell bodies that every goal has for itself from those that all share.
+    expansions = theory.expand(theory.vectors[:1].expand(2, -1))
+    rules: Counter[Template] = Counter()
+    for expansion in expansions:
+        rules[expansion.template] += expansion.bodies.shape[1]
+    largest = 0
+    for layer in batch.layers:
+        rows = max((len(ways.targets) * rules[ways.template] for ways in layer.ways), default=0)
+        largest = max(largest, goals * max(rows, layer.num_pairs, *theory.vectors.shape))
+        goals = sum(e.bodies.shape[1] * e.bodies.shape[2] * (1 if e.static else goals) for e in expansions)
+    return largest
+
+
+def _layer_table(layer: BatchLayer, level: Level, below: Table | None, semiring: Semiring) -> Table:
+    rows, targets = [level.meets[layer.fact_predicates]], [layer.fact_rows]
+    if below is not None:
+        for ways in layer.ways:
+            for growth in level.growths:
+                if growth.template == ways.template:
+                    rows.append(_apply(ways, growth, below, semiring))
+                    targets.append(ways.targets)
+    return semiring.scatter(torch.cat(rows), torch.cat(targets), layer.num_pairs)
+
+
+def _apply(ways: Ways, growth: Growth, below: Table, semiring: Semiring) -> Float[Tensor, "split goal"]:
+    """⊕ over reformulators of guard ⊗ body, for every split."""
+    parts = [] if growth.guard is None else [growth.guard[None]]
+    parts += [growth.columns(below, place)[ways.rows[place]] for place in range(growth.template.length)]
+    return semiring.reduce(semiring.product(parts), dim=1)  # [split, reformulator, goal] -> [split, goal]

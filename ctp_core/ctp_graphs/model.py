@@ -1,0 +1,97 @@
+"""The Conditional Theorem Prover on small graphs: answers what relates two entities of a graph, with proofs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+import torch
+
+from ctp_core.artifact import Artifact
+from ctp_core.base.graphs_model import read_question
+from ctp_core.base.model import Answers, Budget, Model, Question
+from ctp_core.ctp_graphs.explainer import explain
+from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
+from ctp_core.errors import ArtifactError, CtpError
+from ctp_core.kb.knowledge_base import Kind
+from ctp_core.methods import BaseConfig, parse_config
+from ctp_core.rules import Atom, Rule
+from ctp_core.select.config import CtpConfig
+from ctp_core.symbols import Vocabulary
+
+
+class CtpGraphsModel(Model):
+    """Predicate vectors and `select`; the facts come with each question."""
+
+    method: ClassVar[str] = "ctp"
+    kind: ClassVar[Kind] = "graphs"
+
+    def __init__(self, reasoner: GraphReasoner, rules: Sequence[Rule]) -> None:
+        self.config: CtpConfig = reasoner.config
+        self.reasoner = reasoner
+        self._rules = list(rules)
+        self._confidences = {rule.text: rule.confidence for rule in rules}
+
+    @property
+    def scorer(self) -> GraphReasoner:
+        return self.reasoner
+
+    @property
+    def semiring(self) -> str:
+        return self.config.semiring
+
+    def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
+        """Where the time is over the first question is answered by the facts alone, and no other at all."""
+        return [
+            Answers((), truncated=True) if number and budget.expired else self._answer(question, budget)
+            for number, question in enumerate(questions)
+        ]
+
+    def _answer(self, question: Question, budget: Budget) -> Answers | CtpError:
+        try:
+            asked = read_question(question, self.reasoner.predicates)
+            return explain(self.reasoner, asked, budget, self._confidences)
+        except CtpError as error:
+            return error
+
+    def rules(self) -> list[Rule]:
+        return list(self._rules)
+
+    def to_artifact(self) -> Artifact:
+        manifest = {
+            "kind": self.kind,
+            "config": self.config.model_dump(mode="json"),
+            "predicates": list(self.reasoner.predicates),
+            "targets": list(self.reasoner.targets),
+            "rules": [asdict(rule) for rule in self._rules],
+        }
+        return Artifact(manifest, dict(self.reasoner.theory.state_dict()))
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "CtpGraphsModel":
+        try:
+            config = parse_config(artifact.manifest["config"])
+            predicates = Vocabulary("predicate", artifact.manifest["predicates"])
+            targets = tuple(artifact.manifest["targets"])
+            rules = [_rule(values) for values in artifact.manifest["rules"]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArtifactError(f"the manifest of a graphs model is not complete: {error}") from None
+        return cls(_reasoner(config, predicates, targets, artifact, device), rules)
+
+
+def _rule(values: dict[str, Any]) -> Rule:
+    head, body = Atom(**values["head"]), tuple(Atom(**atom) for atom in values["body"])
+    return Rule(**{**values, "head": head, "body": body})
+
+
+def _reasoner(
+    config: BaseConfig, predicates: Vocabulary, targets: tuple[str, ...], artifact: Artifact, device: torch.device
+) -> GraphReasoner:
+    if not isinstance(config, CtpConfig):
+        raise ArtifactError(f"a graphs model has a config of method ctp, not {config.method!r}")
+    # The initial values are thrown away, so that any generator serves; it fixes the device.
+    theory = build_theory(config, predicates, torch.Generator(device=device).manual_seed(0))
+    try:
+        theory.load_state_dict(artifact.tensors)
+    except RuntimeError as error:
+        raise ArtifactError(f"the tensors do not fit the config: {error}") from None
+    return GraphReasoner(config, predicates, targets, theory)

@@ -1,0 +1,1 @@
+"""ComplEx and DistMult: accurate link prediction without proofs."""

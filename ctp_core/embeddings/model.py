@@ -1,0 +1,121 @@
+"""ComplEx and DistMult as models in their own right: accurate, but without proofs."""
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ctp_core.artifact import Artifact
+from ctp_core.base.facts_model import (
+    Explanation,
+    FactsModel,
+    FactsView,
+    load_state,
+    read_calibration,
+    read_config,
+    read_kb,
+)
+from ctp_core.embeddings.config import EmbeddingConfig
+from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
+from ctp_core.errors import ArtifactError
+from ctp_core.kb.knowledge_base import FactIds, FactsKB
+from ctp_core.rules import Rule
+
+
+class EmbeddingModel(FactsModel):
+    """logit = scale · φ(s, p, o) + offset, fitted on validation so that the sigmoid reads as a probability."""
+
+    def __init__(
+        self, config: EmbeddingConfig, kb: FactsKB, factorisation: Factorisation, calibration: tuple[float, float]
+    ) -> None:
+        self.config: EmbeddingConfig = config
+        self.kb = kb
+        self.factorisation = factorisation
+        self.scale, self.offset = calibration
+        with torch.no_grad():
+            averaged = factorisation.averaged() if config.reciprocal else factorisation.predicates
+            self._predicates = averaged.detach()
+
+    @property
+    def semiring(self) -> str:
+        return "none"
+
+    def products(
+        self, given: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"], *, objects: bool
+    ) -> Float[np.ndarray, "question entity"]:
+        """φ of all objects of (s, p, ?), or of all subjects of (?, p, o): the same value for the same fact."""
+        with torch.no_grad():
+            vectors = self._predicates[self._ids(predicates)]
+            vectors = vectors if objects else self.factorisation.adjoint(vectors)
+            queries = self.factorisation.compose(self.factorisation.entities[self._ids(given)], vectors)
+            return (queries @ self.factorisation.entities.T).cpu().numpy()
+
+    def fact_products(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """φ of each fact; NaN where an entity was never seen."""
+        seen = (facts[:, [0, 2]] < len(self.kb.entities)).all(1)
+        products = np.full(len(facts), np.nan)
+        with torch.no_grad():
+            subject, predicate, object_ = (self._ids(column) for column in facts[seen].T)
+            entities = self.factorisation.entities
+            queries = self.factorisation.compose(entities[subject], self._predicates[predicate])
+            products[seen] = (queries * entities[object_]).sum(-1).cpu().numpy()
+        return products
+
+    def _ids(self, ids: NDArray[np.int64]) -> Int[Tensor, " row"]:
+        return torch.from_numpy(np.ascontiguousarray(ids)).to(self._predicates.device)
+
+    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """Of an entity that was never seen nothing is known: the offset alone."""
+        del view
+        return np.asarray(self.scale * np.nan_to_num(self.fact_products(facts)) + self.offset)
+
+    def object_logits(
+        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        return np.asarray(self.scale * self.products(subjects, predicates, objects=True) + self.offset)
+
+    def subject_logits(
+        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        return np.asarray(self.scale * self.products(objects, predicates, objects=False) + self.offset)
+
+    def explain(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
+    ) -> list[Explanation]:
+        """No proofs; the parts are the offset as bias and the embedding, null for entities never seen."""
+        del view, logits, num_proofs
+        parts = self.scale * self.fact_products(facts)
+        return [
+            Explanation((), {"bias": self.offset, "embedding": None if np.isnan(part) else float(part)})
+            for part in parts
+        ]
+
+    def rules(self) -> list[Rule]:
+        """An embedding has none."""
+        return []
+
+    def to_artifact(self) -> Artifact:
+        state = self.factorisation.state_dict()
+        calibration = {"scale": self.scale, "offset": self.offset}
+        return self._base_artifact({f"factorisation.{name}": t for name, t in state.items()}, calibration=calibration)
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "EmbeddingModel":
+        config, kb = read_config(artifact), read_kb(artifact)
+        if not isinstance(config, EmbeddingConfig):
+            raise ArtifactError(f"a model of method {config.method!r} is no embedding")
+        sizes = (len(kb.entities), len(kb.predicates))
+        factorisation = FACTORISATIONS[config.method](sizes, config.rank, torch.Generator(), device)
+        load_state(factorisation, "factorisation", artifact)
+        return cls(config, kb, factorisation.requires_grad_(False), read_calibration(artifact))
+
+
+class ComplexModel(EmbeddingModel):
+    method: ClassVar[str] = "complex"
+
+
+class DistMultModel(EmbeddingModel):
+    method: ClassVar[str] = "distmult"

@@ -1,0 +1,136 @@
+"""Trains ComplEx and DistMult: every question of the KB against all entities, Adagrad, N3."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from ctp_core.base.calibration import fit_calibration
+from ctp_core.base.config import BaseConfig
+from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.schedule import constant_then_falling
+from ctp_core.base.training_loop import GradientTrainer
+from ctp_core.embeddings.config import EmbeddingConfig
+from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
+from ctp_core.embeddings.log_partition import log_partition
+from ctp_core.embeddings.model import ComplexModel, DistMultModel, EmbeddingModel
+from ctp_core.embeddings.questions import QuestionList
+from ctp_core.errors import ConfigError
+from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
+
+MODELS: dict[str, type[EmbeddingModel]] = {"complex": ComplexModel, "distmult": DistMultModel}
+UNCALIBRATED = (1.0, 0.0)
+VALIDATION = 5000  # facts ranked between epochs at most
+MIN_CHANCE = 1e-6  # of an entity without facts where none is drawn
+
+
+class EmbeddingTrainer(GradientTrainer):
+    """A question is (entity, predicate or inverse); a step scores each of its questions once, for all its answers."""
+
+    config: EmbeddingConfig
+    module: Factorisation
+
+    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
+        if not isinstance(config, EmbeddingConfig) or not isinstance(kb, FactsKB):
+            raise ConfigError("an embedding learns from a KB of kind 'facts' and a config of its own method")
+        super().__init__(config, kb, device, config.eval_every)
+        sizes = (len(kb.entities), len(kb.predicates))
+        self.module = FACTORISATIONS[config.method](sizes, config.rank, self.generator, device)
+        fused = device.type == "cpu" and config.negatives is None  # a fused step knows no sparse gradients
+        self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate, fused=fused)
+        self._questions = QuestionList(torch.from_numpy(self.split.train), sizes[1], grouped=config.grouped)
+        self._log_weights = self._inverse_chances().log().to(device)
+
+    def batches(self) -> Sequence[Tensor]:
+        order = torch.randperm(len(self._questions), generator=self.generator)
+        return torch.split(order, self.config.batch_size)
+
+    def _step(self, batch: Tensor, learning_rate: float) -> float:
+        """The sparse gradients of sampled rivals are torch's own, and need no check."""
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+            return super()._step(batch, learning_rate)
+
+    def learning_rate(self, step: int, steps: int) -> float:
+        return constant_then_falling(step, steps, self.config.learning_rate, self.config.decay)
+
+    def loss(self, batch: Tensor) -> Float[Tensor, ""]:
+        entity, atom, question, answer = (ids.to(self.device) for ids in self._questions.of(batch))
+        chosen, entity, answer = self._rivals(entity, answer)
+        rivals = self._vectors(chosen)
+        # One gather for both: the gradient of each is a table of all entities.
+        gathered = functional.embedding(torch.cat([entity, answer]), rivals)
+        asked, answers = gathered[: len(entity)], gathered[len(entity) :]
+        queries, predicates = self.module.queries(asked, atom, tied=not self.config.reciprocal)
+        given = asked[question]
+        # The product again, not a cell of the table: its gradient would be a table of zeros.
+        true = (queries[question] * answers).sum(-1)
+        log_weights = self._log_weights_of(chosen, question, answer, len(queries))
+        fit = (log_partition(queries, rivals, log_weights)[question] - true).mean()
+        if self.config.predicate_weight:
+            fit = fit + self.config.predicate_weight * self._predicates_loss(given, atom[question], answers)
+        norms = [(self.module.moduli(v) ** 3).sum() for v in (given, predicates[question], answers)]
+        return fit + self.config.n3 * torch.stack(norms).sum() / len(answer)
+
+    def _predicates_loss(
+        self, given: Float[Tensor, "fact width"], atoms: Int[Tensor, " fact"], answers: Float[Tensor, "fact width"]
+    ) -> Float[Tensor, ""]:
+        """-log of the chance of the predicate of each fact among all predicates."""
+        forward = (atoms < self.module.num_predicates)[:, None]
+        subjects, objects = torch.where(forward, given, answers), torch.where(forward, answers, given)
+        logits = self.module.pairs(subjects, objects) @ self.module.predicates.T
+        return functional.cross_entropy(logits, atoms % self.module.num_predicates)
+
+    def _rivals(
+        self, entities: Int[Tensor, " question"], answers: Int[Tensor, " fact"]
+    ) -> tuple[Int[Tensor, " rival"] | None, Int[Tensor, " question"], Int[Tensor, " fact"]]:
+        """(whom to rank among, where the entities stand in them, where the answers do).
+
+        None are all entities; else the batch's and random ones.
+        """
+        if self.config.negatives is None:
+            return None, entities, answers
+        drawn = torch.randint(len(self.kb.entities), (self.config.negatives,), generator=self.generator)
+        together = torch.cat([entities, answers, drawn.to(self.device)])
+        chosen, where = torch.unique(together, return_inverse=True)
+        return chosen, *where[: len(entities) + len(answers)].split([len(entities), len(answers)])
+
+    def _vectors(self, rivals: Int[Tensor, " rival"] | None) -> Float[Tensor, "rival width"]:
+        """Where rivals are sampled, only their vectors have a gradient, and a step costs what it touches."""
+        everybody = self.module.entities
+        return everybody if rivals is None else functional.embedding(rivals, everybody, sparse=True)
+
+    def _inverse_chances(self) -> Float[Tensor, " entity"]:
+        """1 / the chance of an entity to be ranked against in a step, as one of the batch or drawn."""
+        num_entities, drawn = len(self.kb.entities), self.config.negatives or 0
+        share = min(1.0, self.config.batch_size / len(self._questions))
+        left_out = (1 - share) ** self._questions.appearances(num_entities) * (1 - 1 / num_entities) ** drawn
+        return 1 / (1 - left_out).clamp(min=MIN_CHANCE)
+
+    def _log_weights_of(
+        self,
+        rivals: Int[Tensor, " rival"] | None,
+        question: Int[Tensor, " fact"],
+        answer: Int[Tensor, " fact"],
+        num_questions: int,
+    ) -> Float[Tensor, "question rival"] | None:
+        """Of how often each rival counts; a question's own answers are never left out, and count once."""
+        if rivals is None or not self.config.weigh_negatives:
+            return None
+        weights = self._log_weights[rivals].repeat(num_questions, 1)
+        weights[question, answer] = 0
+        return weights
+
+    def ranks(self) -> Float[np.ndarray, " question"]:
+        model = MODELS[self.config.method](self.config, self.kb, self.module, UNCALIBRATED)
+        facts = self.split.valid_sample(VALIDATION)
+        return rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
+
+    def model(self) -> EmbeddingModel:
+        factorisation = self.best_module()
+        assert isinstance(factorisation, Factorisation)
+        model_class = MODELS[self.config.method]
+        raw = model_class(self.config, self.kb, factorisation, UNCALIBRATED)
+        return model_class(self.config, self.kb, factorisation, fit_calibration(raw.fact_products, self.kb, self.split))

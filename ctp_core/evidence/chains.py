@@ -1,0 +1,130 @@
+"""Chains of body atoms on edge lists: how many groundings lead where, and which they are."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ctp_core.base.counting import UNARY, RuleCounter
+from ctp_core.base.edges import EdgeList, Paths, slices
+from ctp_core.evidence.proofs_arrays import own_paths
+from ctp_core.kb.knowledge_base import FactIds
+
+Body = tuple[int, ...]
+Ids = NDArray[np.int64]
+
+
+def turned(body: Body, num_predicates: int) -> Body:
+    """The same path read from its end."""
+    return tuple((atom + num_predicates) % (2 * num_predicates) for atom in reversed(body))
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Edges that are not there, one for each question: `atom` from its start to one of the `ends`, and back."""
+
+    atom: int
+    ends: Int[np.ndarray, " question"]
+
+
+class ChainRows:
+    """Groundings of chains from given entities to all entities, by one sparse product for each atom.
+
+    Asked for bodies in sorted order, it multiplies what they begin with once, and remembers nothing else.
+    """
+
+    def __init__(
+        self, counter: RuleCounter, starts: Int[np.ndarray, " question"], hidden: Hidden | None = None
+    ) -> None:
+        self._counter, self._starts, self._hidden = counter, starts, hidden
+        self._questions = np.arange(len(starts))
+        self._reached: dict[Body, sparse.csr_array] = {(): self._marked(starts, np.ones(len(starts), dtype=np.int32))}
+
+    def widest(self, body: Body) -> float:
+        """Paths per question at the step that has most of them: what a rule costs, without finding them."""
+        paths = np.bincount(self._starts, minlength=self._counter.num_entities).astype(np.float64)
+        most = 0.0
+        for atom in turned(body, self._counter.num_predicates)[::-1]:
+            paths = self._counter.tables[atom] @ paths
+            most = max(most, float(paths.sum()))
+        return most / max(1, len(self._starts))
+
+    def counts(self, body: Body) -> sparse.csr_array:
+        """[question, entity]: the number of paths."""
+        self._reached = {start: found for start, found in self._reached.items() if body[: len(start)] == start}
+        for place, atom in enumerate(body):
+            if body[: place + 1] not in self._reached:
+                self._reached[body[: place + 1]] = self._step(self._reached[body[:place]], atom)
+        return self._reached[body]
+
+    def _step(self, reached: sparse.csr_array, atom: int) -> sparse.csr_array:
+        onward = reached @ self._counter.tables[atom]
+        if self._hidden is None or (atom - self._hidden.atom) % self._counter.num_predicates:
+            return onward
+        ends = (self._starts, self._hidden.ends)
+        tails, heads = ends if atom == self._hidden.atom else ends[::-1]
+        through = np.asarray(reached[self._questions, tails]).ravel()
+        onward = (onward - self._marked(heads, through)).tocsr()
+        onward.eliminate_zeros()
+        return onward
+
+    def _marked(self, entities: Ids, values: NDArray[np.int32]) -> sparse.csr_array:
+        """One cell in each row."""
+        shape = (len(self._questions), self._counter.num_entities)
+        return sparse.csr_array((values, (self._questions, entities)), shape=shape)
+
+
+class PairWalks:
+    """The groundings of rules for given facts, none by the fact itself; shared beginnings are walked once.
+
+    All facts of a hub begin or end at one entity, from which one walk serves them all.
+    """
+
+    def __init__(self, edges: EdgeList, facts: FactIds) -> None:
+        self._edges, self._facts = edges, facts
+        subjects, objects = np.unique(facts[:, 0]), np.unique(facts[:, 2])
+        self._flipped = len(subjects) < len(objects)
+        each, shared = (2, 0) if self._flipped else (0, 2)
+        ends, self._end = np.unique(facts[:, shared], return_inverse=True)
+        self._from_each, self._from_ends = _Walks(edges, facts[:, each]), _Walks(edges, ends)
+
+    def paths(self, template: str, body: Body) -> Paths:
+        """Paths between the entities of the facts, or the edges of one of them; facts in rising order."""
+        if template in UNARY:
+            pair, stations = _Walks(self._edges, self._facts[:, 0 if template == "1X" else 2]).along(body)
+        else:
+            pair, stations = self._joined(body)
+        paths = Paths(pair, np.tile(np.array(body), (len(pair), 1)), stations)
+        kept = np.ones(len(pair), dtype=bool)
+        kept[own_paths(self._edges, self._facts, paths)] = False
+        return Paths(*(column[kept] for column in paths))
+
+    def _joined(self, body: Body) -> tuple[Ids, Ids]:
+        """Half of the way walked from either end, joined where they meet."""
+        num_predicates, num_entities = self._edges.num_predicates, self._edges.num_entities
+        body = turned(body, num_predicates) if self._flipped else body
+        half = (len(body) + 1) // 2
+        pair, left = self._from_each.along(body[:half])
+        end, right = self._from_ends.along(turned(body[half:], num_predicates))
+        keys, met = self._end[pair] * num_entities + left[:, -1], end * num_entities + right[:, -1]
+        order = np.argsort(met, kind="stable")
+        which, entry = slices(np.searchsorted(met[order], keys), np.searchsorted(met[order], keys, side="right"))
+        stations = np.concatenate([left[which], right[order[entry], -2::-1]], axis=1)
+        return pair[which], stations[:, ::-1] if self._flipped else stations
+
+
+class _Walks:
+    def __init__(self, edges: EdgeList, starts: Ids) -> None:
+        self._tables = edges.counter.tables
+        self._found: dict[Body, tuple[Ids, Ids]] = {(): (np.arange(len(starts)), starts[:, None])}
+
+    def along(self, body: Body) -> tuple[Ids, Ids]:
+        """(which start, the entities passed) of every walk."""
+        if body not in self._found:
+            origin, stations = self.along(body[:-1])
+            table = self._tables[body[-1]]
+            which, entry = slices(table.indptr[stations[:, -1]], table.indptr[stations[:, -1] + 1])
+            self._found[body] = origin[which], np.column_stack([stations[which], table.indices[entry]])
+        return self._found[body]

@@ -1,0 +1,181 @@
+"""Rules with constants, p(X,c) :- q(X,d) and p(c,Y) :- q(Y,d), counted over a KB; d may be anything: p(X,c) :- q(X,Z).
+Long ones have two atoms, p(X,c) :- q(X,Z), r(Z,d), where X, Z and d are three entities.
+
+    confidence = support / (entities that the body holds of + PRIOR)        evidence = -log(1 - confidence)
+
+Only the strongest rule of each side speaks for a fact: bodies about one entity say nearly the same, and a sum over them
+would count one reason many times.
+"""
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from scipy import sparse
+
+from ctp_core.base.edges import EdgeList, slices
+from ctp_core.base.features import ANY, EntityFeatures, key_of
+from ctp_core.kb.knowledge_base import FactIds
+
+PRIOR = 5.0  # pessimism: so many more cases against a rule are assumed than were seen
+MIN_SUPPORT = 2
+MIN_CONFIDENCE = 0.01
+TABLES = 16  # predicates and sides whose rules are kept in memory
+SIDES = ("cX", "cY")  # the body is about X and the object is constant, or about Y and the subject is
+Ids = NDArray[np.int64]
+Body = tuple[int, ...]
+NO_IDS = np.zeros(0, dtype=np.int64)
+
+
+class Strongest(NamedTuple):
+    """The best rule of each fact on one side: its feature, -1 where there is none, and its evidence."""
+
+    feature: Int[np.ndarray, " fact"]
+    evidence: Float[np.ndarray, " fact"]
+
+
+class ConstantRules:
+    """All rules with constants of a KB. They are counted when a predicate is asked for, and never stored."""
+
+    def __init__(self, edges: EdgeList, *, long: bool = False) -> None:
+        self.edges, self._long = edges, long
+        self.features = self.features_in(edges)
+        self.body_counts = np.diff(self.features.with_feature.indptr)
+        self._tables: OrderedDict[tuple[int, str], sparse.csr_array] = OrderedDict()  # the least used first
+
+    def features_in(self, view: EdgeList) -> EntityFeatures:
+        """The bodies that hold in a KB, or in it and a question."""
+        return view.long_features if self._long else view.features
+
+    def evidence(self, support: NDArray[np.floating] | Ids, features: Ids) -> Float[np.ndarray, " rule"]:
+        """0 for a rule that is not worth keeping."""
+        confidence = np.asarray(support, dtype=np.float64) / (self.body_counts[features] + PRIOR)
+        kept = (support >= MIN_SUPPORT) & (confidence >= MIN_CONFIDENCE)
+        return np.asarray(np.where(kept, -np.log1p(-confidence), 0.0))
+
+    def table(self, predicate: int, side: str) -> sparse.csr_array:
+        """[feature, constant]: the evidence of every rule of a predicate; the last `TABLES` are kept."""
+        if (predicate, side) not in self._tables:
+            self._tables[predicate, side] = self._table(predicate, side)
+        self._tables.move_to_end((predicate, side))
+        if len(self._tables) > TABLES:
+            self._tables.popitem(last=False)
+        return self._tables[predicate, side]
+
+    def _table(self, predicate: int, side: str) -> sparse.csr_array:
+        heads = self.edges.counter.tables[self._towards(predicate, side)]
+        about = np.flatnonzero(np.diff(heads.indptr))
+        found = (self.features.of_entity[about].T.tocsr() @ heads[about].astype(np.float32)).tocoo()
+        often = np.flatnonzero(found.data >= MIN_SUPPORT)  # most of them hold once, and are not worth a logarithm
+        features, constants = found.row[often].astype(np.int64), found.col[often]
+        evidence = self.evidence(found.data[often], features)
+        kept = np.flatnonzero(evidence)
+        kept = kept[~self.circular(predicate, side, features[kept], constants[kept])]
+        cells = (evidence[kept], (features[kept], constants[kept]))
+        return sparse.csr_array(cells, shape=(len(self.features.keys), self.edges.num_entities))
+
+    def _towards(self, predicate: int, side: str) -> int:
+        """The atom that leads from the entity the body is about to the constant."""
+        return predicate if side == "cX" else predicate + self.edges.num_predicates
+
+    def circular(self, predicate: int, side: str, features: Ids, constants: Ids | int) -> NDArray[np.bool_]:
+        """p(X,c) :- p(X,c); p(X,c) :- p(c,X), which needs no constant; p(X,c) :- p(X,Z), a mere base rate; and
+        p(X,c) :- p(X,Z), r(Z,d), which is true of every X of whom p(X,c) is, if r(c,d)."""
+        first, other = self.features.first(features), self.features.other(features)
+        same = (first % self.edges.num_predicates == predicate) & ((other == constants) | (other == ANY))
+        return np.asarray(np.where(self.features.is_long(features), first == self._towards(predicate, side), same))
+
+    def row(self, view: EntityFeatures, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
+        """Evidence for every answer to (start, p, ?), or to (?, p, start). A known fact counts for itself here."""
+        about_start, about_answer = SIDES if forward else SIDES[::-1]
+        total = np.zeros(view.of_entity.shape[0])
+        table = self.table(predicate, about_start)
+        _, known = view.shared(view.of(start), self.features)
+        _, entry = slices(table.indptr[known], table.indptr[known + 1])
+        np.maximum.at(total, table.indices[entry], table.data[entry])
+        if start >= self.edges.num_entities:
+            return total
+        features, evidence = self._of_constant(predicate, about_answer, start)
+        which, theirs = self.features.shared(features, view)
+        place, entry = slices(view.with_feature.indptr[theirs], view.with_feature.indptr[theirs + 1])
+        other = np.zeros(len(total))
+        np.maximum.at(other, view.with_feature.indices[entry], evidence[which][place])
+        return total + other
+
+    def _of_constant(self, predicate: int, side: str, constant: int) -> tuple[Ids, Float[np.ndarray, " rule"]]:
+        """The features of all rules with this constant, and their evidence."""
+        features, support = self._supports(predicate, side, constant)
+        evidence = self.evidence(support, features)
+        kept = (evidence > 0) & ~self.circular(predicate, side, features, constant)
+        return features[kept], evidence[kept]
+
+    def _supports(self, predicate: int, side: str, constant: int) -> tuple[Ids, Ids]:
+        """(feature, how many facts with this constant it explains)."""
+        back = (self._towards(predicate, side) + self.edges.num_predicates) % (2 * self.edges.num_predicates)
+        about = self.edges.neighbours(constant, back)
+        table = self.features.of_entity
+        _, entry = slices(table.indptr[about], table.indptr[about + 1])
+        return np.unique(table.indices[entry].astype(np.int64), return_counts=True)
+
+    def strongest(self, view: EntityFeatures, facts: FactIds, known: NDArray[np.bool_], side: str) -> Strongest:
+        """The best rule of each fact; a known fact does not support the rules that prove it."""
+        found = Strongest(np.full(len(facts), -1), np.zeros(len(facts)))
+        about, constant = (0, 2) if side == "cX" else (2, 0)
+        asked, features, supports = (-1, -1), NO_IDS, NO_IDS
+        for row in np.lexsort((facts[:, constant], facts[:, 1])).tolist():  # what a constant supports is counted once
+            fact = facts[row].tolist()
+            if fact[constant] >= self.edges.num_entities:
+                continue
+            if asked != (fact[1], fact[constant]):
+                asked = (fact[1], fact[constant])
+                features, supports = self._supports(fact[1], side, fact[constant])
+            _, ours = view.shared(view.of(fact[about]), self.features)
+            place = np.minimum(np.searchsorted(features, ours), len(features) - 1)
+            here = np.flatnonzero(features[place] == ours) if len(features) else NO_IDS
+            here = here[~self.circular(fact[1], side, ours[here], fact[constant])]
+            ours, support = ours[here], supports[place[here]]
+            if known[row]:  # it was counted where the KB, not only the question, says the body of its entity
+                support = support - np.isin(ours, self.features.of(fact[about]))
+            evidence = self.evidence(support, ours)
+            if len(evidence) and evidence.max() > 0:
+                best = int(evidence.argmax())
+                found.feature[row], found.evidence[row] = ours[best], evidence[best]
+        return found
+
+    def counted(self, facts: FactIds) -> NDArray[np.bool_]:
+        """Which facts support rules: those of the KB, not those that only a question states."""
+        inside = facts[:, [0, 2]].max(axis=1, initial=0) < self.edges.num_entities
+        counted = np.zeros(len(facts), dtype=bool)
+        counted[inside] = self.edges.states(facts[inside])
+        return counted
+
+    def support(self, predicate: int, body: Body) -> tuple[int, int]:
+        """(facts that a rule explains, entities that its body holds of)."""
+        side, feature, constant = self._parts(body)
+        features, supports = self._supports(predicate, side, constant)
+        return int(supports[features == feature].sum()), int(self.body_counts[feature])
+
+    def evidence_of(self, predicate: int, body: Body) -> float:
+        support, _ = self.support(predicate, body)
+        return float(self.evidence(np.array([support]), np.array([self._parts(body)[1]]))[0])
+
+    def body(self, side: str, feature: int, constant: int) -> Body:
+        """What names a rule: side, path, d or ANY, c."""
+        ids = np.array([feature])
+        return SIDES.index(side), int(self.features.path(ids)[0]), int(self.features.other(ids)[0]), constant
+
+    def _parts(self, body: Body) -> tuple[str, int, int]:
+        side, path, other, constant = body
+        return SIDES[side], int(np.searchsorted(self.features.keys, key_of(path, other))), constant
+
+    def best_bodies(self, predicate: int, wanted: int) -> list[Body]:
+        """The strongest rules of each side."""
+        found = []
+        for side in SIDES:
+            table = self.table(predicate, side).tocoo()
+            best = np.lexsort((table.col, table.row, -table.data))[:wanted]
+            cells = zip(table.row[best].tolist(), table.col[best].tolist(), strict=True)
+            found += [self.body(side, feature, constant) for feature, constant in cells]
+        return found

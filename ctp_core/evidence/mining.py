@@ -1,0 +1,112 @@
+"""Rules worth weighing: the paths that join the entities of known facts, and what is said of either."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctp_core.base.edges import EdgeList, slices
+from ctp_core.evidence.chains import Body
+from ctp_core.evidence.config import RulesConfig
+from ctp_core.kb.knowledge_base import FactIds
+
+UNARY_RULES = 20  # atoms that say what kind of thing X or Y is
+PATHS_AT_ONCE = 64  # facts; bounds the memory of their paths
+MAX_DEGREE = 200  # an entity with more edges is not walked through: it joins everything to everything
+MAX_WALKS = 2_000_000  # of such facts; of more, a random part: between few entities there are billions
+KEY_BITS = 56  # a body is sorted as one integer, together with its fact among PATHS_AT_ONCE
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Mined:
+    """A rule without a weight."""
+
+    template: str
+    body: Body
+
+
+@dataclass(frozen=True)
+class _Walks:
+    """Walks from one entity of each fact; `body` is what they walked along, from subject to object, as a number."""
+
+    fact: Ids
+    entity: Ids
+    body: Ids
+
+
+def longest(edges: EdgeList, config: RulesConfig) -> int:
+    """Body atoms at most: as configured, if so many atoms fit into one number."""
+    return min(config.max_length, max(1, int(KEY_BITS / np.log2(max(2, 2 * edges.num_predicates)))))
+
+
+def mine_chains(edges: EdgeList, facts: FactIds, length: int, config: RulesConfig) -> list[Mined]:
+    """The bodies of this length that join the entities of most facts."""
+    found = [_joining(edges, facts[at : at + PATHS_AT_ONCE], length) for at in range(0, len(facts), PATHS_AT_ONCE)]
+    bodies, support = np.unique(np.concatenate(found), return_counts=True)
+    kept = np.argsort(-support, kind="stable")[: config.rules]
+    kept = kept[support[kept] >= config.min_support]
+    return [Mined(str(length), _atoms(body, length, 2 * edges.num_predicates)) for body in bodies[kept].tolist()]
+
+
+def _joining(edges: EdgeList, facts: FactIds, length: int) -> Ids:
+    """The bodies that join the entities of each fact, once for each fact: half of the way walked from either end."""
+    back = length // 2
+    left, right = _walk(edges, facts, length - back, back=False), _walk(edges, facts, back, back=True)
+    keys, met = (walks.fact * edges.num_entities + walks.entity for walks in (left, right))
+    order = np.argsort(met, kind="stable")
+    first, last = (np.searchsorted(met[order], keys, side=side) for side in ("left", "right"))
+    some = _fewer(np.flatnonzero(last > first), int((last - first).sum()))
+    which, entry = slices(first[some], last[some])
+    which = some[which]
+    bodies = left.body[which] * (2 * edges.num_predicates) ** back + right.body[order[entry]]
+    return np.asarray(np.unique(bodies * PATHS_AT_ONCE + left.fact[which]) // PATHS_AT_ONCE)
+
+
+def _fewer(beginnings: Ids, walks: int) -> Ids:
+    """Of beginnings that lead to so many walks, as many, at random, as lead to about MAX_WALKS."""
+    if walks <= MAX_WALKS:
+        return beginnings
+    kept = max(1, len(beginnings) * MAX_WALKS // walks)
+    return np.sort(np.random.default_rng(0).choice(beginnings, kept, replace=False))
+
+
+def _walk(edges: EdgeList, facts: FactIds, steps: int, *, back: bool) -> _Walks:
+    """All walks from the subjects, or back from the objects, that do not use the fact itself."""
+    atoms, num_predicates = 2 * edges.num_predicates, edges.num_predicates
+    walks = _Walks(np.arange(len(facts)), facts[:, 2 if back else 0], np.zeros(len(facts), dtype=np.int64))
+    for step in range(steps):
+        through = np.flatnonzero((edges.degree(walks.entity) <= MAX_DEGREE) | (step == 0))
+        through = _fewer(through, int(edges.degree(walks.entity[through]).sum()))
+        which, edge = edges.of_entities(walks.entity[through])
+        which = through[which]
+        fact, tail, head, atom = walks.fact[which], walks.entity[which], edges.head[edge], edges.atom[edge]
+        subject, predicate, object_ = facts[fact].T
+        own = (atom == predicate) & (tail == subject) & (head == object_)
+        own |= (atom == predicate + num_predicates) & (tail == object_) & (head == subject)
+        inverse = (atom + num_predicates) % atoms
+        body = walks.body[which] + inverse * atoms**step if back else walks.body[which] * atoms + atom
+        walks = _Walks(fact[~own], head[~own], body[~own])
+    return walks
+
+
+def _atoms(key: int, length: int, atoms: int) -> Body:
+    body = []
+    for _ in range(length):
+        key, atom = divmod(key, atoms)
+        body.append(atom)
+    return tuple(reversed(body))
+
+
+def mine_unary(edges: EdgeList, facts: FactIds, template: str) -> list[Mined]:
+    """The atoms that are said of these entities far more often than of others."""
+    column, own = (0, facts[0, 1]) if template == "1X" else (2, facts[0, 1] + edges.num_predicates)
+    lifts = []
+    for atom, table in enumerate(edges.counter.tables):
+        degrees = np.diff(table.indptr)
+        here = degrees[facts[:, column]] - (atom == own)  # the fact itself says nothing
+        share, everywhere = (here > 0).mean(), (degrees > 0).mean()
+        if share > 0:
+            lifts.append((share * np.log(share / max(everywhere, 1e-9)), atom))
+    lifts.sort(key=lambda one: (-one[0], one[1]))
+    return [Mined(template, (atom,)) for lift, atom in lifts[:UNARY_RULES] if lift > 0]

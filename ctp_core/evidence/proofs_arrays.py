@@ -1,0 +1,237 @@
+"""The evidence head on edge lists, in double precision: what answers and their proofs are read from."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ctp_core.base.counting import UNARY
+from ctp_core.base.edges import EVERYTHING, EdgeList, Paths
+from ctp_core.evidence.head import EvidenceHead, half_count
+from ctp_core.kb.knowledge_base import FactIds
+
+Floats = NDArray[np.float64]
+MAX_WALKS = 2e6  # by one template for all facts together: about two seconds and half a gigabyte
+
+
+@dataclass(frozen=True)
+class WeighedPaths:
+    """Groundings of one template for given facts, with what each adds to the logit of its fact.
+
+    A share of 0 is no proof: the fact itself, or what no reformulator attends to.
+    """
+
+    template: str
+    fact: Int[np.ndarray, " path"]  # in rising order
+    atoms: Int[np.ndarray, "path place"]
+    stations: Int[np.ndarray, "path place+1"]  # the entities along the body atoms
+    shares: Float[np.ndarray, " path"]
+    factors: Sequence[Float[np.ndarray, "path reformulator"]]  # for each place, the attention to the path's atom
+    weights: Float[np.ndarray, "fact reformulator"]  # share = weights · product of the factors
+    num_walked: int  # only the groundings of so many facts, the first ones, are here: those of all are too many
+    bodies: list[tuple[int, ...]] | None = None  # what names the rule of each path, where its atoms do not
+
+    def body(self, path: int) -> tuple[int, ...]:
+        return tuple(self.atoms[path].tolist()) if self.bodies is None else self.bodies[path]
+
+    def attentions(self, path: int) -> tuple[float, ...]:
+        """To each atom of a path, by the reformulator that contributes most."""
+        factors = [factor[path] for factor in self.factors]
+        best = math.prod(factors, start=self.weights[self.fact[path]]).argmax()
+        return tuple(float(factor[best]) for factor in factors)
+
+
+class EvidenceArrays:
+    """attention[template] is [predicate, reformulator, place, atom], strength[template] [predicate, reformulator]."""
+
+    def __init__(self, head: EvidenceHead) -> None:
+        goals = torch.arange(head.num_predicates, device=head.bias.device)
+        self.num_predicates, self._by_share = head.num_predicates, head.counting == "share"
+        self.attention: dict[str, Floats] = {t: _array(head.attention(t, goals)) for t in head.templates}
+        # The same as [predicate, place, atom, reformulator]: what a path picks lies side by side.
+        self._rows = {t: np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for t, a in self.attention.items()}
+        self.strength: dict[str, Floats] = {t: _array(head.strength(t, goals)) for t in head.templates}
+        self._half = {template: half_count(template, head.saturation) for template in head.templates}
+        self.bias, self.loop_bias = _array(head.bias), _array(head.loop_bias)
+
+    def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """The logit of a fact without any proof."""
+        loops = facts[:, 0] == facts[:, 2]
+        return np.asarray(self.bias[facts[:, 1]] + self.loop_bias[facts[:, 1]] * loops)
+
+    def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
+        """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
+        add up to the logits."""
+        return [self._weigh(template, edges, facts, MAX_WALKS) for template in self.attention]
+
+    def _num_walked(self, template: str, edges: EdgeList, facts: FactIds, most: float) -> int:
+        """The first facts of which all groundings of a template are found by `most` walks."""
+        if template in UNARY:
+            return len(facts)
+        walks = edges.num_walks(int(template) - 1)[facts[:, 0]]
+        return int(np.searchsorted(np.cumsum(walks), most, side="right"))
+
+    def _weigh(self, template: str, edges: EdgeList, facts: FactIds, most: float) -> WeighedPaths:
+        num_walked = self._num_walked(template, edges, facts, most)
+        walked = facts[:num_walked]
+        paths = edges.paths(walked[:, 0], walked[:, 2], template)
+        factors = self._factors(template, facts[paths.pair, 1], paths.atoms)
+        masses = math.prod(factors[1:], start=factors[0])
+        masses[own_paths(edges, facts, paths)] = 0
+        bounds = np.searchsorted(paths.pair, np.arange(num_walked + 1))
+        weights, shares = self.strength[template][facts[:, 1]], np.empty(len(masses))
+        for fact, (start, end) in enumerate(pairwise(bounds.tolist())):
+            mine = masses[start:end]
+            counts = mine.sum(0)
+            if self._counted_by_share(template):
+                ratio = 1 / (1 + self._total(template, edges, facts[fact]))
+            else:
+                ratio = np.divide(self._saturate(counts, template), counts, where=counts > 0, out=np.zeros_like(counts))
+            weights[fact] *= ratio
+            shares[start:end] = mine @ weights[fact]
+        return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights, num_walked)
+
+    def _counted_by_share(self, template: str) -> bool:
+        """One atom is one fact, and counts as it is."""
+        return self._by_share and template not in UNARY and template != "1"
+
+    def _total(self, template: str, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> Float[np.ndarray, " reformulator"]:
+        """Weighted number of paths from a fact's subject to anything, none by the fact itself."""
+        subject, predicate, object_ = fact.tolist()
+        without = edges.edges_of(subject, predicate, object_)
+        return np.asarray(edges.push(subject, self.attention[template][predicate], without).sum(1))
+
+    def _saturate(self, counts: Floats, template: str) -> Floats:
+        """h: how much evidence a weighted number of groundings is."""
+        half = self._half[template]
+        return counts if half is None else np.asarray(counts / (half + counts))
+
+    def _factors(
+        self, template: str, goal: Int[np.ndarray, " path"], atoms: Int[np.ndarray, "path place"]
+    ) -> list[Floats]:
+        """For each place, what the reformulators of a goal attend to the atom of each path: [path, reformulator]."""
+        rows = self._rows[template]
+        _, num_places, num_atoms, num_reformulators = rows.shape
+        flat = rows.reshape(-1, num_reformulators)
+        places = ((goal * num_places + place) * num_atoms + atom for place, atom in enumerate(atoms.T))
+        return [flat.take(place, axis=0) for place in places]
+
+    def totals(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """The logit of each fact as the sum of its proofs' shares and its bias."""
+        totals = self.biases(facts)
+        for template in self.attention:
+            # More walks than there are edges take longer than one push along all of them, which shares need anyway.
+            most = 0.0 if self._counted_by_share(template) else min(MAX_WALKS, len(facts) * len(edges.tail))
+            paths = self._weigh(template, edges, facts, most)
+            totals += np.bincount(paths.fact, paths.shares, len(facts))
+            for fact in range(paths.num_walked, len(facts)):
+                totals[fact] += self._pushed_to(template, edges, facts[fact])
+        return totals
+
+    def _pushed_to(self, template: str, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> float:
+        """What all proofs of a fact by one template add, without walking them one by one."""
+        subject, predicate, object_ = fact.tolist()
+        without = edges.edges_of(subject, predicate, object_)
+        reached = edges.push(subject, self.attention[template][predicate], without)
+        counts = reached[:, object_]
+        by_share = self._counted_by_share(template)
+        found = counts / (1 + reached.sum(1)) if by_share else self._saturate(counts, template)
+        return float(self.strength[template][predicate] @ found)
+
+    def reach(self, edges: EdgeList, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
+        """Logits of all objects of a subject, or of all subjects of an object, pushed along the edges."""
+        total = self._pushed(edges, predicate, start, forward=forward)
+        known = edges.neighbours(start, predicate if forward else predicate + self.num_predicates)
+        facts = np.empty((len(known), 3), dtype=np.int64)
+        facts[:, 0 if forward else 2], facts[:, 1], facts[:, 2 if forward else 0] = start, predicate, known
+        total[known] = self.totals(edges, facts)  # a push cannot leave out the fact itself, so these are summed up
+        return total
+
+    def _pushed(self, edges: EdgeList, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
+        total = np.full(edges.num_entities, self.bias[predicate])
+        total[start] += self.loop_bias[predicate]
+        for template, attention in self.attention.items():
+            places = attention[predicate]  # [reformulator, place, atom]
+            if template in UNARY:
+                saturated = self._saturate(edges.degrees(places[:, 0]), template)
+            else:  # read from its end, a path is the same with places in reverse and every atom inverted
+                turned = places if forward else np.roll(places[:, ::-1], self.num_predicates, axis=-1)
+                saturated = self._reached(template, edges, start, turned, forward=forward)
+            evidence = self.strength[template][predicate] @ saturated
+            about_start = (template == "1X") == forward
+            total += evidence[start] if template in UNARY and about_start else evidence
+        return total
+
+    def _reached(
+        self, template: str, edges: EdgeList, start: int, places: Floats, *, forward: bool
+    ) -> Float[np.ndarray, "reformulator entity"]:
+        """h of every entity that paths from `start` lead to, which is their subject or, turned round, their object."""
+        counts = edges.push(start, places)
+        if not self._counted_by_share(template):
+            return self._saturate(counts, template)
+        return np.asarray(counts / (1 + (counts.sum(1, keepdims=True) if forward else edges.push(EVERYTHING, places))))
+
+    def bodies(self, predicate: int, least: float) -> set[tuple[str, tuple[int, ...]]]:
+        """(template, body) of all rules of which a single proof adds at least `least` to the logit."""
+        found = {(t, body) for t in self.attention for body in self._strong_bodies(predicate, t, least)}
+        return found - {("1", (predicate,))}
+
+    def _strong_bodies(self, predicate: int, template: str, least: float) -> list[tuple[int, ...]]:
+        """Grown atom by atom: a body is strong only if one reformulator alone brings its part of `least`."""
+        attention, strength = self.attention[template][predicate], self.strength[template][predicate]
+        grown = []
+        for places, weight in zip(attention, strength.tolist(), strict=True):
+            masses, bodies = np.ones(1), np.zeros((1, 0), dtype=np.int64)
+            for place in places:
+                longer = masses[:, None] * place  # [body, atom]
+                body, atom = np.nonzero(weight * self._saturate(longer, template) >= least / len(strength))
+                masses, bodies = longer[body, atom], np.column_stack([bodies[body], atom])
+            grown.append(bodies)
+        candidates = np.unique(np.concatenate(grown), axis=0)
+        mass = math.prod(attention[:, place, atoms] for place, atoms in enumerate(candidates.T))
+        strong = strength @ self._saturate(np.asarray(mass), template) >= least
+        return [tuple(body) for body in candidates[strong].tolist()]
+
+    def evidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
+        """What a single proof by this rule adds to the logit."""
+        attention = self.attention[template][predicate]  # [reformulator, place, atom]
+        mass = np.prod([attention[:, place, atom] for place, atom in enumerate(body)], axis=0)
+        return float(self.strength[template][predicate] @ self._saturate(mass, template))
+
+
+def provable_paths(edges: EdgeList, facts: FactIds, template: str) -> Paths:
+    """The groundings of a template that do not use the fact they should prove."""
+    paths = edges.paths(facts[:, 0], facts[:, 2], template)
+    kept = np.ones(len(paths.pair), dtype=bool)
+    kept[own_paths(edges, facts, paths)] = False
+    return Paths(*(column[kept] for column in paths))
+
+
+def own_paths(edges: EdgeList, facts: FactIds, paths: Paths) -> Int[np.ndarray, " own"]:
+    """Which paths use the fact they should prove. Few have its predicate at all, so that is looked at first."""
+    predicate = np.where(edges.states(facts), facts[:, 1], -1)[paths.pair]
+    inverse = np.where(predicate < 0, -1, predicate + edges.num_predicates)
+    suspect = np.zeros(len(predicate), dtype=bool)
+    for atom in paths.atoms.T:
+        suspect |= (atom == predicate) | (atom == inverse)
+    rows = np.flatnonzero(suspect)
+    return rows[uses_own(Paths(*(column[rows] for column in paths)), facts, edges.num_predicates)]
+
+
+def uses_own(paths: Paths, facts: FactIds, num_predicates: int) -> NDArray[np.bool_]:
+    """Which paths use the fact they should prove."""
+    subject, predicate, object_ = (column[:, None] for column in facts[paths.pair].T)
+    left, right = paths.stations[:, :-1], paths.stations[:, 1:]
+    forward = (paths.atoms == predicate) & (left == subject) & (right == object_)
+    backward = (paths.atoms == predicate + num_predicates) & (left == object_) & (right == subject)
+    return np.asarray((forward | backward).any(1))
+
+
+def _array(tensor: Tensor) -> Floats:
+    return tensor.detach().cpu().double().numpy()

@@ -1,0 +1,225 @@
+"""Weighted rules on edge lists: evidence that adds up where no table of all pairs fits.
+
+    logit(p, s, o) = b_p + Σ_rules w · h(c)
+    h(c) = c / (1 + c) for chains of one or two atoms, 1 for longer ones, log(1 + c) for rules about one entity
+
+c is the number of groundings of the rule. log, because how often something is said of an entity keeps counting; 1,
+because the many paths of a long chain go through the same few facts.
+Rules with constants add the evidence of the strongest of each side, all with one weight.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+
+from ctp_core.base.counting import UNARY, RuleCounter
+from ctp_core.base.edges import EdgeList, Paths
+from ctp_core.base.features import ANY, atoms_of, middle
+from ctp_core.evidence.chains import Body, ChainRows, PairWalks, turned
+from ctp_core.evidence.constants import SIDES, ConstantRules
+from ctp_core.evidence.proofs_arrays import WeighedPaths
+from ctp_core.kb.knowledge_base import FactIds
+
+TEMPLATES = ("1", "1X", "1Y", "2", "3", "4", "5")
+LONG = 3  # body atoms
+PADDING = -1
+LISTED_CHAINS = 20  # rules without constants that a predicate lists
+LISTED_CONSTANTS = 10  # rules with constants of each side that a predicate lists
+
+
+def evidence_of(counts: NDArray[Any], template: str) -> NDArray[np.float64]:
+    """h."""
+    if template in UNARY:
+        return np.asarray(np.log1p(counts), dtype=np.float64)
+    return np.asarray(counts / (1.0 + counts) if int(template) < LONG else counts > 0, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class RuleTable:
+    """One row per rule: head predicate, index of its template, body padded to the longest, weight."""
+
+    head: Int[np.ndarray, " rule"]
+    template: Int[np.ndarray, " rule"]
+    body: Int[np.ndarray, "rule place"]
+    weight: Float[np.ndarray, " rule"]
+    bias: Float[np.ndarray, " predicate"]
+    constants: Float[np.ndarray, " predicate"]  # the weight of rules with constants
+
+    def of(self, predicate: int) -> list[tuple[str, Body, float]]:
+        rows = np.flatnonzero(self.head == predicate).tolist()
+        return [(TEMPLATES[self.template[row]], self.body_of(row), float(self.weight[row])) for row in rows]
+
+    def body_of(self, row: int) -> Body:
+        return tuple(atom for atom in self.body[row].tolist() if atom != PADDING)
+
+
+class RuleArrays:
+    """Scores and proofs by a table of rules, with the interface of EvidenceArrays."""
+
+    def __init__(self, table: RuleTable, constants: ConstantRules | None) -> None:
+        """`constants` are the rules of the KB that was learnt from; none about entities of another KB."""
+        self.table = table
+        self.num_predicates = len(table.bias)
+        self.constants = constants if table.constants.any() else None
+
+    def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        return np.asarray(self.table.bias[facts[:, 1]])
+
+    def rows(
+        self, edges: EdgeList, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
+    ) -> Float[np.ndarray, "question entity"]:
+        """Logits of all objects of the subjects, or of all subjects of the objects."""
+        total = self.chain_rows(edges.counter, predicate, starts, forward=forward)
+        if self.constants is not None and self.table.constants[predicate]:
+            total += self.table.constants[predicate] * self.constant_rows(edges, predicate, starts, forward=forward)
+        return total
+
+    def constant_rows(
+        self, edges: EdgeList, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
+    ) -> Float[np.ndarray, "question entity"]:
+        """What the rules with constants say, before their weight."""
+        if self.constants is None:
+            return np.zeros((len(starts), edges.num_entities))
+        features = self.constants.features_in(edges)
+        return np.stack([self.constants.row(features, predicate, start, forward=forward) for start in starts.tolist()])
+
+    def chain_rows(
+        self, counter: RuleCounter, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
+    ) -> Float[np.ndarray, "question entity"]:
+        """What the rules without constants say, and the bias."""
+        num_entities = counter.num_entities
+        total = np.full((len(starts), num_entities), self.table.bias[predicate])
+        chains = ChainRows(counter, starts)
+        ways: list[tuple[Body, str, float]] = []
+        for template, body, weight in self.table.of(predicate):
+            if template in UNARY:
+                evidence = weight * evidence_of(counter.degrees(body[0]), template)
+                total += evidence[starts][:, None] if (template == "1X") == forward else evidence[None, :]
+            else:
+                ways.append((body if forward else turned(body, self.num_predicates), template, weight))
+        for body, template, weight in sorted(ways):
+            found = chains.counts(body).tocoo()
+            total[found.row, found.col] += weight * evidence_of(found.data, template)
+        return total
+
+    def reach(self, edges: EdgeList, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
+        total = self.rows(edges, predicate, np.array([start]), forward=forward)[0]
+        known = edges.neighbours(start, predicate if forward else predicate + self.num_predicates)
+        facts = np.empty((len(known), 3), dtype=np.int64)
+        facts[:, 0 if forward else 2], facts[:, 1], facts[:, 2 if forward else 0] = start, predicate, known
+        total[known] = self.totals(edges, facts)  # no fact proves itself
+        return np.asarray(total)
+
+    def totals(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """The logits, by counts alone: the proofs of all facts of a hub would fill the memory."""
+        totals, known = self.biases(facts), edges.states(facts)
+        for predicate in np.unique(facts[:, 1]).tolist():
+            rows = np.flatnonzero(facts[:, 1] == predicate)
+            walks = PairWalks(edges, facts[rows])
+            for template, body, weight in self.table.of(predicate):
+                if template in UNARY:
+                    counts = self._said(edges, facts[rows], known[rows], template, body[0])
+                else:
+                    counts = np.bincount(walks.paths(template, body).pair, minlength=len(rows))
+                totals[rows] += weight * evidence_of(counts, template)
+        if self.constants is not None:
+            features, counted = self.constants.features_in(edges), self.constants.counted(facts)
+            for side in SIDES:
+                found = self.constants.strongest(features, facts, counted, side)
+                totals += self.table.constants[facts[:, 1]] * found.evidence
+        return totals
+
+    def _said(
+        self, edges: EdgeList, facts: FactIds, known: NDArray[np.bool_], template: str, atom: int
+    ) -> Int[np.ndarray, " fact"]:
+        """How often an atom is said of one entity of each fact, the fact itself left out."""
+        away, back = facts[:, 1], facts[:, 1] + self.num_predicates
+        about, own, other = (facts[:, 0], away, back) if template == "1X" else (facts[:, 2], back, away)
+        loops = facts[:, 0] == facts[:, 2]  # says it twice of its entity, once in either direction
+        return np.asarray(edges.counter.degrees(atom)[about] - known * ((atom == own) | (loops & (atom == other))))
+
+    def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
+        """Rule by rule, not path by path: of all paths between two entities few are the body of a rule."""
+        found: dict[str, list[tuple[Paths, Float[np.ndarray, " path"]]]] = {template: [] for template in TEMPLATES}
+        for predicate in np.unique(facts[:, 1]).tolist():
+            rows = np.flatnonzero(facts[:, 1] == predicate)
+            walks = PairWalks(edges, facts[rows])
+            for template, body, weight in self.table.of(predicate):
+                paths = walks.paths(template, body)
+                counts = np.bincount(paths.pair, minlength=len(rows))
+                each = weight * evidence_of(counts, template) / np.maximum(counts, 1)
+                found[template].append((paths._replace(pair=rows[paths.pair]), each[paths.pair]))
+        weighed = [_together(template, ways, len(facts)) for template, ways in found.items() if ways]
+        if self.constants is not None:
+            weighed += [one for side in SIDES for one in self._weigh_constants(self.constants, side, edges, facts)]
+        return weighed or [_together("1", [], len(facts))]
+
+    def _weigh_constants(self, rules: ConstantRules, side: str, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
+        """One proof at most for each fact: its strongest rule, by facts of the KB or of the question."""
+        found = rules.strongest(rules.features_in(edges), facts, rules.counted(facts), side)
+        long = rules.features.is_long(np.maximum(found.feature, 0))
+        shares = self.table.constants[facts[:, 1]] * found.evidence
+        weighed = []
+        for length in (1, 2):
+            fact = np.flatnonzero((found.feature >= 0) & (long == (length == 2)))
+            about, constants = (facts[fact, 0], facts[fact, 2]) if side == "cX" else (facts[fact, 2], facts[fact, 0])
+            cells = zip(found.feature[fact].tolist(), constants.tolist(), strict=True)
+            bodies = [rules.body(side, feature, constant) for feature, constant in cells]
+            paths = [atoms_of(path, rules.features.num_atoms) for _, path, _, _ in bodies]
+            ends = zip(about.tolist(), paths, (other for _, _, other, _ in bodies), strict=True)
+            stations = np.array([_stations(edges, *one) for one in ends], dtype=np.int64).reshape(-1, length + 1)
+            atoms, one = np.array(paths, dtype=np.int64).reshape(-1, length), np.ones((len(fact), 1))
+            every = (np.ones((len(facts), 1)), len(facts))
+            weighed.append(WeighedPaths(side, fact, atoms, stations, shares[fact], [one] * length, *every, bodies))
+        return weighed
+
+    def evidence(self, predicate: int, template: str, body: Body) -> float:
+        if template in SIDES:
+            assert self.constants is not None
+            return float(self.table.constants[predicate]) * self.constants.evidence_of(predicate, body)
+        return self._chains(predicate).get((template, body), 0.0)
+
+    def _chains(self, predicate: int) -> dict[tuple[str, Body], float]:
+        """What a single proof by each rule without constants adds to the logit."""
+        rows = self.table.of(predicate)
+        return {(t, body): weight * float(evidence_of(np.ones(1), t)[0]) for t, body, weight in rows}
+
+    def bodies(self, predicate: int, least: float) -> set[tuple[str, Body]]:
+        """The strongest only: to count the groundings of a long chain in a large KB takes long."""
+        chains = self._chains(predicate)
+        strongest = sorted(chains, key=lambda chain: (-chains[chain], chain))[:LISTED_CHAINS]
+        found = {chain for chain in strongest if chains[chain] >= least}
+        if self.constants is not None and self.table.constants[predicate]:
+            best = [(SIDES[body[0]], body) for body in self.constants.best_bodies(predicate, LISTED_CONSTANTS)]
+            found |= {rule for rule in best if self.evidence(predicate, *rule) >= least}
+        return found
+
+
+def _stations(edges: EdgeList, start: int, path: Body, end: int) -> tuple[int, ...]:
+    """The entities along a body about `start`, of several the first."""
+    if len(path) > 1:
+        return start, middle(edges, start, path, end), end
+    return start, int(edges.neighbours(start, path[0])[0]) if end == ANY else end
+
+
+def _together(template: str, ways: list[tuple[Paths, Float[np.ndarray, " path"]]], num_facts: int) -> WeighedPaths:
+    """The groundings of all rules of one template, by fact."""
+    length = 1 if template in UNARY else int(template)
+    none = np.zeros(0, dtype=np.int64)
+    ways = [*ways, (Paths(none, none.reshape(0, length), none.reshape(0, length + 1)), np.zeros(0))]
+    paths = Paths(*(np.concatenate(column) for column in zip(*(one for one, _ in ways), strict=True)))
+    order = np.argsort(paths.pair, kind="stable")
+    one = np.ones((len(order), 1))  # a rule attends to its own atoms and to nothing else
+    return WeighedPaths(
+        template,
+        paths.pair[order],
+        paths.atoms[order],
+        paths.stations[order],
+        np.concatenate([shares for _, shares in ways])[order],
+        [one] * length,
+        np.ones((num_facts, 1)),
+        num_facts,
+    )

@@ -1,0 +1,129 @@
+"""Link prediction by mined rules with learnt weights, on edge lists: for KBs too large for tables of all pairs."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import product
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+
+from ctp_core.artifact import Artifact
+from ctp_core.base.evaluation.ranking import BATCH, known_filters, realistic_ranks
+from ctp_core.base.facts_model import FactsView, facts_about, read_config, read_kb
+from ctp_core.errors import ArtifactError
+from ctp_core.evidence.config import RulesConfig
+from ctp_core.evidence.constants import SIDES, ConstantRules
+from ctp_core.evidence.model import EvidenceModel
+from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleArrays, RuleTable
+from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
+
+COLUMNS = ("head", "template", "body", "weight", "bias", "constants")
+
+
+class RulesModel(EvidenceModel):
+    method: ClassVar[str] = "rules"
+
+    def __init__(self, config: RulesConfig, kb: FactsKB, table: RuleTable, *, at_home: bool = True) -> None:
+        super().__init__(kb)
+        self.config: RulesConfig = config
+        self._table, self._at_home = table, at_home
+
+    def on(self, kb: KnowledgeBase) -> "RulesModel":
+        """Its rules on other facts: those whose predicates it knows, about whatever entities."""
+        return RulesModel(self.config, facts_about(kb, self.kb.predicates), self._table, at_home=False)
+
+    @property
+    def arrays(self) -> RuleArrays:
+        return self._arrays
+
+    @cached_property
+    def _arrays(self) -> RuleArrays:
+        """Rules with constants speak of the entities of the KB that they were counted in, and of no other."""
+        spoken = self._at_home and self._table.constants.any()
+        long = self.config.constant_atoms > 1
+        return RuleArrays(self._table, ConstantRules(self._kb_view.edges, long=long) if spoken else None)
+
+    def counts(self, predicate: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
+        if template in SIDES and self.arrays.constants is not None:
+            return self.arrays.constants.support(predicate, body)
+        return super().counts(predicate, template, body)
+
+    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        if len(facts) > 1 and (facts[:, 1] == facts[0, 1]).all():
+            forward = bool((facts[:, 0] == facts[0, 0]).all())
+            given, asked = (0, 2) if forward else (2, 0)
+            reached = self.arrays.reach(view.edges, int(facts[0, 1]), int(facts[0, given]), forward=forward)
+            return np.asarray(reached[facts[:, asked]])
+        return self.arrays.totals(view.edges, facts)
+
+    def object_logits(
+        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        return self._rows(subjects, predicates, forward=True)
+
+    def subject_logits(
+        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        return self._rows(objects, predicates, forward=False)
+
+    def _rows(
+        self, starts: NDArray[np.int64], predicates: NDArray[np.int64], *, forward: bool
+    ) -> Float[np.ndarray, "question entity"]:
+        """All questions of a predicate are pushed together. Known facts keep the evidence of themselves here, which
+        ranking filters out."""
+        logits = np.empty((len(starts), len(self.kb.entities)))
+        for predicate in np.unique(predicates).tolist():
+            chosen = np.flatnonzero(predicates == predicate)
+            logits[chosen] = self.arrays.rows(self._kb_view.edges, predicate, starts[chosen], forward=forward)
+        return logits
+
+    def ranks_by_constants(
+        self, facts: FactIds, weights: Sequence[float]
+    ) -> dict[float, Float[np.ndarray, "way fact"]]:
+        """The ranks that every weight of the rules with constants would give to these facts; chains are scored once."""
+        ranks = {weight: np.zeros((2, len(facts))) for weight in weights}
+        filters, edges = known_filters(self.kb, "valid"), self._kb_view.edges
+        for predicate in np.unique(facts[:, 1]).tolist():
+            whole = np.flatnonzero(facts[:, 1] == predicate)
+            for rows, way in product(np.array_split(whole, 1 + len(whole) // BATCH), range(2)):
+                given, true = facts[rows, 2 * way], facts[rows, 2 - 2 * way]
+                known = filters[way].mask(given, facts[rows, 1])
+                chains = self.arrays.chain_rows(edges.counter, predicate, given, forward=not way)
+                constants = self.arrays.constant_rows(edges, predicate, given, forward=not way)
+                for weight, found in ranks.items():
+                    found[way, rows] = realistic_ranks(chains + weight * constants, true, known)
+        return ranks
+
+    def to_artifact(self) -> Artifact:
+        table = self.arrays.table
+        return self._base_artifact({f"rules.{name}": torch.from_numpy(getattr(table, name)) for name in COLUMNS})
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "RulesModel":
+        """On the CPU, whatever the device: sparse products of integers gain nothing elsewhere."""
+        del device
+        config, kb = read_config(artifact), read_kb(artifact)
+        if not isinstance(config, RulesConfig):
+            raise ArtifactError(f"a model of method {config.method!r} has no mined rules")
+        try:
+            table = RuleTable(**{name: artifact.tensors[f"rules.{name}"].numpy() for name in COLUMNS})
+        except KeyError as error:
+            raise ArtifactError(f"the artifact of mined rules has no {error}") from None
+        _check(table, len(kb.predicates))
+        return cls(config, kb, table)
+
+
+def _check(table: RuleTable, num_predicates: int) -> None:
+    """Rules are about predicates that there are; raises ArtifactError."""
+    num_rules = len(table.head)
+    shapes = [table.template.shape, table.body.shape[:1], table.weight.shape, table.bias.shape, table.constants.shape]
+    if table.body.ndim != 2 or shapes != [(num_rules,)] * 3 + [(num_predicates,)] * 2:
+        raise ArtifactError("the columns of the mined rules do not go together")
+    # An atom of a body may be read backwards.
+    numbers = ((table.head, 0, num_predicates), (table.template, 0, len(TEMPLATES)))
+    for column, low, high in (*numbers, (table.body, PADDING, 2 * num_predicates)):
+        if column.dtype.kind != "i" or ((column < low) | (column >= high)).any():
+            raise ArtifactError("a mined rule is about a predicate or a template that is not there")

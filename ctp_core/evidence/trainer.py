@@ -1,0 +1,117 @@
+"""Trains the evidence head: one-vs-all over all pairs of entities, a few predicates at a time."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ctp_core.base.calibration import level
+from ctp_core.base.config import BaseConfig
+from ctp_core.base.cost import check_dense
+from ctp_core.base.edges import atom_tables
+from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.schedule import one_cycle
+from ctp_core.base.training_loop import GradientTrainer
+from ctp_core.errors import ConfigError
+from ctp_core.evidence.config import ProofsConfig
+from ctp_core.evidence.ensemble import Ensemble
+from ctp_core.evidence.head import EXCLUDED, EvidenceHead, OwnFacts
+from ctp_core.evidence.losses import LOSSES
+from ctp_core.evidence.proofs_model import ProofsModel
+from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
+
+
+class ProofsTrainer(GradientTrainer):
+    """Adam with a one-cycle rate; keeps the weights that were best on validation."""
+
+    config: ProofsConfig
+    module: Ensemble
+
+    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
+        if not isinstance(config, ProofsConfig) or not isinstance(kb, FactsKB):
+            raise ConfigError("the model of proofs learns from a KB of kind 'facts' and a config of method 'proofs'")
+        super().__init__(config, kb, device, config.eval_every)
+        self._sizes = (len(kb.entities), len(kb.predicates))
+        check_dense(2.0 * self._sizes[1] * self._sizes[0] ** 2, config.method)
+        self.module = Ensemble([self._new_head(config) for _ in range(config.members)])
+        self.optimiser = torch.optim.Adam(self.module.parameters(), lr=config.learning_rate)
+        self._tables = atom_tables(self.split.train, *self._sizes, device)
+        self._goals = torch.from_numpy(np.unique(self.split.train[:, 1]))
+
+    def _new_head(self, config: ProofsConfig) -> EvidenceHead:
+        num_predicates = self._sizes[1]
+        return EvidenceHead(
+            num_predicates,
+            config.templates,
+            self.generator,
+            self.device,
+            scale=config.initial_scale,
+            saturation=config.saturation,
+            counting=config.counting,
+        )
+
+    def batches(self) -> Sequence[Tensor]:
+        order = self._goals[torch.randperm(len(self._goals), generator=self.generator)]
+        return torch.split(order, self.config.batch_size)
+
+    def learning_rate(self, step: int, steps: int) -> float:
+        return one_cycle(step, steps, self.config.learning_rate)
+
+    def loss(self, batch: Tensor) -> Float[Tensor, ""]:
+        """Each member learns on its own; their losses are summed so that one step serves all."""
+        goals = batch.to(self.device)
+        return torch.stack([self._loss_of(head, goals) for head in self.module.heads]).sum()
+
+    def _loss_of(self, head: EvidenceHead, goals: Int[Tensor, " goal"]) -> Float[Tensor, ""]:
+        visible = self._visible()
+        facts, shown = self._tables[goals], visible[goals]
+        if self.config.ranked == "hidden":  # what is shown is neither to be found nor a rival of what is
+            logits, facts = head.logits(visible, goals).masked_fill(shown.bool(), EXCLUDED), facts - shown
+        else:
+            goal, subject, object_ = shown.nonzero().unbind(1)
+            logits = head.logits(visible, goals, OwnFacts(goal, goals[goal], subject, object_))
+        loss = LOSSES[self.config.loss](logits, facts)
+        return (loss + self.config.sparsity * head.sparsity(goals)) / len(goals)
+
+    def _visible(self) -> Float[Tensor, "atom entity entity"]:
+        """The tables without a random share of the facts: no proof may rest on the KB being complete."""
+        if not self.config.hidden_facts:
+            return self._tables
+        kept = torch.rand(len(self.split.train), generator=self.generator) >= self.config.hidden_facts
+        return atom_tables(self.split.train[kept.numpy()], *self._sizes, self.device)
+
+    def ranks(self) -> Float[np.ndarray, " question"]:
+        goals = torch.from_numpy(np.unique(self.split.valid[:, 1])).to(self.device)
+        logits = torch.cat([self.module.logits(self._tables, goal[None]) for goal in goals]).cpu().numpy()
+        row = np.zeros(len(self.kb.predicates), dtype=np.int64)
+        row[goals.cpu().numpy()] = np.arange(len(goals))
+        return rank_facts(
+            self.split.valid,
+            lambda subjects, predicates: logits[row[predicates], subjects],
+            lambda objects, predicates: logits[row[predicates], :, objects],
+            known_filters(self.kb, "valid"),
+        )
+
+    def model(self) -> ProofsModel:
+        return self.model_on(self.kb)
+
+    def model_on(self, kb: FactsKB) -> ProofsModel:
+        """The best weights so far, standing on these facts."""
+        ensemble = self.best_module()
+        assert isinstance(ensemble, Ensemble)
+        head = ensemble.merged()
+        return ProofsModel(self.config, kb, head, self._offsets(head) if self.config.loss == "softmax" else None)
+
+    def _offsets(self, head: EvidenceHead) -> Float[np.ndarray, " predicate"]:
+        """Softmax tells only how far facts are above their rivals: the level at which as many facts are expected of a
+        predicate as are stated, so that predicates can be compared and a score is a probability."""
+        found = np.zeros(len(self.kb.predicates))
+        for predicate in range(len(found)):
+            goal = torch.tensor([predicate], device=self.device)
+            row, subject, object_ = self._tables[goal].nonzero().unbind(1)
+            with torch.no_grad():
+                logits = head.logits(self._tables, goal, OwnFacts(row, goal[row], subject, object_))
+            found[predicate] = level(logits.double().cpu().numpy().ravel(), len(row))
+        return found

@@ -1,0 +1,153 @@
+"""Proofs and an embedding together: the embedding adds one more part to the logit, the proofs explain theirs."""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from ctp_core.artifact import Artifact
+from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config
+from ctp_core.base.model import Model
+from ctp_core.embeddings.model import EmbeddingModel
+from ctp_core.errors import ArtifactError
+from ctp_core.evidence.config import ProofsConfig
+from ctp_core.evidence.model import EvidenceModel
+from ctp_core.evidence.proofs_model import ProofsModel
+from ctp_core.evidence.rules_model import RulesModel
+from ctp_core.hybrid.config import HybridConfig
+from ctp_core.kb.knowledge_base import FactIds, KnowledgeBase
+from ctp_core.rules import Rule
+
+PARTS = ("proofs", "embedding")
+
+
+class HybridModel(FactsModel):
+    """logit = logit of the proofs + weight · logit of the embedding, the latter only where both entities are known.
+
+    The weight is that of the predicate, so that a fact has one score whichever place was asked for.
+    """
+
+    method: ClassVar[str] = "hybrid"
+
+    def __init__(
+        self,
+        config: HybridConfig,
+        proofs: EvidenceModel,
+        embedding: EmbeddingModel,
+        weights: Float[np.ndarray, " predicate"],
+    ) -> None:
+        self.config: HybridConfig = config
+        self.kb = proofs.kb
+        self.proofs, self.embedding, self.weights = proofs, embedding, weights
+
+    @property
+    def semiring(self) -> str:
+        return self.proofs.semiring
+
+    def on(self, kb: KnowledgeBase) -> Model:
+        """From proofs alone: the embedding knows none of the other entities."""
+        return self.proofs.on(kb)
+
+    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        return np.asarray(self.proofs.logits(view, facts) + np.nan_to_num(self._embedding_parts(facts)))
+
+    def _embedding_parts(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """NaN where an entity was never seen."""
+        products = self.embedding.fact_products(facts)
+        return np.asarray(self.weights[facts[:, 1]] * (self.embedding.scale * products + self.embedding.offset))
+
+    def object_logits(
+        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        return self.object_parts(subjects, predicates)[""]
+
+    def subject_logits(
+        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> Float[np.ndarray, "question entity"]:
+        return self.subject_parts(objects, predicates)[""]
+
+    def object_parts(
+        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> dict[str, Float[np.ndarray, "question entity"]]:
+        """What the whole says, and each part alone."""
+        proved, embedded = (part.object_logits(subjects, predicates) for part in (self.proofs, self.embedding))
+        return self._parts(predicates, proved, embedded)
+
+    def subject_parts(
+        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> dict[str, Float[np.ndarray, "question entity"]]:
+        proved, embedded = (part.subject_logits(objects, predicates) for part in (self.proofs, self.embedding))
+        return self._parts(predicates, proved, embedded)
+
+    def _parts(
+        self,
+        predicates: Int[np.ndarray, " question"],
+        proved: Float[np.ndarray, "question entity"],
+        embedded: Float[np.ndarray, "question entity"],
+    ) -> dict[str, Float[np.ndarray, "question entity"]]:
+        together = np.asarray(proved + self.weights[predicates][:, None] * embedded)
+        return {"": together, "proofs_": proved, "embedding_": embedded}
+
+    def explain(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
+    ) -> list[Explanation]:
+        embedded = self._embedding_parts(facts)
+        proved = self.proofs.explain(view, facts, logits - np.nan_to_num(embedded), num_proofs)
+        return [
+            replace(why, score_parts={**(why.score_parts or {}), "embedding": None if np.isnan(part) else float(part)})
+            for why, part in zip(proved, embedded, strict=True)
+        ]
+
+    def rules(self) -> list[Rule]:
+        return self.proofs.rules()
+
+    def to_artifact(self) -> Artifact:
+        """Both parts in one artifact: their tensors under their names, the KB once."""
+        parts = {"proofs": self.proofs.to_artifact(), "embedding": self.embedding.to_artifact()}
+        tensors = {
+            f"{part}.{name}": tensor
+            for part, artifact in parts.items()
+            for name, tensor in artifact.tensors.items()
+            if not name.startswith("facts.")
+        }
+        own = {part: _own_manifest(artifact) for part, artifact in parts.items()}
+        return self._base_artifact(tensors, weights=self.weights.tolist(), parts=own)
+
+    @classmethod
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "HybridModel":
+        config = read_config(artifact)
+        if not isinstance(config, HybridConfig):
+            raise ArtifactError(f"a model of method {config.method!r} is no hybrid")
+        try:
+            parts = {part: _part(artifact, part) for part in PARTS}
+            weights = _weights(artifact)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArtifactError(f"the artifact of a hybrid has no {error}") from None
+        reader = ProofsModel if isinstance(config.proofs, ProofsConfig) else RulesModel
+        proofs = reader.from_artifact(parts["proofs"], device)
+        embedding = EmbeddingModel.from_artifact(parts["embedding"], device)
+        return cls(config, proofs, embedding, weights)
+
+
+def _weights(artifact: Artifact) -> Float[np.ndarray, " predicate"]:
+    """One for each predicate; artifacts of versions that had one `weight` for all hold that."""
+    manifest = artifact.manifest
+    size = len(manifest["predicates"])
+    stored = manifest["weights"] if "weights" in manifest else [manifest["weight"]] * size
+    return np.array(stored, dtype=np.float64).reshape(size)
+
+
+def _own_manifest(artifact: Artifact) -> dict[str, object]:
+    shared = ("kind", "entities", "predicates")
+    return {key: value for key, value in artifact.manifest.items() if key not in shared}
+
+
+def _part(artifact: Artifact, part: str) -> Artifact:
+    """The artifact of one part as if it had been saved alone."""
+    manifest = {**artifact.manifest, **artifact.manifest["parts"][part]}
+    tensors = {name: tensor for name, tensor in artifact.tensors.items() if name.startswith("facts.")}
+    prefix = f"{part}."
+    tensors |= {name.removeprefix(prefix): t for name, t in artifact.tensors.items() if name.startswith(prefix)}
+    return Artifact(manifest, tensors)

@@ -1,0 +1,1 @@
+"""Knowledge bases in memory: facts and graphs, how they are built, checked and split. Imports no torch."""

@@ -1,0 +1,154 @@
+"""From rows to a KB: numbers the names, drops duplicates, and notes what a user should know."""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctp_core.errors import DataError, EmptyKB, ParseError, TooLarge
+from ctp_core.kb.formats.rows import Row
+from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB
+from ctp_core.kb.names import MAX_NAME_LENGTH, check_name
+from ctp_core.symbols import Vocabulary
+
+# What columns are called where they have names; CSV files may have a header, other formats have none.
+HEADER_NAMES = (
+    {"subject", "subj", "head", "source", "src", "from", "s", "h"},
+    {"predicate", "pred", "relation", "rel", "property", "edge", "label", "p", "r"},
+    {"object", "obj", "tail", "target", "dst", "to", "o", "t"},
+)
+
+
+@dataclass(frozen=True)
+class KbLimits:
+    """What a KB may not exceed."""
+
+    max_facts: int = 2_000_000
+    max_symbols: int = 1_000_000
+    max_name_length: int = MAX_NAME_LENGTH
+
+
+@dataclass(frozen=True)
+class BuiltKB:
+    """A KB, the hash of its content, and remarks about it."""
+
+    kb: FactsKB
+    sha256: str
+    warnings: list[str]
+
+
+class FactsBuilder:
+    """Takes the splits in the order of SPLITS; holds twelve bytes for a fact, and each name once."""
+
+    def __init__(self, limits: KbLimits) -> None:
+        self.limits = limits
+        self._entities: dict[str, int] = {}
+        self._predicates: dict[str, int] = {}
+        self._splits: dict[str, array[int]] = {}
+        # How many entities and predicates were known when a split began.
+        self._known: dict[str, tuple[int, int]] = {}
+        self._headers: list[str] = []
+
+    def add(self, split: str, rows: Iterable[Row], file: str) -> None:
+        """Raises ParseError at a bad name, TooLarge past a limit."""
+        entities, predicates = self._entities, self._predicates
+        self._known[split] = len(entities), len(predicates)
+        ids = self._splits[split] = array("i")
+        room = 3 * (self.limits.max_facts - sum(len(other) // 3 for other in self._splits.values()))
+        for line, subject_name, predicate_name, object_name in rows:
+            subject = entities.get(subject_name)
+            if subject is None:
+                subject = self._number(entities, subject_name, file, line)
+            predicate = predicates.get(predicate_name)
+            if predicate is None:
+                predicate = self._number(predicates, predicate_name, file, line)
+            object_ = entities.get(object_name)
+            if object_ is None:
+                object_ = self._number(entities, object_name, file, line)
+            if len(ids) == room:
+                raise TooLarge(f"a KB may have {self.limits.max_facts} facts at most (CTP_MAX_FACTS)")
+            ids.extend((subject, predicate, object_))
+            if len(ids) == 3:
+                self._note_header(file, line, (subject_name, predicate_name, object_name))
+
+    def _note_header(self, file: str, line: int, first: tuple[str, str, str]) -> None:
+        if all(name.strip().lower() in names for name, names in zip(first, HEADER_NAMES, strict=True)):
+            remark = f"{file}, line {line} looks like a header but is stored as a fact ({', '.join(first)})"
+            self._headers.append(f"{remark}: remove the line if it is none")
+
+    def _number(self, names: dict[str, int], name: str, file: str, line: int) -> int:
+        try:
+            check_name(name, self.limits.max_name_length)
+        except DataError as error:
+            raise ParseError(file, line, str(error)) from None
+        if len(names) == self.limits.max_symbols:
+            raise TooLarge(f"a KB may have {self.limits.max_symbols} entities and predicates each (CTP_MAX_SYMBOLS)")
+        names[name] = number = len(names)
+        return number
+
+    def build(self) -> BuiltKB:
+        """Raises EmptyKB where nothing can be trained on."""
+        if not self._splits.get("train"):
+            raise EmptyKB("the KB has no facts: send at least one row of subject, predicate, object")
+        every = {
+            name: np.asarray(self._splits[name], np.int64).reshape(-1, 3) for name in SPLITS if name in self._splits
+        }
+        firsts = {name: _first_places(self._keys(ids)) for name, ids in every.items()}
+        unique = {name: ids[firsts[name]] for name, ids in every.items()}
+        kb = FactsKB(Vocabulary("entity", self._entities), Vocabulary("predicate", self._predicates), unique)
+        duplicates = {name: len(every[name]) - len(unique[name]) for name in every}
+        return BuiltKB(kb, digest(kb), [*self._remarks(unique, duplicates)])
+
+    def _keys(self, ids: FactIds) -> NDArray[np.int64]:
+        """One number for each fact: three of 20 bits fit, since symbols are limited."""
+        return (ids[:, 0] * len(self._predicates) + ids[:, 1]) * len(self._entities) + ids[:, 2]
+
+    def _remarks(self, splits: dict[str, FactIds], duplicates: dict[str, int]) -> Iterable[str]:
+        yield from self._headers
+        for name, count in duplicates.items():
+            if count:
+                yield f"{count} duplicate facts were dropped from {name}"
+        train = self._keys(splits["train"])
+        num_entities, num_predicates = self._after_train()
+        for name in (name for name in splits if name != "train"):
+            ids = splits[name]
+            yield from _unseen("entities", name, ids[:, [0, 2]], num_entities, list(self._entities))
+            yield from _unseen("predicates", name, ids[:, 1], num_predicates, list(self._predicates))
+            shared = int(np.isin(self._keys(ids), train).sum())
+            if shared:
+                yield f"{shared} facts of {name} are in train too"
+        spaced = [n for names in (self._entities, self._predicates) for n in names if n[0].isspace() or n[-1].isspace()]
+        if spaced:
+            yield f"{len(spaced)} names begin or end with a space, e.g. {min(spaced)!r}: they are kept so"
+
+    def _after_train(self) -> tuple[int, int]:
+        """Names are numbered as they come, train first: what came later has a larger number."""
+        following = [known for name, known in self._known.items() if name != "train"]
+        return following[0] if following else (len(self._entities), len(self._predicates))
+
+
+def _first_places(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.sort(np.unique(keys, return_index=True)[1])
+
+
+def _unseen(role: str, split: str, ids: NDArray[np.int64], known: int, names: list[str]) -> Iterable[str]:
+    unseen = np.unique(ids[ids >= known])
+    if len(unseen):
+        example = min(names[number] for number in unseen.tolist())
+        yield f"{len(unseen)} {role} of {split} do not occur in train, e.g. {example!r}"
+
+
+def digest(kb: FactsKB) -> str:
+    """Names in the order of their numbers, and the numbers: no two KBs share it, whatever format they came in."""
+    content = sha256(b"facts\n")
+    for vocabulary in (kb.entities, kb.predicates):
+        # No name contains NUL.
+        content.update(f"{len(vocabulary)}\0".encode())
+        content.update("\0".join(vocabulary).encode())
+    for split, ids in kb.splits.items():
+        content.update(f"\0{split}\0{len(ids)}\0".encode())
+        content.update(ids.astype("<i4").tobytes())
+    return content.hexdigest()

@@ -1,0 +1,1 @@
+"""The formats in which facts and graphs come: one file for each."""

@@ -1,0 +1,54 @@
+"""Tab-separated facts, one a line: subject, predicate, object. Names stand as they are, spaces included.
+
+A name with a tab or a line end cannot stand so. A file that has one begins with the line `#escaped`, which has no
+tabs and so is no fact; in the lines after it, `\\t`, `\\n`, `\\r` and `\\\\` are those characters.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from ctp_core.errors import DataError, ParseError
+from ctp_core.kb.formats.rows import FileLimits, Row, read_lines
+from ctp_core.kb.names import MAX_NAME_LENGTH, check_name
+from ctp_core.symbols import Fact
+
+COLUMNS = 3
+ESCAPED = "#escaped"
+_ESCAPES = {"\\t": "\t", "\\n": "\n", "\\r": "\r", "\\\\": "\\"}
+_TO_ESCAPES = str.maketrans({value: key for key, value in _ESCAPES.items()})
+_ESCAPE = re.compile(r"\\(?:t|n|r|\\)")
+UNSAFE = re.compile(r"[\t\n\r]|^\ufeff")
+
+
+def tsv_rows(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[Row]:
+    """Rows in the order of the file; blank lines are passed over. Raises ParseError at the first bad line."""
+    escaped = False
+    for number, line in read_lines(stream, file, limits):
+        columns = line.split("\t")
+        if len(columns) == COLUMNS:
+            if escaped:
+                columns = [_ESCAPE.sub(lambda match: _ESCAPES[match[0]], column) for column in columns]
+            yield number, columns[0], columns[1], columns[2]
+        elif number == 1 and line == ESCAPED:
+            escaped = True
+        elif len(columns) > 1 or not (not line or line.isspace()):
+            reason = f"expected {COLUMNS} columns separated by tabs (subject, predicate, object), found {len(columns)}"
+            raise ParseError(file, number, reason)
+
+
+def write_tsv(facts: Iterable[Fact], escape: bool = False) -> Iterator[str]:
+    """Lines; `escape` where a name of the KB has a tab or a line end."""
+    if escape:
+        yield f"{ESCAPED}\n"
+    for fact in facts:
+        yield "\t".join(name.translate(_TO_ESCAPES) for name in fact) + "\n" if escape else "\t".join(fact) + "\n"
+
+
+def read_tsv(stream: BinaryIO, file: str, max_name_length: int = MAX_NAME_LENGTH) -> Iterator[Fact]:
+    """Facts with their names checked; raises ParseError at the first bad line."""
+    for number, *names in tsv_rows(stream, file, FileLimits(max_name_length=max_name_length)):
+        try:
+            yield Fact(*(check_name(name, max_name_length) for name in names))
+        except DataError as error:
+            raise ParseError(file, number, str(error)) from None

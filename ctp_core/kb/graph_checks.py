@@ -1,0 +1,57 @@
+"""What makes a graph usable, whatever format it came in; and the KB that usable graphs make."""
+
+from collections.abc import Iterable, Mapping
+
+from ctp_core.errors import DataError, ParseError
+from ctp_core.kb.knowledge_base import SPLITS, Graph, GraphsKB
+from ctp_core.kb.names import MAX_NAME_LENGTH, check_name
+from ctp_core.symbols import Vocabulary
+
+
+def fault(graph: Graph) -> str | None:
+    """Why nothing can be learnt from this graph, or None."""
+    if not graph.facts:
+        return "the graph has no facts"
+    entities = {name for fact in graph.facts for name in (fact.subject, fact.object)}
+    for name in (graph.subject, graph.object):
+        if name not in entities:
+            return f"the query pair names {name!r}, which is in no fact of the graph"
+    return None
+
+
+def checked(graph: Graph, file: str, line: int, max_name_length: int = MAX_NAME_LENGTH) -> Graph:
+    """The graph itself; raises ParseError."""
+    names = {name for fact in graph.facts for name in fact} | {graph.subject, graph.object}
+    try:
+        for name in sorted(names if graph.label is None else names | {graph.label}):
+            check_name(name, max_name_length)
+    except DataError as error:
+        raise ParseError(file, line, str(error)) from None
+    reason = fault(graph)
+    if reason is not None:
+        raise ParseError(file, line, reason)
+    return graph
+
+
+def graphs_kb(splits: Mapping[str, Iterable[Graph]], also: Iterable[str] = ()) -> GraphsKB:
+    """A KB from graphs. Predicates come from the training split, in alphabetical order: what training never saw has no
+    vector, and a graph of a later split that uses it cannot be answered. `also` are predicates that are known to come,
+    whatever training learns about them. Raises DataError with the split and the graph where one is not usable."""
+    ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
+    train = ordered.get("train", ())
+    if not train:
+        raise DataError("there are no training graphs")
+    targets = sorted({graph.label for graph in train if graph.label is not None})
+    if not targets:
+        raise DataError("no training graph has a label")
+    predicates = sorted({fact.predicate for graph in train for fact in graph.facts} | set(targets) | set(also))
+    kb = GraphsKB(Vocabulary("predicate", predicates), tuple(targets), ordered)
+    _check_graphs(kb)
+    return kb
+
+
+def _check_graphs(kb: GraphsKB) -> None:
+    for split, graphs in kb.splits.items():
+        for number, graph in enumerate(graphs, start=1):
+            if (reason := fault(graph)) is not None:
+                raise DataError(f"{split}, graph {number}: {reason}")

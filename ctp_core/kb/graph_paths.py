@@ -1,0 +1,44 @@
+"""How the facts of graphs lie between the two entities that are asked about."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from ctp_core.kb.knowledge_base import Graph
+
+# Of the training graphs; fewer are not worth what rules in both directions cost.
+WORTHWHILE = 0.02
+
+
+def templates_needed(graphs: Iterable[Graph]) -> tuple[str, ...]:
+    """Beside chains (`2`, `3`, …): `1` where one fact leads from subject to object, `1R` where some must be turned."""
+    lies = [_needed(graph) for graph in graphs if graph.label is not None]
+    return tuple(template for template in ("1", "1R") if lies.count(template) > WORTHWHILE * len(lies))
+
+
+def joined(graph: Graph) -> bool:
+    """Whether any path leads from subject to object, facts turned round or not; to itself only along the facts."""
+    following, around = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for fact in graph.facts:
+        following[fact.subject].add(fact.object)
+        around[fact.subject].add(fact.object)
+        around[fact.object].add(fact.subject)
+    ways = following if graph.subject == graph.object else around
+    return graph.object in _reachable(ways[graph.subject], ways)
+
+
+def _needed(graph: Graph) -> str | None:
+    following: dict[str, set[str]] = defaultdict(set)
+    for fact in graph.facts:
+        following[fact.subject].add(fact.object)
+    beyond = {name for middle in following[graph.subject] for name in following[middle]}
+    if graph.object in _reachable(beyond, following):
+        return None
+    return "1" if graph.object in following[graph.subject] else "1R"
+
+
+def _reachable(starts: Iterable[str], following: dict[str, set[str]]) -> set[str]:
+    reached, new = set[str](), set(starts)
+    while new:
+        reached |= new
+        new = {name for middle in new for name in following[middle]} - reached
+    return reached

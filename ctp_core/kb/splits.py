@@ -1,0 +1,42 @@
+"""What of a KB of facts is learnt from, and what says how well."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ctp_core.errors import DataError
+from ctp_core.kb.knowledge_base import FactIds, FactsKB
+
+HOLD_OUT_FROM = 500  # facts; a smaller KB cannot spare any
+HOLD_OUT_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class FactsSplit:
+    """`valid` is empty where a tiny KB has none: every fact is then learnt from, and training runs to its end."""
+
+    train: FactIds
+    valid: FactIds
+
+    @classmethod
+    def of(cls, kb: FactsKB) -> "FactsSplit":
+        """The KB's own validation facts, else every 20th distinct fact of a KB that can spare them."""
+        train = np.unique(kb.splits.get("train", np.zeros((0, 3), dtype=np.int64)), axis=0)
+        if not len(train):
+            raise DataError("the KB has no training facts: there is nothing to learn from")
+        valid = kb.splits.get("valid", train[:0])
+        if len(valid) or len(train) < HOLD_OUT_FROM:
+            return cls(train, valid)
+        order = np.random.default_rng(0).permutation(len(train))
+        held_out = order[: round(HOLD_OUT_SHARE * len(train))]
+        return cls(np.delete(train, held_out, axis=0), train[held_out])
+
+    def visible(self, kb: FactsKB) -> FactsKB:
+        """The KB without the facts that are held out: what may be stood on while they are asked for."""
+        return replace(kb, splits={**kb.splits, "train": self.train, "valid": self.valid})
+
+    def valid_sample(self, size: int) -> FactIds:
+        """At most `size` validation facts, always the same ones: what a run looks at on its way."""
+        if len(self.valid) <= size:
+            return self.valid
+        return self.valid[np.sort(np.random.default_rng(0).permutation(len(self.valid))[:size])]

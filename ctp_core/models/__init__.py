@@ -1,1 +1,0 @@
-"""What can be trained: one entry for each method and kind of KB."""

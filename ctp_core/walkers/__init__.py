@@ -1,0 +1,1 @@
+"""NeuralLP and MINERVA: models that walk from entity to entity along facts."""

@@ -1,0 +1,184 @@
+"""MINERVA (Das et al. 2018): a walker with a memory that chooses, entity by entity, which fact to follow.
+
+Entities have no vectors, as in the published runs on these KBs: all facts of one predicate at an entity are equally
+attractive. So the walker chooses among atoms, each as often as the entity has facts of it, and then any of those.
+
+In training a walk is rewarded where it ends at the object of the fact it was asked for. The published code samples
+walks and estimates the gradient of the expected reward (REINFORCE). Here the reward of all walks is summed up, and the
+mean of its logarithm made as large as can be: no noise, and a fact that is hardly ever found teaches as much as others
+(docs/decisions/0601-minerva-without-sampling.md).
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ctp_core.base.config import BaseConfig
+from ctp_core.base.cost import check_dense
+from ctp_core.base.edges import atom_tables
+from ctp_core.base.facts_model import FactsView
+from ctp_core.base.randomness import following
+from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
+from ctp_core.shapes import Float, Int, Tensor
+from ctp_core.walkers.config import MinervaConfig
+from ctp_core.walkers.model import FLOOR, ReachModel
+from ctp_core.walkers.trainer import ReachTrainer
+
+# Where the wanted atom is missing a walk goes on by another, however little it is wanted: exp of it may not vanish.
+SHARPEST = 10.0
+
+State = tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]
+
+
+class Walker(nn.Module):
+    """π(fact | walk so far, query): the atom of a fact is compared with what the walker wants."""
+
+    def __init__(self, num_predicates: int, config: MinervaConfig) -> None:
+        super().__init__()
+        self.start = 2 * num_predicates + 1  # beside the atoms and staying: the walk has not begun
+        self.atoms = nn.Embedding(self.start + 1, config.dim)
+        self.queries = nn.Embedding(2 * num_predicates, config.dim)
+        self.memory = nn.LSTMCell(config.dim, config.dim)
+        self.wish = nn.Sequential(nn.Linear(2 * config.dim, config.dim), nn.ReLU(), nn.Linear(config.dim, config.dim))
+
+    def begin(self, num_rows: int) -> State:
+        nothing = self.atoms.weight.new_zeros(num_rows, self.memory.hidden_size)
+        return self.step((nothing, nothing), torch.full((num_rows,), self.start, device=nothing.device))
+
+    def step(self, state: State, atoms: Int[Tensor, " row"]) -> State:
+        hidden, cell = self.memory(self.atoms(atoms), state)
+        return hidden, cell
+
+    def wanted(self, state: State, queries: Int[Tensor, " row"]) -> Float[Tensor, "row atom"]:
+        """Logits of one fact of every atom, within ±SHARPEST."""
+        wish = self.wish(torch.cat([state[0], self.queries(queries)], dim=1))
+        return SHARPEST * torch.tanh(wish @ self.atoms.weight[: self.start].T / SHARPEST)
+
+    def walk(
+        self, query: int, tables: Float[Tensor, "atom entity entity"], length: int, beam: int
+    ) -> tuple[Float[Tensor, "entity entity"], Float[Tensor, ""]]:
+        """The chance that a walk from one entity ends at the other, and the mean entropy of its choices.
+
+        Walks are told apart by their atoms, because the memory depends on these alone: where there are more sequences
+        than `beam`, only the likeliest go on.
+        """
+        counts, size = tables.sum(dim=2).T, tables.shape[1]
+        state, reached = self.begin(1), torch.eye(size, device=tables.device)[None]  # [sequence, start, entity]
+        entropy = reached.new_zeros(())
+        for step in range(length):
+            wanted = self.wanted(state, torch.full((len(reached),), query, device=tables.device))
+            wanted = wanted - wanted.detach().amax(dim=1, keepdim=True)
+            powers = wanted.exp()
+            totals = (powers @ counts.T).clamp(min=FLOOR)  # [sequence, entity]
+            open_there = totals.log() - (powers * wanted) @ counts.T / totals
+            entropy = entropy + (reached.sum(dim=1) * open_there).sum() / (size * length)
+            shares = reached / totals[:, None]
+            if step == length - 1:
+                break
+            mass = (shares.sum(dim=1) @ counts * powers).detach()  # [sequence, atom]
+            chosen = mass.flatten().topk(min(beam, mass.numel())).indices
+            sequence, atom = chosen // mass.shape[1], chosen % mass.shape[1]
+            reached = (shares[sequence] * powers[sequence, atom][:, None, None]) @ tables[atom]
+            state = self.step((state[0][sequence], state[1][sequence]), atom)
+        return (shares @ torch.tensordot(powers, tables, dims=1)).sum(dim=0), entropy
+
+
+class MinervaModel(ReachModel):
+    """A fact is walked from both ends and gets the geometric mean of the two chances.
+
+    Published MINERVA asks p for objects and p⁻¹ for subjects; here a fact has one score, whichever place was asked for.
+    """
+
+    method: ClassVar[str] = "minerva"
+    config: MinervaConfig
+    module: Walker
+
+    @classmethod
+    def build(cls, config: BaseConfig, num_predicates: int) -> Walker:
+        if not isinstance(config, MinervaConfig):
+            raise ArtifactError(f"a config of method {config.method!r} is not that of MINERVA")
+        return Walker(num_predicates, config)
+
+    def num_tables(self, num_predicates: int) -> int:
+        """A walk has one for each of the sequences that it follows."""
+        return max(2 * num_predicates, self.config.beam)
+
+    @torch.no_grad()
+    def reach(self, view: FactsView, predicate: int, subjects: NDArray[np.int64]) -> NDArray[np.float64]:
+        tables = self._tables_of(view)
+        there, back = (
+            self.module.walk(query, tables, self.config.length, self.config.beam)[0].double().cpu().numpy()
+            for query in (predicate, predicate + len(view.predicates))
+        )
+        return np.asarray(np.sqrt((there + FLOOR) * (back.T + FLOOR)))[subjects]
+
+    def _tables_of(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
+        """Those of the KB are kept: every predicate asks for them."""
+        if view.extended:
+            return self._with_stay(view)
+        if not hasattr(self, "_kb_tables"):
+            self._kb_tables = self._with_stay(view)
+        return self._kb_tables
+
+    def _with_stay(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
+        device = self.module.atoms.weight.device
+        return walk_tables(view.edges.facts, len(view.entities), len(view.predicates), device)
+
+
+def walk_tables(
+    facts: FactIds, num_entities: int, num_predicates: int, device: torch.device
+) -> Float[Tensor, "atom entity entity"]:
+    """Where each atom leads; the last one is to stay."""
+    tables = atom_tables(facts, num_entities, num_predicates, device)
+    return torch.cat([tables, torch.eye(num_entities, device=device)[None]])
+
+
+class MinervaTrainer(ReachTrainer):
+    """Asks for hidden facts of a predicate or of its inverse; a walk to another true answer does not count."""
+
+    model_class = MinervaModel
+    config: MinervaConfig
+    module: Walker
+
+    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
+        if not isinstance(config, MinervaConfig) or not isinstance(kb, FactsKB):
+            raise ConfigError("MINERVA learns from a KB of kind 'facts' and a config of method 'minerva'")
+        super().__init__(config, kb, device, config.eval_every)
+        num_entities, self._num_predicates = len(kb.entities), len(kb.predicates)
+        check_dense(max(2.0 * self._num_predicates, config.beam) * num_entities**2, config.method)
+        with following(self.generator, device):
+            self.module = Walker(self._num_predicates, config).to(device)
+        self.optimiser = torch.optim.Adam(self.module.parameters(), lr=config.learning_rate)
+        self._tables = walk_tables(self.split.train, num_entities, self._num_predicates, device)
+        used = np.unique(self.split.train[:, 1])
+        self._queries = torch.from_numpy(np.concatenate([used, used + self._num_predicates]))
+
+    def batches(self) -> Sequence[Tensor]:
+        order = self._queries[torch.randperm(len(self._queries), generator=self.generator)]
+        return torch.split(order, self.config.batch_size)
+
+    def learning_rate(self, step: int, steps: int) -> float:
+        return self.config.learning_rate * (1 - step / steps)
+
+    def loss(self, batch: Tensor) -> Float[Tensor, ""]:
+        """-(the mean log chance of the hidden facts + what keeping choices open is worth)."""
+        parts = [self._walked(query) for query in batch.tolist()]
+        rewards = torch.cat([reward for reward, _ in parts])
+        openness = self.config.entropy * (1 - self.made) * torch.stack([entropy for _, entropy in parts]).mean()
+        return -(rewards.sum() / max(1, len(rewards)) + openness)
+
+    def _walked(self, query: int) -> tuple[Float[Tensor, " fact"], Float[Tensor, ""]]:
+        """The log chance of every hidden fact among walks that do not end at another true answer, and the entropy."""
+        facts = self._tables[query]
+        hidden = facts * (torch.rand(facts.shape, generator=self.generator).to(self.device) < self.config.hidden_facts)
+        visible = self._tables.clone()
+        visible[query] -= hidden
+        visible[(query + self._num_predicates) % (2 * self._num_predicates)] -= hidden.T
+        reached, entropy = self.module.walk(query, visible, self.config.length, self.config.beam)
+        wrong = (reached * (1 - facts)).sum(dim=1, keepdim=True)
+        return ((reached + FLOOR) / (reached + wrong + FLOOR))[hidden.bool()].log(), entropy

@@ -1,0 +1,213 @@
+"""NeuralLP (Yang et al. 2017): an LSTM says, for each predicate, which operators a walk applies, and when it ends.
+
+In training some facts of a predicate are hidden, and walks along the others must find them.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from numpy.typing import NDArray
+from torch import nn
+
+from ctp_core.base.config import BaseConfig
+from ctp_core.base.cost import check_dense
+from ctp_core.base.edges import atom_tables
+from ctp_core.base.facts_model import FactsView
+from ctp_core.base.randomness import following
+from ctp_core.base.rule_counts import with_counts
+from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.evidence.rules import chain_rule
+from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
+from ctp_core.rules import Rule
+from ctp_core.shapes import Float, Int, Tensor
+from ctp_core.walkers.config import NeuralLpConfig
+from ctp_core.walkers.model import FLOOR, ReachModel
+from ctp_core.walkers.trainer import ReachTrainer
+
+MIN_CONFIDENCE = 0.01  # of a listed rule
+WALKS_KEPT = 200  # while rules are decoded
+
+Walks = dict[tuple[int, ...], float]
+
+
+class OperatorController(nn.Module):
+    """Attention over operators for every step, and over the steps before it: u_t = (Σ_τ b_tτ u_τ) · Σ_k a_tk M_k.
+
+    Operators are the predicates and their inverses. The last memory attention chooses among walks of all lengths.
+    """
+
+    def __init__(self, num_predicates: int, config: NeuralLpConfig) -> None:
+        super().__init__()
+        self.rank, self.length = config.rank, config.length
+        self.queries = nn.Embedding(num_predicates * config.rank, config.dim)
+        self.end = nn.Parameter(torch.zeros(config.dim))
+        self.lstm = nn.LSTM(config.dim, config.dim, batch_first=True)
+        self.start = nn.Parameter(torch.zeros(config.dim))
+        self.operators = nn.Linear(config.dim, 2 * num_predicates)
+
+    def attention(self, predicates: Int[Tensor, " goal"]) -> tuple[Float[Tensor, "row step atom"], list[Tensor]]:
+        """(a, [b_1, …]) for every goal and rank, rows in that order; b_t has one weight for each u before step t."""
+        ranks = torch.arange(self.rank, device=predicates.device)
+        queries = self.queries((predicates[:, None] * self.rank + ranks).flatten())  # [goal · rank, dim]
+        inputs = torch.stack([*[queries] * self.length, self.end.expand_as(queries)], dim=1)
+        states = self.lstm(inputs)[0]  # [row, step + 1, dim]
+        keys = torch.cat([self.start.expand(len(states), 1, -1), states], dim=1)
+        memory = [
+            torch.einsum("rd,rkd->rk", states[:, step], keys[:, : step + 1]).softmax(dim=1)
+            for step in range(self.length + 1)
+        ]
+        return self.operators(states[:, : self.length]).softmax(dim=2), memory
+
+    def forward(
+        self,
+        predicates: Int[Tensor, " goal"],
+        tables: Float[Tensor, "atom entity entity"],
+        subjects: Int[Tensor, " subject"],
+    ) -> Float[Tensor, "goal subject entity"]:
+        """The sum over all walks, averaged over ranks."""
+        attention, memory = self.attention(predicates)
+        start = torch.eye(tables.shape[1], device=tables.device, dtype=tables.dtype)[subjects]
+        reached = [start.expand(len(attention), -1, -1)]
+        for step in range(self.length):
+            operator = torch.tensordot(attention[:, step], tables, dims=1)  # [row, entity, entity]
+            reached.append(self._remembered(memory[step], reached) @ operator)
+        last = self._remembered(memory[self.length], reached)
+        return last.view(len(predicates), self.rank, *last.shape[1:]).mean(dim=1)
+
+    @staticmethod
+    def _remembered(weights: Float[Tensor, "row step"], reached: list[Tensor]) -> Float[Tensor, "row subject entity"]:
+        return torch.einsum("rt,rtse->rse", weights, torch.stack(reached, dim=1))
+
+    @torch.no_grad()
+    def walks(self, predicate: int) -> Walks:
+        """Operators in order -> their weight in the sum: what the matrices are multiplied out to."""
+        device = self.end.device
+        attention, memory = self.attention(torch.tensor([predicate], device=device))
+        found: Walks = {}
+        for row in range(self.rank):
+            reached: list[Walks] = [{(): 1.0 / self.rank}]
+            for step in range(self.length):
+                operators = attention[row, step].tolist()
+                before = _mixed(reached, memory[step][row].tolist())
+                reached.append(
+                    _heaviest({(*w, k): weight * a for w, weight in before.items() for k, a in enumerate(operators)})
+                )
+            for walk, weight in _mixed(reached, memory[self.length][row].tolist()).items():
+                found[walk] = found.get(walk, 0.0) + weight
+        return found
+
+
+def _mixed(parts: list[Walks], weights: list[float]) -> Walks:
+    mixed: Walks = {}
+    for part, share in zip(parts, weights, strict=True):
+        for walk, weight in part.items():
+            mixed[walk] = mixed.get(walk, 0.0) + share * weight
+    return mixed
+
+
+def _heaviest(walks: Walks) -> Walks:
+    return dict(sorted(walks.items(), key=lambda item: -item[1])[:WALKS_KEPT])
+
+
+class NeuralLpModel(ReachModel):
+    """Rules can be read off its attention, but a score is the sum over walks of all of them: no proof stands for it."""
+
+    method: ClassVar[str] = "neurallp"
+    module: OperatorController
+
+    @classmethod
+    def build(cls, config: BaseConfig, num_predicates: int) -> OperatorController:
+        if not isinstance(config, NeuralLpConfig):
+            raise ArtifactError(f"a config of method {config.method!r} is not that of NeuralLP")
+        return OperatorController(num_predicates, config)
+
+    @torch.no_grad()
+    def reach(self, view: FactsView, predicate: int, subjects: NDArray[np.int64]) -> NDArray[np.float64]:
+        device = self.module.end.device
+        tables = self._operators_of(view) if view.extended else self._operators
+        goal, starts = (torch.as_tensor(ids, device=device) for ids in ([predicate], subjects))
+        found = self.module(goal, tables, starts)[0]
+        return np.asarray(found.double().cpu().numpy())
+
+    @cached_property
+    def _operators(self) -> Float[Tensor, "atom entity entity"]:
+        return self._operators_of(self._kb_view)
+
+    def _operators_of(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
+        return atom_tables(view.edges.facts, len(view.entities), len(view.predicates), self.module.end.device)
+
+    def rules(self) -> list[Rule]:
+        return self._rules
+
+    @cached_property
+    def _rules(self) -> list[Rule]:
+        names, found = self.kb.predicates.names, []
+        for predicate in range(len(names)):
+            for walk, weight in self.module.walks(predicate).items():
+                if walk and weight >= MIN_CONFIDENCE:
+                    found.append(chain_rule(names, predicate, str(len(walk)), walk, min(1.0, weight)))
+        return sorted(with_counts(found, self.kb), key=lambda rule: (-rule.confidence, rule.text))
+
+
+LOST = 0.01  # walks that end nowhere are no better than so much that ends at wrong entities
+
+
+class NeuralLpTrainer(ReachTrainer):
+    """-log of the share of all walks that end at the hidden fact's object, and likewise of its subject."""
+
+    model_class = NeuralLpModel
+    config: NeuralLpConfig
+    module: OperatorController
+
+    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
+        if not isinstance(config, NeuralLpConfig) or not isinstance(kb, FactsKB):
+            raise ConfigError("NeuralLP learns from a KB of kind 'facts' and a config of method 'neurallp'")
+        super().__init__(config, kb, device, config.eval_every)
+        self._sizes = (len(kb.entities), len(kb.predicates))
+        check_dense(2.0 * self._sizes[1] * self._sizes[0] ** 2, config.method)
+        with following(self.generator, device):
+            self.module = OperatorController(self._sizes[1], config).to(device)
+        self.optimiser = torch.optim.Adam(self.module.parameters(), lr=config.learning_rate)
+        self._tables = atom_tables(self.split.train, *self._sizes, device)
+        self._goals = torch.from_numpy(np.unique(self.split.train[:, 1]))
+        self._everybody = torch.arange(self._sizes[0], device=device)
+
+    def batches(self) -> Sequence[Tensor]:
+        order = self._goals[torch.randperm(len(self._goals), generator=self.generator)]
+        return torch.split(order, self.config.batch_size)
+
+    def learning_rate(self, step: int, steps: int) -> float:
+        del step, steps
+        return self.config.learning_rate
+
+    def loss(self, batch: Tensor) -> Float[Tensor, ""]:
+        goals, facts = batch.to(self.device), self._tables[batch.to(self.device)]
+        hidden = self._hidden(facts)
+        visible = self._tables.clone()
+        visible[goals] -= hidden
+        visible[goals + self._sizes[1]] -= hidden.transpose(1, 2)
+        reached = self.module(goals, visible, self._everybody)
+        asked = hidden.bool()
+        losses = [_unlikely(reached, facts.bool(), asked, entities) for entities in (2, 1)]
+        return torch.stack(losses).sum() / asked.sum().clamp(min=1)
+
+    def _hidden(self, facts: Float[Tensor, "goal entity entity"]) -> Float[Tensor, "goal entity entity"]:
+        """A random share of them; a predicate with one fact hides it now and then."""
+        draws = torch.rand(facts.shape, generator=self.generator).to(self.device)
+        return facts * (draws < self.config.hidden_facts)
+
+
+def _unlikely(
+    reached: Float[Tensor, "goal entity entity"],
+    facts: Bool[Tensor, "goal entity entity"],
+    asked: Bool[Tensor, "goal entity entity"],
+    entities: int,
+) -> Float[Tensor, ""]:
+    """-log of what is reached of the asked facts, among that and all that is reached and no fact, along one axis."""
+    false = reached.masked_fill(facts, 0.0).sum(dim=entities, keepdim=True).expand_as(reached)[asked]
+    true = reached[asked] + FLOOR
+    return ((true + false + LOST).log() - true.log()).sum()

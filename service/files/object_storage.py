@@ -1,0 +1,149 @@
+"""Model files in an object store, through fsspec: S3 and whatever else it knows."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import ClientError
+from botocore.exceptions import BotoCoreError, NoCredentialsError, ParamValidationError
+from botocore.parsers import ResponseParserError
+from fsspec.core import url_to_fs
+from urllib3.exceptions import HTTPError
+
+from ctp_core.errors import ArtifactError
+from ctp_core.manifest import MANIFEST
+from service.files.storage import (
+    MARK,
+    MEMBERS,
+    Entry,
+    Files,
+    StorageAway,
+    StorageError,
+    StorageFull,
+    StorageRefused,
+    checked,
+    checked_owner,
+    decode_mark,
+    encode_mark,
+    entry_key,
+    key_of,
+    storage_error,
+    unmarked,
+)
+
+# Whoever calls waits better than the library does: it can be told to stop.
+S3_OPTIONS = {"config_kwargs": {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 1}}}
+S3_RETRIES = 2
+LIBRARY_ERRORS = (BotoCoreError, ResponseParserError, ClientError, HTTPError)
+# What S3-compatible servers call a full disk; S3 itself never is.
+FULL_CODES = ("StorageFull", "QuotaExceeded")
+
+
+class ObjectStorage:
+    """There is no rename: each object is put whole, the manifest last, and read back before its row is written."""
+
+    def __init__(self, url: str) -> None:
+        # Lists are never remembered: other machines write too. Nor is a connection made for other settings taken over.
+        options = S3_OPTIONS if urlsplit(url).scheme == "s3" else {}
+        filesystem, root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True, **options)
+        filesystem.retries = S3_RETRIES
+        self.filesystem: Any = filesystem
+        self.root: str = root.rstrip("/")
+
+    def put(self, owner: str, files: Files) -> str:
+        key = key_of(owner, files)
+        self.check()
+        try:
+            with self._reaching():
+                for name in sorted(files, key=lambda name: name == MANIFEST):
+                    self.filesystem.pipe_file(self._path(f"{key}/{name}"), files[name])
+            self.get(key)
+        except FileNotFoundError as error:
+            raise StorageRefused(f"{self.root} is not there ({error})") from error
+        except BaseException:
+            # What cannot be removed now is an orphan that `ctp gc` finds, or is written again under the same key.
+            with suppress(StorageError):
+                self.delete(key)
+            raise
+        return key
+
+    def get(self, key: str) -> Files:
+        try:
+            with self._reaching():
+                files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in MEMBERS}
+        except FileNotFoundError:
+            self.check()
+            raise ArtifactError(f"the files {key!r} are gone") from None
+        return checked(key, files)
+
+    def delete(self, owner: str) -> None:
+        folder = self._path(checked_owner(owner))
+        self.check()
+        with self._reaching(), suppress(FileNotFoundError):
+            for path in self.filesystem.find(folder):
+                self.filesystem.rm_file(path)
+
+    def entries(self) -> Iterator[Entry]:
+        found: dict[str, Entry] = {}
+        self.check()
+        with self._reaching():
+            listed = self.filesystem.find(self.root, detail=True)
+        for path, detail in listed.items():
+            key = entry_key(path.removeprefix(self.root).lstrip("/"))
+            if key == MARK:
+                continue
+            before = found.get(key, Entry(key, 0, 0.0))
+            modified = max(before.modified, _modified(detail))
+            found[key] = Entry(key, before.num_bytes + int(detail["size"]), modified)
+        yield from found.values()
+
+    def check(self) -> str:
+        marked = self.mark()
+        if marked is None:
+            raise unmarked(self.root)
+        return marked
+
+    def mark(self) -> str | None:
+        """Asks for the bucket where there is no mark: it is there before anything is in it."""
+        with self._reaching(), suppress(FileNotFoundError):
+            return decode_mark(self.filesystem.cat_file(self._path(MARK)))
+        bucket = self.root.split("/", maxsplit=1)[0]
+        try:
+            with self._reaching():
+                self.filesystem.ls(bucket, detail=False)
+        except FileNotFoundError as error:
+            raise StorageRefused(f"{bucket} is not there") from error
+        return None
+
+    def set_mark(self, store_id: str) -> None:
+        with self._reaching():
+            self.filesystem.pipe_file(self._path(MARK), encode_mark(store_id))
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """Says of every library's error what it means; a file that is not there stays a FileNotFoundError."""
+        what = f"{self.root} did not take the call"
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (NoCredentialsError, ParamValidationError) as error:
+            raise StorageRefused(f"{what} ({error})") from error
+        except (OSError, *LIBRARY_ERRORS) as error:
+            if any(code in str(error) for code in FULL_CODES):
+                raise StorageFull(f"{what} ({error})") from error
+            if isinstance(error, OSError):
+                raise storage_error(error, what) from error
+            raise StorageAway(f"{what} ({error})") from error
+
+    def _path(self, key: str) -> str:
+        return f"{self.root}/{key}"
+
+
+def _modified(detail: dict[str, Any]) -> float:
+    """Where a store does not tell, now: an object of unknown age is never taken for an old one."""
+    modified = detail.get("LastModified") or detail.get("created")
+    return modified.timestamp() if isinstance(modified, datetime) else time.time()

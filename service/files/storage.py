@@ -1,0 +1,321 @@
+"""Model files and checkpoints, under keys that name their owner and their content.
+
+A key is `owner/sha256-of-the-manifest`, the manifest names the checksum of the tensors: what is under a key is whole
+or refused. Every process that may write has an owner of its own, so that nobody removes what another has written.
+A mark says whose store this is (`service.files.stores`): what has none is not empty, but not there.
+"""
+
+import errno
+import json
+import os
+import re
+import shutil
+import stat
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import ClassVar, Protocol
+from urllib.parse import urlsplit
+
+from ctp_core.errors import ArtifactError
+from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
+from service.settings import Settings
+
+Files = dict[str, bytes]
+MEMBERS = (MANIFEST, TENSORS)
+PART = ".part"
+MARK = "ctp-store.json"
+# `service.training.outcomes` and `service.models.transfer` name the owners.
+OWNER = re.compile(r"(jobs|models)(/\w+)+")
+KEY = re.compile(rf"{OWNER.pattern}/([0-9a-f]{{64}}|\.[0-9a-f]{{32}}{re.escape(PART)})")
+FULL = (errno.ENOSPC, errno.EDQUOT)
+REFUSED = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.EINVAL,
+    errno.ENOSYS,
+    errno.ENAMETOOLONG,
+)
+
+
+class StorageError(Exception):
+    """Files could not be written, read or removed, and it is not the files that are wrong.
+
+    StorageError
+    ├── StorageFull     no room; nothing of the files was left behind
+    ├── StorageRefused  wrong settings or rights: somebody has to change them
+    └── StorageAway     cannot be reached now: the same call may succeed later
+    Files that are gone or damaged are an ArtifactError.
+    """
+
+    code: ClassVar[str] = "storage_failed"
+    remedy: ClassVar[str] = ""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}: {self.remedy}"
+
+
+class StorageFull(StorageError):
+    code, remedy = "storage_full", "make room and try again"
+
+
+class StorageRefused(StorageError):
+    code, remedy = "storage_refused", "check CTP_ARTIFACTS_URL and the rights on it"
+
+
+class StorageAway(StorageError):
+    code, remedy = "storage_away", "try again in a moment"
+
+
+def storage_error(error: OSError, what: str) -> StorageError:
+    """The kind of trouble that the operating system, or s3fs in its words, has told of."""
+    kind = StorageFull if error.errno in FULL else StorageRefused if _is_refusal(error) else StorageAway
+    return kind(f"{what} ({error.strerror or error})")
+
+
+def _is_refusal(error: OSError) -> bool:
+    return isinstance(error, PermissionError) or error.errno in REFUSED
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something under a key, the rest of a write that was killed, or a file that nobody here has written."""
+
+    key: str
+    num_bytes: int
+    modified: float  # seconds since 1970
+
+    @property
+    def is_foreign(self) -> bool:
+        return not KEY.fullmatch(self.key)
+
+
+class Storage(Protocol):
+    """What is under a key never changes."""
+
+    def put(self, owner: str, files: Files) -> str:
+        """Stores the files whole and durably, or raises StorageError; returns their key."""
+        ...
+
+    def get(self, key: str) -> Files:
+        """Raises ArtifactError where the files are gone or damaged, StorageError where nobody can tell."""
+        ...
+
+    def delete(self, owner: str) -> None:
+        """Everything under an owner or a key; nothing where there is nothing."""
+        ...
+
+    def entries(self) -> Iterator[Entry]:
+        """All that is stored, whole or not."""
+        ...
+
+    def check(self) -> str:
+        """The mark; raises StorageError where files could not be written or read now, or where there is no mark."""
+        ...
+
+    def mark(self) -> str | None:
+        """Whose store this is; None where nothing says so."""
+        ...
+
+    def set_mark(self, store_id: str) -> None: ...
+
+
+def key_of(owner: str, files: Files) -> str:
+    return f"{owner}/{sha256(files[MANIFEST]).hexdigest()}"
+
+
+def checked(key: str, files: Files) -> Files:
+    """The files, if they are those that the key names; raises ArtifactError."""
+    if sha256(files.get(MANIFEST, b"")).hexdigest() != key.rsplit("/", 1)[1]:
+        raise ArtifactError(f"the files {key!r} are damaged or gone")
+    decode_manifest(files)
+    return files
+
+
+def checked_owner(owner: str) -> str:
+    """An owner or a key. Whatever else were removed could be everything."""
+    if not (OWNER.fullmatch(owner) or KEY.fullmatch(owner)):
+        raise ValueError(f"{owner!r} is no owner of files")
+    return owner
+
+
+def entry_key(path: str) -> str:
+    """What a file belongs to: the key that it lies under, or itself."""
+    folder = path.rpartition("/")[0]
+    return folder if KEY.fullmatch(folder) else path
+
+
+def encode_mark(store_id: str) -> bytes:
+    return json.dumps({"id": store_id}).encode()
+
+
+def decode_mark(content: bytes) -> str:
+    """A mark that cannot be read is nobody's, but a mark."""
+    try:
+        return str(json.loads(content)["id"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def unmarked(root: object) -> StorageAway:
+    return StorageAway(f"{root} has no {MARK}, so it is not mounted or not where the files are")
+
+
+class FolderStorage:
+    """A folder: written aside, synced and renamed, so that a kill leaves all of an artifact or nothing."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def put(self, owner: str, files: Files) -> str:
+        key = key_of(owner, files)
+        target = self.root / key
+        self.check()
+        try:
+            if target.exists():
+                if self._is_whole(key):
+                    return key
+                shutil.rmtree(target)
+            self._write(target, files)
+        except OSError as error:
+            raise storage_error(error, f"{_size(files)} bytes cannot be written to {self.root}") from error
+        return key
+
+    def _write(self, target: Path, files: Files) -> None:
+        temporary = target.parent / f".{uuid.uuid4().hex}{PART}"
+        try:
+            temporary.mkdir(parents=True)
+            for name, content in files.items():
+                _write_synced(temporary / name, content)
+            _sync_folder(temporary)
+            temporary.rename(target)
+            self._sync_ancestors(target)
+        except BaseException:
+            # Of a rename that could not be made durable, nothing is left either.
+            for rest in (temporary, target):
+                shutil.rmtree(rest, ignore_errors=True)
+            raise
+
+    def get(self, key: str) -> Files:
+        try:
+            files = {name: (self.root / key / name).read_bytes() for name in MEMBERS}
+        except FileNotFoundError:
+            self.check()
+            raise ArtifactError(f"the files {key!r} are gone") from None
+        except IsADirectoryError:
+            raise ArtifactError(f"the files {key!r} are damaged: one of them is a folder") from None
+        except OSError as error:
+            raise storage_error(error, f"the files {key!r} cannot be read") from error
+        return checked(key, files)
+
+    def delete(self, owner: str) -> None:
+        folder = self.root / checked_owner(owner)
+        self.check()
+        # Others may remove the same at this moment: what counts is that it is gone in the end.
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(folder)
+        except OSError as error:
+            raise storage_error(error, f"the files of {owner!r} cannot be removed") from error
+        # Folders that became empty; a writer that needs one at this moment makes it again.
+        for parent in folder.parents:
+            if parent == self.root:
+                return
+            with suppress(OSError):
+                parent.rmdir()
+
+    def entries(self) -> Iterator[Entry]:
+        self.check()
+        for folder, _, names in os.walk(self.root):
+            key = str(Path(folder).relative_to(self.root))
+            if KEY.fullmatch(key):
+                yield from self._entry(key, [Path(folder), *(Path(folder, name) for name in names)])
+                continue
+            for name in names:
+                path = Path(folder, name)
+                if path != self.root / MARK:
+                    yield from self._entry(str(path.relative_to(self.root)), [path])
+
+    @staticmethod
+    def _entry(key: str, paths: list[Path]) -> Iterator[Entry]:
+        """Nothing where they go at this moment."""
+        with suppress(FileNotFoundError):
+            found = [path.lstat() for path in paths]
+            size = sum(state.st_size for state in found if not stat.S_ISDIR(state.st_mode))
+            yield Entry(key, size, max(state.st_mtime for state in found))
+
+    def check(self) -> str:
+        marked = self.mark()
+        if marked is None:
+            raise unmarked(self.root)
+        if not os.access(self.root, os.R_OK | os.W_OK | os.X_OK):
+            raise StorageRefused(f"{self.root} cannot be used (Permission denied)")
+        return marked
+
+    def mark(self) -> str | None:
+        try:
+            return decode_mark((self.root / MARK).read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise storage_error(error, f"{self.root / MARK} cannot be read") from error
+
+    def set_mark(self, store_id: str) -> None:
+        temporary = self.root / f".{MARK}{PART}"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            _write_synced(temporary, encode_mark(store_id))
+            temporary.replace(self.root / MARK)
+            _sync_folder(self.root)
+        except OSError as error:
+            raise storage_error(error, f"{self.root} cannot be used") from error
+
+    def _is_whole(self, key: str) -> bool:
+        try:
+            self.get(key)
+        except ArtifactError:
+            return False
+        return True
+
+    def _sync_ancestors(self, target: Path) -> None:
+        """The name of the artifact, and those of the folders that may have been made for it."""
+        for parent in target.parents:
+            _sync_folder(parent)
+            if parent == self.root:
+                return
+
+
+def _size(files: Files) -> int:
+    return sum(map(len, files.values()))
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_storage(settings: Settings) -> Storage:
+    """A folder for `file://`, and fsspec for everything else."""
+    url = urlsplit(settings.artifacts)
+    if url.scheme == "file":
+        return FolderStorage(Path(url.path))
+    from service.files.object_storage import ObjectStorage  # noqa: PLC0415  slow to import
+
+    return ObjectStorage(settings.artifacts)

@@ -1,0 +1,51 @@
+"""Which store of files belongs to which database: an id that is in both.
+
+Without it, `ctp gc` could not tell the files of another service from files that nobody needs, nor a folder that is not
+mounted from a new one.
+"""
+
+from sqlalchemy.orm import Session
+
+from service.db.engine import Database
+from service.db.locks import lock_name
+from service.db.tables import Store
+from service.files.garbage import known_keys
+from service.files.storage import Storage, StorageAway, StorageRefused
+from service.names import new_id
+
+ONE = 1
+OTHERS = "the store belongs to another database (`ctp migrate --take-store` makes it this one's)"
+LOST = "the store has no mark, but models should be in it (if they are lost: `ctp migrate --take-store`)"
+
+
+def adopt(database: Database, storage: Storage, take: bool = False) -> None:
+    """Marks a new store; safe to repeat and to break off.
+
+    Raises StorageRefused for another database's store, and StorageAway where files must be in it but the mark is not;
+    `take` is the word of somebody who knows better.
+    """
+    marked = storage.mark()
+    with database.write() as session:
+        lock_name(session, "store")
+        store = session.get(Store, ONE)
+        if not take and marked is None and store is not None and known_keys(session):
+            raise StorageAway(LOST)
+        store = store or _new(session)
+        if not take and marked is not None and marked != store.id:
+            raise StorageRefused(OTHERS)
+        if marked != store.id:
+            storage.set_mark(store.id)
+
+
+def check(database: Database, storage: Storage) -> None:
+    """Raises StorageError where the store cannot be used, or is another database's."""
+    with database.read() as session:
+        store = session.get(Store, ONE)
+    if storage.check() != (store and store.id):
+        raise StorageRefused(OTHERS)
+
+
+def _new(session: Session) -> Store:
+    store = Store(number=ONE, id=new_id("store"))
+    session.add(store)
+    return store

@@ -1,0 +1,1 @@
+"""What stands before and around a route: bodies, limits, problems, pages, OpenAPI."""

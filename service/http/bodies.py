@@ -1,0 +1,98 @@
+"""JSON bodies, checked strictly, and errors that say what is wrong without echoing the input."""
+
+import json
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from starlette.requests import Request
+
+from ctp_core.base.config import walk
+from ctp_core.errors import nearest
+from service.errors import Invalid, UnsupportedMedia
+from service.http.suggestions import did_you_mean
+
+M = TypeVar("M", bound=BaseModel)
+MAX_SHOWN_ERRORS, MAX_SHOWN_CHARACTERS = 5, 80
+# pydantic lists all faults or none: millions would take minutes and gigabytes, in which nobody else is served.
+MAX_LISTED_ERRORS = 1000
+NUL = b"\\u0000"
+# Two backslashes are one in the text: after an even number of them, this is no escape.
+ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def parse_json(model: type[M], body: bytes) -> M:
+    """Raises Invalid with the place and the reason of each fault."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise invalid(error, model) from None
+
+
+def holds_nul(body: bytes) -> bool:
+    """Whether a text or a key in this JSON holds NUL, which PostgreSQL refuses wherever it meets it."""
+    return NUL in body and ESCAPED_NUL.search(body) is not None
+
+
+def first_faults(error: ValidationError) -> list[ErrorDetails]:
+    """Without the input, which may be huge, or not even encodable (NaN, half a surrogate pair)."""
+    if error.error_count() > MAX_LISTED_ERRORS:
+        many: ErrorDetails = {
+            "type": "too_many",
+            "loc": (),
+            "msg": f"more than {MAX_LISTED_ERRORS} faults",
+            "input": None,
+        }
+        return [many]
+    return error.errors(include_input=False, include_context=False, include_url=False)[:MAX_SHOWN_ERRORS]
+
+
+def invalid(error: ValidationError, model: type[BaseModel], inside: str = "", tag: str | None = None) -> Invalid:
+    """What is wrong in the terms of `model`, which stands at the place `inside` of the body.
+
+    `tag` is what pydantic puts before the places of one of several models.
+    """
+    faults = []
+    for fault in first_faults(error):
+        loc = fault["loc"][1:] if tag is not None and fault["loc"][:1] == (tag,) else fault["loc"]
+        steps = [(inside, model), *walk(model, loc)]
+        shown = ".".join(str(part)[:MAX_SHOWN_CHARACTERS] for part, _ in steps if part != "")
+        faults.append({"place": shown or "body", "reason": _reason(fault, [found for _, found in steps])})
+    detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)
+    return Invalid("invalid_request", detail, errors=faults)
+
+
+def _reason(fault: ErrorDetails, at: list[type[BaseModel] | None]) -> str:
+    """pydantic's own words, where it has them for people who do not know pydantic; `at`: the models on the way."""
+    if fault["type"] == "extra_forbidden":
+        keys = list(at[-2].model_fields) if at[-2] else []
+        choice = f": choose from {', '.join(keys)}" if keys else ""
+        near = did_you_mean(nearest(str(fault["loc"][-1])[:MAX_SHOWN_CHARACTERS], keys))
+        return f"there is no such key{near or choice}"
+    if fault["type"] == "model_type":
+        extra = at[-1].model_config.get("json_schema_extra") if at[-1] else None
+        example = extra.get("example") if isinstance(extra, dict) else None
+        return f"this should be an object{f', e.g. {json.dumps(example)}' if example else ''}"
+    return fault["msg"]
+
+
+async def read_json(request: Request, model: type[M]) -> M:
+    """The body as `model`, in one pass over the bytes."""
+    content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise UnsupportedMedia("bad_media_type", f"send application/json, not {content_type[:MAX_SHOWN_CHARACTERS]!r}")
+    body = await request.body()
+    if holds_nul(body):
+        raise Invalid("invalid_request", "a text holds the character NUL, which no database stores")
+    return parse_json(model, body)
+
+
+def json_body(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
+    """A dependency that reads the body as `model`."""
+
+    async def read(request: Request) -> M:
+        return await read_json(request, model)
+
+    return read

@@ -1,0 +1,60 @@
+"""What routes are given: the one place where they meet the process's state."""
+
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+
+from service.db.engine import Database
+from service.files.storage import Storage
+from service.http.idempotency import Once
+from service.settings import Settings
+from service.training.waiting import Waiting
+
+
+async def get_database(request: Request) -> Database:
+    database: Database = request.app.state.database
+    return database
+
+
+async def get_app_settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+def get_storage(request: Request) -> Storage:
+    storage: Storage = request.app.state.storage
+    return storage
+
+
+async def get_tenant(request: Request) -> str:
+    """Set by the gate; a route that it let through without a tenant has no business asking for one."""
+    tenant: str = request.scope["ctp.tenant"]
+    return tenant
+
+
+async def get_waiting(request: Request) -> Waiting:
+    waiting: Waiting = request.app.state.waiting
+    return waiting
+
+
+DatabaseDep = Annotated[Database, Depends(get_database)]
+SettingsDep = Annotated[Settings, Depends(get_app_settings)]
+StorageDep = Annotated[Storage, Depends(get_storage)]
+TenantDep = Annotated[str, Depends(get_tenant)]
+WaitingDep = Annotated[Waiting, Depends(get_waiting)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=255,
+        description="Repeat a call with the same key and body, and it is carried out once; kept for 24 hours.",
+    ),
+]
+
+
+def get_once(request: Request, tenant: TenantDep, key: IdempotencyKey = None) -> Once:
+    return Once(tenant, f"{request.method} {request.scope['route'].path}", key)
+
+
+OnceDep = Annotated[Once, Depends(get_once)]

@@ -1,0 +1,155 @@
+"""Limits that hold before and while a body is read: plain ASGI, in front of the app."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.errors import Invalid, PayloadTooLarge, ServiceError, TooMany, TooSlow
+from service.http.problems import respond
+from service.settings import Settings
+
+JSON_TYPE = "application/json"
+# Models are larger than anything else that is sent; their archives go to disk as they come.
+IMPORT_PATH = "/models/import"
+MAX_BUCKETS = 10_000
+
+
+async def _refuse(error: ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Closes the connection: the rest of the body would otherwise have to be read."""
+    await respond(error.problem(), {**error.headers, "Connection": "close"})(scope, receive, send)
+
+
+@dataclass
+class Bucket:
+    """Fills at `rate` calls a second up to one second's worth; each call takes one."""
+
+    rate: float
+    level: float
+    filled: float
+
+    def take(self, now: float) -> float:
+        """0 where the call may go on, else the seconds until it may."""
+        self.level = min(self.rate, self.level + (now - self.filled) * self.rate)
+        self.filled = now
+        if self.level >= 1:
+            self.level -= 1
+            return 0.0
+        return (1 - self.level) / self.rate
+
+
+class RateLimit:
+    """So many calls a second for each tenant, counted in this process."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.app, self.rate, self.clock = app, settings.max_requests_per_second, clock
+        self._buckets: dict[str, Bucket] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        tenant = scope.get("ctp.tenant")
+        if tenant is None or not self._wait(tenant):
+            await self.app(scope, receive, send)
+            return
+        detail = f"more than {self.rate:g} requests a second (CTP_MAX_REQUESTS_PER_SECOND): wait and try again"
+        await _refuse(TooMany("too_many_requests", detail), scope, receive, send)
+
+    def _wait(self, tenant: str) -> float:
+        now = self.clock()
+        if len(self._buckets) >= MAX_BUCKETS:
+            self._buckets.clear()
+        return self._buckets.setdefault(tenant, Bucket(self.rate, self.rate, now)).take(now)
+
+
+class BodyLimit:
+    """Refuses bodies that are too large, declared or chunked, and those that trickle in."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app, self.settings = app, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        body = Body(scope, receive, self.settings)
+        started = False
+
+        async def noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            body.check_head()
+            await self.app(scope, body.receive, noting)
+        except (PayloadTooLarge, TooSlow, Invalid) as error:
+            if started:
+                raise
+            await _refuse(error, scope, receive, send)
+
+
+class Body:
+    """The body of one request on its way in."""
+
+    def __init__(self, scope: Scope, receive: Receive, settings: Settings) -> None:
+        self._receive, self.settings = receive, settings
+        self.headers = Headers(scope=scope)
+        self._target = scope.get("raw_path", b"") + scope["query_string"]
+        self._limit, self._setting = self._chosen_limit(scope["path"])
+        self._received, self._waited, self._complete = 0, 0.0, False
+
+    def _chosen_limit(self, path: str) -> tuple[int, str]:
+        """The limit and the setting that moves it."""
+        settings = self.settings
+        if self.headers.get("content-type", "").split(";")[0].strip().lower() == JSON_TYPE:
+            return settings.max_json_bytes, "CTP_MAX_JSON_BYTES; a KB can be sent as a file"
+        if path == IMPORT_PATH:
+            return settings.max_import_bytes, "CTP_MAX_IMPORT_BYTES"
+        return settings.max_body_bytes, "CTP_MAX_BODY_BYTES"
+
+    def check_head(self) -> None:
+        # Decoded, it would reach the database, which has no NUL in its texts.
+        if b"%00" in self._target:
+            raise Invalid("bad_url", "the URL contains a NUL character")
+        declared = self.headers.get("content-length", "0")
+        if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self._limit):
+            raise self._too_large
+
+    async def receive(self) -> Message:
+        if self._complete:
+            return await self._receive()
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(self._patience):
+                message = await self._receive()
+        except TimeoutError:
+            raise self._too_slow from None
+        self._waited += time.monotonic() - began
+        self._received += len(message.get("body", b""))
+        self._complete = not message.get("more_body", False)
+        if self._received > self._limit:
+            raise self._too_large
+        return message
+
+    @property
+    def _patience(self) -> float:
+        """Only time spent waiting for the sender counts; each byte that came buys some more of it."""
+        earned = self._received / self.settings.min_body_bytes_per_second
+        return max(0.0, self.settings.body_seconds + earned - self._waited)
+
+    @property
+    def _too_large(self) -> PayloadTooLarge:
+        return PayloadTooLarge(
+            "body_too_large", f"the body is larger than the limit of {self._limit} bytes ({self._setting})"
+        )
+
+    @property
+    def _too_slow(self) -> TooSlow:
+        settings = self.settings
+        return TooSlow(
+            "body_too_slow",
+            f"the body came in too slowly: {settings.body_seconds:g} s (CTP_BODY_SECONDS) and then at least "
+            f"{settings.min_body_bytes_per_second} bytes a second (CTP_MIN_BODY_BYTES_PER_SECOND)",
+        )

@@ -1,0 +1,1 @@
+"""All parts of the service as processes of one machine."""

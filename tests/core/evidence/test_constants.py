@@ -1,0 +1,126 @@
+"""Rules with constants against counts fact by fact."""
+
+import gc
+import math
+import weakref
+
+import numpy as np
+import pytest
+
+from ctp_core.base.edges import EdgeList
+from ctp_core.base.features import ANY, MAX_DEGREE, EntityFeatures
+from ctp_core.evidence.constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, TABLES, ConstantRules
+
+NUM_ENTITIES, NUM_PREDICATES = 9, 2
+
+
+def random_edges(seed: int, extra: int = 0) -> EdgeList:
+    choose = np.random.default_rng(seed)
+    columns = [choose.integers(0, high, 60) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
+    facts = np.stack(columns, axis=1)
+    new = [(NUM_ENTITIES + i, i % NUM_PREDICATES, i) for i in range(extra)]
+    return EdgeList(np.concatenate([facts, np.array(new, dtype=np.int64).reshape(-1, 3)]), NUM_ENTITIES + extra, 2)
+
+
+Said = tuple[tuple[int, ...], int]
+
+
+def said_of(edges: EdgeList, entity: int, *, long: bool = False) -> set[Said]:
+    """(atoms, other entity); `long` also what is said through another entity."""
+    own = edges.tail == entity
+    pairs = set(zip(edges.atom[own].tolist(), edges.head[own].tolist(), strict=True))
+    said: set[Said] = {((atom,), other) for atom, other in pairs} | {((atom,), ANY) for atom, _ in pairs}
+    for atom, between in pairs if long else ():
+        further = said_of(edges, between)
+        said |= {((atom, *atoms), end) for atoms, end in further if len({entity, between, end}) == 3 and end != ANY}
+    return said
+
+
+def best_by_hand(
+    edges: EdgeList, view: EdgeList, fact: list[int], side: str, *, masked: bool, long: bool = False
+) -> float:
+    """The strongest rule about one entity of the fact, its other entity the constant."""
+    subject, predicate, object_ = fact
+    about, constant = (subject, object_) if side == "cX" else (object_, subject)
+    towards = predicate if side == "cX" else predicate + NUM_PREDICATES
+    everything = [said_of(edges, entity, long=long) for entity in range(edges.num_entities)]
+    best = 0.0
+    for atoms, other in said_of(view, about, long=long):
+        if len(atoms) == 1 and atoms[0] % NUM_PREDICATES == predicate and other in (constant, ANY):
+            continue
+        if len(atoms) == 2 and atoms[0] == towards:
+            continue
+        holders = [said for said in everything if (atoms, other) in said]
+        support = sum(((towards,), constant) in said for said in holders) - masked
+        confidence = support / (len(holders) + PRIOR)
+        if support >= MIN_SUPPORT and confidence >= MIN_CONFIDENCE:
+            best = max(best, -math.log(1 - confidence))
+    return best
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("extra", [0, 3])
+@pytest.mark.parametrize("forward", [True, False])
+def test_rows_hold_the_best_rule_of_each_side(forward: bool, extra: int, long: bool) -> None:
+    edges, view = random_edges(0), random_edges(0, extra)
+    rules, features = ConstantRules(edges, long=long), EntityFeatures(view, long=long)
+    for start in (0, 4, NUM_ENTITIES + extra - 1):
+        for predicate in range(NUM_PREDICATES):
+            row = rules.row(features, predicate, start, forward=forward)
+            for answer in range(view.num_entities):
+                fact = [start, predicate, answer] if forward else [answer, predicate, start]
+                sides = {"cX": fact[2], "cY": fact[0]}
+                expected = sum(
+                    best_by_hand(edges, view, fact, side, masked=False, long=long)
+                    for side, constant in sides.items()
+                    if constant < NUM_ENTITIES
+                )
+                assert row[answer] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_a_known_fact_does_not_support_its_own_proof(long: bool) -> None:
+    edges = random_edges(1)
+    rules, facts = ConstantRules(edges, long=long), edges.facts
+    for side in ("cX", "cY"):
+        found = rules.strongest(rules.features, facts, np.ones(len(facts), dtype=bool), side)
+        for row, fact in enumerate(facts.tolist()):
+            assert found.evidence[row] == pytest.approx(best_by_hand(edges, edges, fact, side, masked=True, long=long))
+
+
+def test_a_hub_is_no_middle_of_a_body() -> None:
+    facts = np.array([(0, 0, 1), (1, 1, 2), (3, 0, 1), *((1, 0, 4 + end) for end in range(MAX_DEGREE - 3))])
+    features = EntityFeatures(EdgeList(facts, 4 + MAX_DEGREE, 2), long=True)
+    assert features.is_long(features.of(0)).any()
+    hub = EntityFeatures(EdgeList(np.concatenate([facts, [(1, 0, 3 + MAX_DEGREE)]]), 4 + MAX_DEGREE, 2), long=True)
+    assert not hub.is_long(hub.of(0)).any()
+
+
+def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> None:
+    """speaks(X, c) :- lives(X, d) holds of 0, 1 and 2; that 3 speaks and 4 lives is said by the question."""
+    lives, speaks, town, language = 0, 1, 5, 6
+    stated = [(who, lives, town) for who in range(4)] + [(who, speaks, language) for who in (0, 1, 2, 4)]
+    extra = [(3, speaks, language), (4, lives, town)]
+    home, view = EdgeList(np.array(stated), 7, 2), EdgeList(np.array(stated + extra), 7, 2)
+    rules, facts = ConstantRules(home), np.array([(3, speaks, language), (4, speaks, language), (0, speaks, language)])
+    found = rules.strongest(view.features, facts, rules.counted(facts), "cX").evidence
+    for evidence, support in zip(found.tolist(), (3, 3, 2), strict=True):
+        assert evidence == pytest.approx(-math.log(1 - support / (4 + PRIOR)))
+
+
+def test_tables_of_few_predicates_are_kept_where_their_bytes_are_counted() -> None:
+    facts = np.array([(who, predicate, 3) for predicate in range(TABLES + 4) for who in range(3)])
+    rules = ConstantRules(EdgeList(facts, 4, TABLES + 4))
+    first = rules.table(0, "cX")
+    assert rules.table(0, "cX") is first
+    for predicate in range(TABLES + 4):
+        rules.table(predicate, "cX")
+    assert len(rules._tables) == TABLES
+    assert (0, "cX") not in rules._tables
+    gone = weakref.ref(rules)
+    gc.disable()
+    try:
+        del rules
+        assert gone() is None  # no cycle: the memory of a model that is dropped is free at once
+    finally:
+        gc.enable()

@@ -1,0 +1,82 @@
+"""What rules are fitted to: a bounded number of groundings, and each fact without itself."""
+
+import numpy as np
+import pytest
+import torch
+
+from ctp_core.base.edges import EdgeList
+from ctp_core.evidence import rules_trainer as rules_module
+from ctp_core.evidence.mining import Mined, mine_chains
+from ctp_core.evidence.proofs_arrays import provable_paths
+from ctp_core.evidence.rules_arrays import evidence_of
+from ctp_core.evidence.rules_model import RulesModel
+from ctp_core.evidence.rules_trainer import RulesTrainer
+from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.methods import RulesConfig
+from ctp_core.symbols import Fact
+
+CPU = torch.device("cpu")
+
+
+def random_kb(seed: int) -> FactsKB:
+    choose = np.random.default_rng(seed)
+    triples = {(int(s), int(p), int(o)) for s, p, o in choose.integers(0, (12, 2, 12), (50, 3))}
+    return FactsKB.from_facts({"train": [Fact(f"e{s}", f"p{p}", f"e{o}") for s, p, o in sorted(triples)]})
+
+
+def trained_on(kb: FactsKB) -> tuple[RulesTrainer, EdgeList, np.ndarray]:
+    trainer = RulesTrainer(RulesConfig(min_support=1), kb, CPU)
+    return trainer, trainer._edges, trainer.split.train[trainer.split.train[:, 1] == 0]
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_questions_hold_what_each_rule_proves_without_the_fact_asked_for(forward: bool) -> None:
+    trainer, edges, facts = trained_on(random_kb(0))
+    rules = [rule for length in (1, 2, 3, 4) for rule in mine_chains(edges, facts, length, trainer.config)][::9]
+    questions, vague = trainer._questions(facts, rules, forward=forward)
+    assert not vague
+    kb = {tuple(fact) for fact in trainer.split.train.tolist()}
+    for row, (subject, predicate, object_) in enumerate(facts.tolist()):
+        left = EdgeList(np.array(sorted(kb - {(subject, predicate, object_)})), 12, 2)
+        features = np.zeros((12, len(rules)))
+        cells = questions.question == row
+        features[questions.entity[cells]] = questions.features.toarray()[cells]
+        for entity in range(12):
+            fact = (subject, predicate, entity) if forward else (entity, predicate, object_)
+            found = _evidence(left, fact, rules)
+            if fact == (subject, predicate, object_):
+                assert questions.true[row].tolist() == pytest.approx(found)
+            elif fact not in kb:
+                assert features[entity].tolist() == pytest.approx(found)
+
+
+def _evidence(edges: EdgeList, fact: tuple[int, int, int], rules: list[Mined]) -> list[float]:
+    """Of each rule, from all paths that it might have counted."""
+    templates = {rule.template for rule in rules}
+    paths = {template: provable_paths(edges, np.array([fact]), template) for template in templates}
+    counts = [(paths[rule.template].atoms == rule.body).all(1).sum() for rule in rules]
+    return [float(evidence_of(np.array([n]), rule.template)[0]) for n, rule in zip(counts, rules, strict=True)]
+
+
+def test_no_more_facts_are_asked_than_can_be_grounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, edges, facts = trained_on(random_kb(1))
+    rules = mine_chains(edges, facts, 3, trainer.config)
+    kept, asked = trainer._affordable(rules, facts)
+    assert kept == rules
+    assert np.array_equal(asked, facts)
+    monkeypatch.setattr(rules_module, "MAX_GROUNDINGS", 1.0)
+    _, asked = trainer._affordable(rules, facts)
+    assert len(asked) == 1
+    monkeypatch.setattr(rules_module, "MAX_PATHS", 0.0)
+    kept, asked = trainer._affordable([*rules, Mined("1X", (0,))], facts)
+    assert kept == [Mined("1X", (0,))]
+    assert np.array_equal(asked, facts[:1])
+
+
+def test_a_predicate_without_training_facts_is_unlikely_of_every_pair() -> None:
+    train = [Fact(f"e{number}", "p", f"e{number + 1}") for number in range(20)]
+    kb = FactsKB.from_facts({"train": train, "valid": [Fact("e0", "q", "e3")]})
+    model = RulesTrainer(RulesConfig(max_length=2), kb, CPU).fit()
+    assert isinstance(model, RulesModel)
+    objects = model.object_logits(np.array([0]), np.array([kb.predicates.id("q")]))
+    assert (objects < np.log(0.01)).all()

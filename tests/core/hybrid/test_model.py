@@ -1,0 +1,169 @@
+"""The embedding as one more part of the score."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from ctp_core.embeddings.factorisation import FACTORISATIONS
+from ctp_core.errors import ArtifactError
+from ctp_core.facts_presets import facts_config
+from ctp_core.hybrid.model import HybridModel
+from ctp_core.methods import ComplexConfig, DistMultConfig, HybridConfig, Profile, ProofsConfig
+from ctp_core.registry import create_trainer
+from ctp_core.symbols import Fact, Goal
+from service.samples import read_sample
+from tests.core.base.test_facts_model import FAMILY, HIDDEN, KB, ask, model_of
+
+
+def test_the_parts_of_a_hybrid_add_up_to_its_logit() -> None:
+    for answer in ask(model_of("hybrid"), Goal(*HIDDEN[:2], None))[0]:
+        assert answer.score_parts is not None
+        assert set(answer.score_parts) == {"bias", "shown", "rest", "num_proofs", "embedding"}
+        total = sum(value or 0 for name, value in answer.score_parts.items() if name != "num_proofs")
+        assert 1 / (1 + math.exp(-total)) == pytest.approx(answer.score)
+
+
+def test_an_entity_never_seen_is_answered_from_proofs_alone() -> None:
+    hybrid = model_of("hybrid")
+    assert isinstance(hybrid, HybridModel)
+    facts = (Fact("stranger", "parent", "newcomer"), Fact("newcomer", "parent", HIDDEN.object))
+    goal = Goal("stranger", "grandparent", None)
+    (answers,), (proved,) = ask(hybrid, goal, facts=facts), ask(hybrid.proofs, goal, facts=facts)
+    assert all(answer.score_parts is not None and answer.score_parts["embedding"] is None for answer in answers)
+    assert [(a.fact, a.score) for a in answers] == [(a.fact, a.score) for a in proved]
+
+
+def test_an_embedding_knows_nothing_of_an_entity_never_seen() -> None:
+    facts = (Fact("stranger", "parent", FAMILY.parent[0][0]),)
+    (answers,) = ask(model_of("complex"), Goal("stranger", "parent", None), facts=facts)
+    assert len({answer.score for answer in answers}) == 1
+    assert all(answer.score_parts is not None and answer.score_parts["embedding"] is None for answer in answers)
+
+
+@pytest.mark.parametrize("config", [ComplexConfig(rank=3), DistMultConfig(rank=3)], ids=["complex", "distmult"])
+def test_the_averaged_predicate_is_the_mean_of_both_directions(config: ComplexConfig | DistMultConfig) -> None:
+    generator = torch.Generator().manual_seed(1)
+    module = FACTORISATIONS[config.method]((5, 2), config.rank, generator, torch.device("cpu"))
+    for parameter in module.parameters():
+        parameter.data.normal_(generator=generator)
+    subject, predicate, object_ = torch.tensor([0, 3]), torch.tensor([0, 1]), torch.tensor([4, 1])
+    forward, _ = module.queries(module.entities[subject], predicate, tied=False)
+    backward, _ = module.queries(module.entities[object_], predicate + 2, tied=False)
+    one = (forward * module.entities[object_]).sum(-1)
+    other = (backward * module.entities[subject]).sum(-1)
+    averaged = module.compose(module.entities[subject], module.averaged()[predicate])
+    assert torch.allclose((averaged * module.entities[object_]).sum(-1), (one + other) / 2, atol=1e-6)
+
+
+def test_complex_is_the_product_of_complex_numbers() -> None:
+    generator = torch.Generator().manual_seed(2)
+    module = FACTORISATIONS["complex"]((3, 1), 4, generator, torch.device("cpu"))
+    for parameter in module.parameters():
+        parameter.data.normal_(generator=generator)
+
+    def number(vector: torch.Tensor) -> np.ndarray:
+        real, imaginary = vector.detach().numpy().reshape(2, 4)
+        return np.asarray(real + 1j * imaginary)
+
+    query, _ = module.queries(module.entities[torch.tensor([1])], torch.tensor([0]), tied=False)
+    product = number(module.entities[1]) * number(module.predicates[0]) * number(module.entities[2]).conj()
+    assert (query[0] @ module.entities[2]).item() == pytest.approx(product.sum().real, rel=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.7])
+def test_a_weight_that_is_given_is_not_learnt(weight: float) -> None:
+    config = HybridConfig(
+        proofs=ProofsConfig(templates={"1": 2}, epochs=1), embedding=ComplexConfig(rank=2, epochs=1), weight=weight
+    )
+    hybrid = create_trainer(config, KB, torch.device("cpu")).fit()
+    assert isinstance(hybrid, HybridModel)
+    assert set(hybrid.weights.tolist()) == {weight}
+    facts = KB.splits["train"][:3]
+    parts = [part.object_logits(facts[:, 0], facts[:, 1]) for part in (hybrid.proofs, hybrid.embedding)]
+    assert np.allclose(hybrid.object_logits(facts[:, 0], facts[:, 1]), parts[0] + weight * parts[1])
+
+
+def weighing_apart() -> HybridModel:
+    """A hybrid whose first predicate has another weight than the others."""
+    hybrid = model_of("hybrid")
+    assert isinstance(hybrid, HybridModel)
+    weights = np.full(len(KB.predicates), 0.5)
+    weights[0] = 3.0
+    return HybridModel(hybrid.config, hybrid.proofs, hybrid.embedding, weights)
+
+
+def test_a_predicate_may_have_a_weight_of_its_own_whichever_place_is_asked_for() -> None:
+    hybrid = weighing_apart()
+    facts = KB.splits["train"][::3]
+    subjects, predicates, objects = facts.T
+    assert set(predicates.tolist()) > {0}
+    rows = np.arange(len(facts))
+    proved, embedded = (p.object_logits(subjects, predicates)[rows, objects] for p in (hybrid.proofs, hybrid.embedding))
+    expected = proved + np.where(predicates == 0, 3.0, 0.5) * embedded
+    assert np.allclose(hybrid.object_logits(subjects, predicates)[rows, objects], expected, atol=1e-4)
+    assert np.allclose(hybrid.subject_logits(objects, predicates)[rows, subjects], expected, atol=1e-4)  # of float32
+
+
+def test_an_artifact_with_one_weight_for_all_predicates_is_still_read() -> None:
+    artifact = weighing_apart().to_artifact()
+    assert HybridModel.from_artifact(artifact, torch.device("cpu")).weights[:2].tolist() == [3.0, 0.5]
+    del artifact.manifest["weights"]
+    with pytest.raises(ArtifactError, match="weight"):
+        HybridModel.from_artifact(artifact, torch.device("cpu"))
+    artifact.manifest["weight"] = 0.7
+    assert set(HybridModel.from_artifact(artifact, torch.device("cpu")).weights.tolist()) == {0.7}
+
+
+def test_a_checkpoint_that_does_not_name_a_setting_had_its_default() -> None:
+    config = HybridConfig(proofs=ProofsConfig(templates={"1": 2}, epochs=2), embedding=ComplexConfig(rank=2, epochs=1))
+    trainer = create_trainer(config, KB, torch.device("cpu"))
+    trainer.train_epoch()
+    checkpoint = trainer.checkpoint()
+    del checkpoint.manifest["config"]["weight"]
+    again = create_trainer(config, KB, torch.device("cpu"))
+    again.restore(checkpoint)
+    assert again.epoch == 1
+    other = create_trainer(config.model_copy(update={"weight": 0.5}), KB, torch.device("cpu"))
+    with pytest.raises(ArtifactError, match="another config"):
+        other.restore(checkpoint)
+
+
+def test_who_goes_back_to_a_checkpoint_chooses_the_weight_again() -> None:
+    config = HybridConfig(proofs=ProofsConfig(templates={"1": 2}, epochs=3), embedding=ComplexConfig(rank=2, epochs=1))
+    trainer = create_trainer(config, KB, torch.device("cpu"))
+    trainer.train_epoch()
+    early, before = trainer.checkpoint(), trainer.model()
+    while not trainer.finished:
+        trainer.train_epoch()
+    trainer.restore(early)
+    again = trainer.model()
+    assert isinstance(before, HybridModel)
+    assert isinstance(again, HybridModel)
+    assert again.weights.tolist() == before.weights.tolist()
+
+
+def test_only_the_whole_has_metrics_without_the_name_of_a_part() -> None:
+    config = HybridConfig(
+        proofs=ProofsConfig(templates={"1": 2}, epochs=2, eval_every=1),
+        embedding=ComplexConfig(rank=2, epochs=2, eval_every=1),
+    )
+    kb = replace(KB, splits={"train": KB.splits["train"][5:], "valid": KB.splits["train"][:5]})
+    trainer = create_trainer(config, kb, torch.device("cpu"))
+    metrics = [set(trainer.train_epoch().metrics) for _ in range(trainer.epochs)]
+    assert [{name.split("_")[0] for name in names} for names in metrics[:3]] == [{"proofs"}, {"proofs"}, {"embedding"}]
+    assert metrics[3] == {"mrr", "hits@1", "hits@3", "hits@10"}
+
+
+def test_without_validation_facts_the_embedding_leaves_the_lead_to_proofs() -> None:
+    """It knows the facts by heart: however sure it is of all others that they are false, it has not been asked once."""
+    kb = read_sample("family").kb
+    hybrid = create_trainer(facts_config(Profile.of(kb), "hybrid", "best"), kb, torch.device("cpu")).fit()
+    assert isinstance(hybrid, HybridModel)
+    (answers,) = ask(hybrid, Goal("rick", "grandparent", None))
+    assert answers[0].fact.object == "morty"
+    assert answers[0].score > 0.5
+    embedded = [parts["embedding"] for answer in answers if (parts := answer.score_parts)]
+    assert all(abs(part or 0) < 1 for part in embedded)

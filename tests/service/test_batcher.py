@@ -9,9 +9,9 @@ import pytest
 from ctp_core.symbols import Fact
 from service.errors import ServiceError, TooMany, Unavailable
 from service.local.cluster import Cluster
-from service.models.contest import Asking, Contest, Trial, hold
+from service.models.contest import Asking, Prepared, Trial, hold
 from service.models.probe import QUESTION
-from service.models.schemas import Evaluation
+from service.models.schemas import Contest
 from service.queries.batcher import UNDER_WAY, Batcher, Target, apart
 from service.queries.wire import Reply
 from service.queue import QUERY_QUEUE, alive_key
@@ -124,11 +124,11 @@ def test_a_worker_that_answers_too_little_costs_its_callers_a_try(settings: Sett
 def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Settings) -> None:
     trial = Trial("p", ("a", "p", None), (), Fact("a", "p", "b"))
 
-    async def compare() -> Evaluation | str:
+    async def compare() -> Contest | str:
         batcher = Batcher(settings)
         await batcher.start()
         try:
-            return await hold(Contest("test", (trial,)), [NOBODY, NOBODY], Asking(batcher, ""), 20)
+            return await hold(Prepared("test", (trial,)), [NOBODY, NOBODY], Asking(batcher, ""), 20)
         finally:
             await batcher.stop()
 

@@ -19,7 +19,7 @@ from ctp_core.errors import ArtifactError
 from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from ctp_core.kb.formats.registry import FORMATS
 from ctp_core.symbols import Fact
-from service import leadership as leases
+from service import leadership
 from service.db.engine import Database
 from service.errors import Conflict
 from service.kbs import repository, service, store
@@ -179,7 +179,7 @@ def built(rows: int) -> Any:
 
 
 def test_a_load_is_invisible_until_it_is_finished_and_swept_when_given_up(database: Database) -> None:
-    with service.load(database, "t", "half", built(9000)), database.read() as session:
+    with service.begin_load(database, "t", "half", built(9000)), database.read() as session:
         assert repository.find(session, "t", "half") is None
         assert repository.listing(session, "t", 0, 10) == []
     assert store.sweep(database) == 1
@@ -189,7 +189,7 @@ def test_a_load_is_invisible_until_it_is_finished_and_swept_when_given_up(databa
     kb, created = service.create(database, "t", "half", built(9000))
     assert created
     with database.read() as session:
-        loaded = repository.load(session, kb)
+        loaded = repository.read_kb(session, kb)
     assert np.array_equal(loaded.splits["train"], built(9000).kb.splits["train"])
 
 
@@ -229,7 +229,7 @@ def test_an_export_breaks_off_where_its_kb_is_swept_away(database: Database) -> 
 
 
 def test_a_load_that_was_given_up_meanwhile_cannot_be_finished(database: Database) -> None:
-    with service.load(database, "t", "late", built(10)) as load:
+    with service.begin_load(database, "t", "late", built(10)) as load:
         with database.write() as session:
             repository.give_up(session, load.kb)
         with pytest.raises(Conflict) as caught, database.write() as session:
@@ -239,7 +239,7 @@ def test_a_load_that_was_given_up_meanwhile_cannot_be_finished(database: Databas
 
 
 def test_a_load_whose_process_died_gives_its_name_back(database: Database) -> None:
-    service.load(database, "t", "dead", built(10))
+    service.begin_load(database, "t", "dead", built(10))
     with database.write() as session:
         session.connection().exec_driver_sql("UPDATE kbs SET loading_until = 0")
     _, created = service.create(database, "t", "dead", built(20))
@@ -286,7 +286,7 @@ class Waits:
 
         def write() -> None:
             with self.database.write() as session:
-                leases.take(session, "test", "test", 30)
+                leadership.take(session, "test", "test", 30)
 
         return {"get": get, "write": write}
 

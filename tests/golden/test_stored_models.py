@@ -27,7 +27,10 @@ METHODS = {
     "graphs": ("ctp", "lstm", "gru", "rnn", "cnn", "cnnh", "mha", "gat", "gcn"),
 }
 SELECTS = ("linear", "attentive", "memory", "ntp", "gntp")
-every_archive = pytest.mark.parametrize("name", sorted(RECORDED))
+SLOW = {"facts-proofs-every-template"}  # bodies of up to six atoms
+every_archive = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in sorted(RECORDED)]
+)
 
 
 def read(name: str) -> bytes:

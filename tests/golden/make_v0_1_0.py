@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-
 from ctp_core.datasets.family_graphs import family_graphs
 from ctp_core.datasets.graphs_jsonl import write_graphs_jsonl
+
 from tests.running import running_service
 
 FOLDER = Path(__file__).parent / "v0.1.0"

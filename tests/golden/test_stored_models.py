@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from ctp_core.artifact import decode
-from ctp_core.models.base import Answers, Budget, Model, Question
-from ctp_core.models.registry import load_model
+from ctp_core.base.model import Answers, Budget, Model, Question
+from ctp_core.registry import load_model
 from ctp_core.symbols import Fact, Goal
 from service.models.archive import unpack
 from service.settings import Settings

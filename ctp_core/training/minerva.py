@@ -2,7 +2,7 @@
 
 The published code samples walks and estimates the gradient of the expected reward (REINFORCE). Here the reward of all
 walks is summed up, and the mean of its logarithm made as large as can be: no noise, and a fact that is hardly ever
-found teaches as much as others (docs/decisions/0601-minerva-without-sampling.md).
+found teaches as much as others (docs/decisions/0035-minerva-without-sampling.md).
 """
 
 from collections.abc import Sequence

@@ -191,7 +191,7 @@ REASONS: dict[str, str] = {
         "is not stated no heavier one applies, and it alone decides the order."
     ),
     "minerva": (
-        "Learnt from the summed reward of all walks instead of samples (decision 0601), "
+        "Learnt from the summed reward of all walks instead of samples (decision 0035), "
         "and a fact has one score for both directions, where the published code asks for objects alone. What a walker "
         "wants is bounded, without which one training of S1 was lost (.20) and Kinship had .416, but S3 .953. On "
         "Kinship a good part of the difference is how the published code filters: in the last step it takes away the "

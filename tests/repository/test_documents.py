@@ -4,10 +4,14 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from service.settings import settings_table
 
 ROOT = Path(__file__).parents[2]
 DECISIONS = ROOT / "docs" / "decisions"
+RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
+MOST_WORDS = 1200  # of a page of results: figures, commands and commits; how they were found is in docs/lab
 # Anywhere a path or "decision" and a number; in the decisions themselves also "(number)" and "see number".
 REFERENCE = re.compile(r"decisions?[/ ](\d{4})(-[a-z0-9-]+\.md)?")
 SHORT_REFERENCE = re.compile(r"(?:\(|see )(\d{4})(?=[).,;])")
@@ -68,3 +72,12 @@ def test_every_link_between_documents_leads_to_a_file() -> None:
     for path in tracked("*.md"):
         for target in LINK.findall(path.read_text()):
             assert (path.parent / target).exists(), f"{path.relative_to(ROOT)} links to {target}, which does not exist"
+
+
+@pytest.mark.parametrize("page", RESULTS, ids=lambda page: page.name)
+def test_a_page_of_results_is_short_and_says_where_its_figures_come_from(page: Path) -> None:
+    text = page.read_text()
+    assert len(text.split()) <= MOST_WORDS, f"{page.name}: move how figures were found to docs/lab/{page.name}"
+    assert "ctp bench " in text, f"{page.name} has no command"
+    assert re.search(r"`[0-9a-f]{7,40}`", text), f"{page.name} names no commit"
+    assert (ROOT / "docs" / "lab" / page.name).exists()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -57,6 +58,16 @@ def eventually(condition: Callable[[], bool], seconds: float) -> bool:
             return True
         time.sleep(0.05)
     return condition()
+
+
+def test_a_free_port_is_given_once_and_can_be_listened_on() -> None:
+    ports = [free_port() for _ in range(300)]
+    assert len(set(ports)) == len(ports)
+    with ExitStack() as held:
+        found = {held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(300)}
+        assert not found & set(ports), "nobody gets it by chance"
+    for port in ports[:10]:
+        socket.create_server(("127.0.0.1", port)).close()
 
 
 def up(folder: Path, port: int) -> subprocess.CompletedProcess[str]:

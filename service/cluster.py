@@ -24,7 +24,7 @@ from service.storage import make_storage
 from service.stores import adopt
 from service.supervisor import redis_command
 
-READY_SECONDS = 90.0
+READY_SECONDS = 180.0
 POLL_SECONDS = 0.05
 
 

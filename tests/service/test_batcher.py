@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,23 @@ def test_who_waits_when_the_process_stops_is_told(alone: Settings) -> None:
     (outcome,) = asyncio.run(ask())
     assert isinstance(outcome, Unavailable)
     assert outcome.code == "stopping"
+
+
+def test_a_loop_that_misses_its_cancellation_does_not_keep_the_process_from_stopping(alone: Settings) -> None:
+    async def deaf_once() -> None:
+        with suppress(asyncio.CancelledError):  # as `asyncio.wait_for` of Python 3.11, where its own call is done
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    async def stop() -> bool:
+        batcher = Batcher(alone)
+        task = batcher._spawn(deaf_once())
+        await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            await batcher.stop()
+        return task.cancelled()
+
+    assert asyncio.run(stop())
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A Python that can import only some of the installed packages, as after `pip install` of an extra."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 OURS = "ctp"
+PACKAGES = {"ctp_client", "ctp_core", "migrations", "service", "worker"}
 HIDE = """
 import json, sys
 
@@ -35,18 +37,20 @@ sys.meta_path[:] = map(Without, sys.meta_path)
 def run_with(
     requirements: Iterable[str], code: str, *words: str, hidden: Collection[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `code` with the arguments `words`; sees the packages that pip installs for `requirements`, and ours.
+    """Runs `code` with the arguments `words`; it sees what pip installs for `requirements`, and our own packages.
 
     `hidden` names modules of ours that it does not see either.
     """
-    installed = distributions(requirements) | {OURS}
-    unseen = [
-        module
-        for module, owners in packages_distributions().items()
-        if installed.isdisjoint(canonicalize_name(owner) for owner in owners)
-    ]
+    unseen = packages_distributions().keys() - modules(requirements) - PACKAGES
     command = [sys.executable, "-c", HIDE + code, json.dumps([*unseen, *hidden]), *words]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+
+
+def modules(requirements: Iterable[str]) -> set[str]:
+    """The packages that can be imported once pip has installed `requirements`."""
+    installed = distributions(requirements)
+    owners = packages_distributions().items()
+    return {module for module, names in owners if installed & {canonicalize_name(name) for name in names}}
 
 
 def distributions(requirements: Iterable[str]) -> set[str]:
@@ -69,3 +73,14 @@ def declared(extra: str) -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     listed: list[str] = project["optional-dependencies"][extra] if extra else project["dependencies"]
     return listed
+
+
+def imported(path: Path) -> set[str]:
+    """The packages that a module imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return {name.partition(".")[0] for name in names}

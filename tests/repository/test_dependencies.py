@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.installed import run_with
+from tests.installed import imported, run_with
 
 ROOT = Path(__file__).parents[2]
 # The age of files is told by the machine that looks at them, and only by hours.
@@ -25,17 +25,6 @@ def test_torch_is_loaded_only_by_the_processes_that_use_it() -> None:
     environment = {"CTP_REDIS_URL": "redis://127.0.0.1:1/0"}
     done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], env=environment, check=False)
     assert done.returncode == 0
-
-
-def imported(path: Path) -> set[str]:
-    """The packages that a module imports, wherever in it."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
-    return {name.partition(".")[0] for name in names}
 
 
 def test_the_client_imports_httpx_and_pydantic_and_nothing_else() -> None:

@@ -200,11 +200,11 @@ def _end_model(session: Session, model_id: str, status: str, **values: Any) -> N
 def _rule_values(rule: Rule) -> dict[str, Any]:
     return {
         "rule_id": rule.id,
-        "predicate": rule.head.predicate,
+        "predicate": rule.predicate,
         "head": vars(rule.head),
-        "body": [vars(atom) for atom in rule.body],
+        "body": [vars(atom) for atom in rule.body.atoms],
         "text": rule.text,
-        "template": rule.template,
+        "template": str(rule.template),
         "confidence": rule.confidence,
         "support": rule.support,
         "precision": rule.precision,

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ctp_core.kb.knowledge_base import FactIds, FactsKB
+from ctp_core.kb.knowledge_base import FactIds, FactSet, FactsKB
 from ctp_core.kb.splits import FactsSplit
 
 CORRUPTIONS = 20  # random facts for each true one: the base rate that the sigmoid assumes
@@ -83,6 +83,5 @@ def _random_facts(kb: FactsKB, facts: FactIds) -> FactIds:
     false = np.repeat(facts, CORRUPTIONS, axis=0)
     place = choose.integers(0, 2, len(false)) * 2
     false[np.arange(len(false)), place] = choose.integers(0, len(kb.entities), len(false))
-    known = {tuple(fact) for split in ("train", "valid") for fact in kb.splits.get(split, facts).tolist()}
-    kept = [fact for fact in false.tolist() if tuple(fact) not in known]
-    return np.array(kept, dtype=np.int64).reshape(-1, 3)
+    stated = np.concatenate([kb.splits.get(split, facts) for split in ("train", "valid")])
+    return false[~FactSet(stated, len(kb.entities), len(kb.predicates)).states(false)]

@@ -16,7 +16,7 @@ from ctp_core.artifact import Artifact
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
-from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB, Kind, KnowledgeBase
+from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, Kind, KnowledgeBase, distinct_facts
 from ctp_core.methods import BaseConfig, parse_config
 from ctp_core.proofs import Proof
 from ctp_core.symbols import Fact, Vocabulary
@@ -31,8 +31,8 @@ class FactsView:
 
     entities: Vocabulary
     predicates: Vocabulary
-    edges: EdgeList
-    known_keys: NDArray[np.int64]  # sorted keys of all facts that the KB or the question states
+    facts: FactIds  # what a proof may stand on, each once
+    stated: FactIds  # what the KB states in any split, or the question: all these are known
     extended: bool
 
     @classmethod
@@ -43,25 +43,30 @@ class FactsView:
             entities = Vocabulary("entity", (*kb.entities, *(name for f in extra for name in (f.subject, f.object))))
             rows = [(entities.id(f.subject), kb.predicates.id(f.predicate), entities.id(f.object)) for f in extra]
             added = np.array(rows, dtype=np.int64)
-        edges = EdgeList(np.concatenate([kb.splits.get("train", NO_FACTS), added]), len(entities), len(kb.predicates))
-        stated = np.concatenate([*kb.splits.values(), added])
-        keys = np.unique(_keys(stated, len(entities), len(kb.predicates)))
-        return cls(entities, kb.predicates, edges, keys, bool(extra))
+        facts, stated = kb.splits.get("train", NO_FACTS), np.concatenate([NO_FACTS, *kb.splits.values(), added])
+        if extra:  # a question may repeat itself, or the KB
+            facts = distinct_facts(np.concatenate([facts, added]), len(entities), len(kb.predicates))
+        return cls(entities, kb.predicates, facts, stated, bool(extra))
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many entities and predicates there are."""
+        return len(self.entities), len(self.predicates)
+
+    @cached_property
+    def edges(self) -> EdgeList:
+        return EdgeList(self.facts, *self.sizes)
+
+    @cached_property
+    def _known(self) -> FactSet:
+        return FactSet(self.stated, *self.sizes)
 
     def known(self, facts: FactIds) -> NDArray[np.bool_]:
-        keys = _keys(facts, len(self.entities), len(self.predicates))
-        if not len(self.known_keys):
-            return np.zeros(len(keys), dtype=bool)
-        place = np.minimum(np.searchsorted(self.known_keys, keys), len(self.known_keys) - 1)
-        return np.asarray(self.known_keys[place] == keys)
+        return self._known.states(facts)
 
     def fact(self, subject: int, predicate: int, object_: int) -> Fact:
         names = self.entities.names
         return Fact(names[subject], self.predicates.names[predicate], names[object_])
-
-
-def _keys(facts: FactIds, num_entities: int, num_predicates: int) -> NDArray[np.int64]:
-    return (facts[:, 0] * num_predicates + facts[:, 1]) * num_entities + facts[:, 2]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ctp_core.ctp_facts.nearest_prover import NearestProver
 from ctp_core.ctp_facts.table_prover import SoftProver
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.errors import ArtifactError
-from ctp_core.kb.knowledge_base import FactIds, FactsKB
+from ctp_core.kb.knowledge_base import FactIds, FactsKB, sorted_facts
 from ctp_core.proofs import Proof
 from ctp_core.rules import Rule
 from ctp_core.select.config import CtpConfig
@@ -33,7 +33,7 @@ class CtpFactsModel(FactsModel):
         self.kb = kb
         self.theory = theory
         stated = kb.splits["train"] if facts is None else facts
-        self._facts = SoftFacts(np.unique(stated, axis=0), len(kb.predicates))
+        self._facts = SoftFacts(sorted_facts(stated, len(kb.entities), len(kb.predicates)), len(kb.predicates))
 
     @property
     def semiring(self) -> str:

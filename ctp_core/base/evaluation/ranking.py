@@ -20,7 +20,7 @@ class KnownFilter:
     """Which entities complete a question (entity, predicate, ?) to a known fact."""
 
     def __init__(self, facts: Iterable[FactIds], num_entities: int, num_predicates: int, *, subjects: bool) -> None:
-        rows = np.unique(np.concatenate([*facts, np.zeros((0, 3), dtype=np.int64)]), axis=0)
+        rows = np.concatenate([*facts, np.zeros((0, 3), dtype=np.int64)])
         given, asked = (rows[:, 2], rows[:, 0]) if subjects else (rows[:, 0], rows[:, 2])
         keys = given * num_predicates + rows[:, 1]
         order = np.argsort(keys, kind="stable")

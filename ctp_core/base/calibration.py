@@ -7,6 +7,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from ctp_core.base.goals import GoalIds, Score
 from ctp_core.kb.knowledge_base import FactIds, FactSet, FactsKB
 from ctp_core.kb.splits import FactsSplit
 
@@ -15,9 +16,6 @@ MIN_SCALE = 1e-3  # a score that says nothing keeps its order all the same
 FOLDS = 5  # of a KB that has no facts to spare
 SEED = 0
 HALVINGS = 40
-
-
-Score = Callable[[FactIds], Float[np.ndarray, " fact"]]
 
 
 def fit_calibration(score: Score, kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
@@ -46,7 +44,8 @@ def _fit(parts: Iterable[tuple[Score, FactIds]], kb: FactsKB, *, smooth: bool = 
     """`smooth`: the targets of Platt 1999, as if each label had been seen once more rightly and once wrongly."""
     scored: list[tuple[Float[np.ndarray, " fact"], float]] = []
     for score, facts in parts:
-        scored += [(score(facts), 1.0), (score(_random_facts(kb, facts)), 0.0)]
+        for asked, label in ((facts, 1.0), (_random_facts(kb, facts), 0.0)):
+            scored.append((score(GoalIds.hiding(asked, None))[:, 0], label))
     values = np.concatenate([found for found, _ in scored])
     true = np.concatenate([np.full(len(found), label) for found, label in scored])
     spread = float(values.std()) or 1.0

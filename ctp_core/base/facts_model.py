@@ -14,6 +14,7 @@ from torch import nn
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.edges import EdgeList
+from ctp_core.base.goals import OPEN, GoalIds, Place
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, Kind, KnowledgeBase, distinct_facts
@@ -84,20 +85,12 @@ class FactsModel(Model):
     kb: FactsKB
 
     @abstractmethod
-    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """The logit of each candidate; candidates differ from each other in one place at most."""
+    def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        """The logits of all that could stand in the open place: entities or predicates; of a whole fact, its own."""
 
-    @abstractmethod
-    def object_logits(
-        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        """The logits of all objects of (s, p, ?), against the KB alone: what ranking needs."""
-
-    @abstractmethod
-    def subject_logits(
-        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        """The logits of all subjects of (?, p, o), against the KB alone."""
+    def kb_logits(self, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        """The same against the KB alone: what ranking and calibration need."""
+        return self.logits(self.kb_view, goals)
 
     @abstractmethod
     def explain(
@@ -109,7 +102,7 @@ class FactsModel(Model):
         return sigmoid(logit)
 
     @cached_property
-    def _kb_view(self) -> FactsView:
+    def kb_view(self) -> FactsView:
         return FactsView.of(self.kb)
 
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
@@ -125,9 +118,9 @@ class FactsModel(Model):
             return error
 
     def _answer(self, question: Question, budget: Budget) -> Answers:
-        view = FactsView.of(self.kb, question.facts) if question.facts else self._kb_view
-        candidates = _candidates(question, view)
-        logits = self.logits(view, candidates)
+        view = FactsView.of(self.kb, question.facts) if question.facts else self.kb_view
+        goal = _goal(question, view)
+        candidates, logits = goal.candidates(*view.sizes), self.logits(view, goal)[0]
         if question.exclude_known:
             kept = ~view.known(candidates)
             candidates, logits = candidates[kept], logits[kept]
@@ -176,21 +169,14 @@ def _best(logits: Float[np.ndarray, " fact"], top_k: int) -> Int[np.ndarray, " a
     return np.argsort(-logits, kind="stable")
 
 
-def _candidates(question: Question, view: FactsView) -> FactIds:
-    """Every fact that could be the answer; raises UnknownSymbol or BadQuestion."""
-    subject, predicate, object_ = question.goal
-    if (subject, predicate, object_).count(None) > 1:
+def _goal(question: Question, view: FactsView) -> GoalIds:
+    """One goal; raises UnknownSymbol or BadQuestion."""
+    if question.goal.count(None) > 1:
         raise BadQuestion("a goal has at most one open place: give two of subject, predicate and object")
-    given = (
-        None if subject is None else view.entities.id(subject),
-        None if predicate is None else view.predicates.id(predicate),
-        None if object_ is None else view.entities.id(object_),
-    )
-    open_size = len(view.predicates) if predicate is None else len(view.entities)
-    candidates = np.empty((open_size if None in given else 1, 3), dtype=np.int64)
-    for place, value in enumerate(given):
-        candidates[:, place] = np.arange(open_size) if value is None else value
-    return candidates
+    vocabularies = (view.entities, view.predicates, view.entities)
+    named = zip(question.goal, vocabularies, strict=True)
+    ids = [OPEN if name is None else vocabulary.id(name) for name, vocabulary in named]
+    return GoalIds(np.array([ids]), Place(ids.index(OPEN)) if OPEN in ids else None)
 
 
 def facts_about(kb: KnowledgeBase, predicates: Vocabulary) -> FactsKB:

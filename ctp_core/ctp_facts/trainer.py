@@ -141,7 +141,7 @@ class CtpFactsTrainer(GradientTrainer):
             self._nearest.look_around()
             valid = self.split.valid_sample(VALIDATED)
         model = CtpFactsModel(self.config, self.kb, self.module, self.split.train)
-        return rank_facts(valid, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
+        return rank_facts(valid, model.kb_logits, known_filters(self.kb, "valid"))
 
     def model(self) -> CtpFactsModel:
         theory = self.best_module()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, sigmoid
+from ctp_core.base.goals import GoalIds
 from ctp_core.evidence.constants import SIDES
 from ctp_core.evidence.proofs_arrays import WeighedPaths
 from ctp_core.evidence.rules import chain_facts, chain_proof, chain_rule, constant_rule
@@ -26,6 +27,12 @@ class Arrays(Protocol):
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logit of a fact without any proof."""
+
+    def totals(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """The logits of facts."""
+
+    def reach(self, edges: EdgeList, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
+        """The logits of all objects of a subject or, unless `forward`, of all subjects of an object."""
 
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
         """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
@@ -52,6 +59,13 @@ class EvidenceModel(FactsModel):
     @property
     def semiring(self) -> str:
         return "evidence"
+
+    def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        edges = view.edges
+        if not goals.asks_for_entities:
+            return goals.by_goal(self.arrays.totals(edges, goals.candidates(*view.sizes)))
+        asked = zip(goals.predicates.tolist(), goals.given.tolist(), strict=True)
+        return np.stack([self.arrays.reach(edges, *one, forward=goals.forward) for one in asked])
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logit of each fact without any proof."""
@@ -134,7 +148,7 @@ class EvidenceModel(FactsModel):
 
     def counts(self, predicate: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
         """(support, how often the body holds)."""
-        return self._kb_view.edges.counter.count(predicate, template, body)
+        return self.kb_view.edges.counter.count(predicate, template, body)
 
     def rules(self) -> list[Rule]:
         """Rules whose body holds somewhere in the KB, by confidence, then precision.

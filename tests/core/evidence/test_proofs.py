@@ -8,7 +8,7 @@ from ctp_core.evidence.proofs import count_proofs, explained, list_proofs, unexp
 from ctp_core.evidence.proofs_arrays import WeighedPaths
 from ctp_core.evidence.rules import chain_rule
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.rules import Rule
+from ctp_core.rules import Rule, Template
 from ctp_core.symbols import Fact
 
 KB = FactsKB.from_facts({"train": [Fact(*names) for names in (("a", "p", "b"), ("b", "q", "c"), ("a", "r", "c"))]})
@@ -22,7 +22,7 @@ def paths(
 ) -> WeighedPaths:
     length, one = len(atoms[0]), np.ones((len(fact), 1))
     columns = (np.array(column, dtype=np.int64) for column in (fact, atoms, stations))
-    return WeighedPaths(template, *columns, np.array(shares), [one] * length, np.ones((2, 1)), 2)
+    return WeighedPaths(Template.parse(template), *columns, np.array(shares), [one] * length, np.ones((2, 1)), 2)
 
 
 WEIGHED = [
@@ -31,7 +31,7 @@ WEIGHED = [
 ]
 
 
-def rule_of(predicate: int, template: str, body: tuple[int, ...]) -> Rule:
+def rule_of(predicate: int, template: Template, body: tuple[int, ...]) -> Rule:
     return chain_rule(KB.predicates.names, predicate, template, body, confidence=1.0)
 
 

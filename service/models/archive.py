@@ -22,7 +22,7 @@ from ctp_core.rules import MAX_BODY, Atom, Rule, each_once
 from service.errors import Invalid, PayloadTooLarge
 from service.files.storage import Files
 from service.http.bodies import first_faults, holds_nul
-from service.models.tags import Tags
+from service.models.schemas import Tags
 from service.settings import MIB, NAME_LIMIT, Settings
 
 CARD = "model.json"

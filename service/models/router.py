@@ -83,7 +83,7 @@ async def compare_models(
     references = [reference.strip() for reference in ids.split(",") if reference.strip()]
     compared = await asyncio.to_thread(comparison.prepare, database, tenant, references, questions)
     asking = Asking(request.app.state.batcher, request.scope.get("ctp.request_id", ""))
-    return await comparison.evaluated(compared, asking, disagreements)
+    return await comparison.contested(compared, asking, disagreements)
 
 
 @router.post("/import", status_code=201, responses=example(201, EXAMPLE_MODEL), openapi_extra=OPENAPI)

@@ -126,10 +126,12 @@ def test_a_zip_of_many_members_is_refused_before_they_are_listed() -> None:
         for number in range(20_000):
             zipped.writestr(str(number), b"")
     tracemalloc.start()
-    with pytest.raises(Invalid, match="must hold exactly"):
-        unpack(many, Settings())
-    assert tracemalloc.get_traced_memory()[1] < 10**6
-    tracemalloc.stop()
+    try:
+        with pytest.raises(Invalid, match="must hold exactly"):
+            unpack(many, Settings())
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
 
 
 def test_no_text_of_an_archive_holds_what_the_database_cannot_store() -> None:
@@ -173,10 +175,12 @@ def zeros(num_bytes: int) -> bytes:
 def test_what_shrinks_too_much_is_refused_before_it_is_unpacked() -> None:
     bomb = io.BytesIO(zeros(20_000_000))
     tracemalloc.start()
-    with pytest.raises(Invalid, match="compressed more than 200 times"):
-        unpack(bomb, Settings())
-    assert tracemalloc.get_traced_memory()[1] < 10**6
-    tracemalloc.stop()
+    try:
+        with pytest.raises(Invalid, match="compressed more than 200 times"):
+            unpack(bomb, Settings())
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
     unpack(io.BytesIO(zeros(1_000_000)), Settings())
 
 

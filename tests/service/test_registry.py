@@ -84,9 +84,11 @@ def test_many_rules_are_compared_in_little_memory(database: Database) -> None:
     with database.read() as session:
         models = session.scalars(select(ModelVersion).order_by(ModelVersion.version)).all()
         tracemalloc.start()
-        found = compare(session, models)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+        try:
+            found = compare(session, models)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
     assert (found.num_rules, found.num_shared_rules) == ([count + 1, count], count)
     assert [(rule.text, rule.confidences) for rule in found.rules[:2]] == [
         (RULE.text, [0.5, None]),

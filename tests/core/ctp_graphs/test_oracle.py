@@ -174,7 +174,7 @@ def test_gradients_are_those_of_finite_differences(select: str, way: str) -> Non
         if way != "tabled":
             return exact_scores(made, facts, 2 if way == "max-product" else 1, way, entities=4)
         batch = tabled.TabledProver(made.templates).stack([instance(facts, 4)], 2, CPU)
-        closed = tabled.close(made, TNORMS["noisy-or"], select == "attentive")
+        closed = tabled.close(made, TNORMS["max-product"], select == "attentive")
         return tabled.prove(batch, closed, tabled.TRAINING)
 
     made.forward = lambda call: call()  # type: ignore[method-assign]

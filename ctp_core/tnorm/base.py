@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Floats = NDArray[np.floating[Any]]
+Scores = NDArray[np.float64]
 
 
 class DistanceTimes(ABC):
@@ -47,7 +48,7 @@ class TNorm(ABC):
         """⊗ of two tensors that broadcast against each other."""
 
     @abstractmethod
-    def arrays(self, left: Floats, right: Floats) -> Floats:
+    def arrays(self, left: Scores, right: Scores) -> Scores:
         """The same of numpy's arrays."""
 
     @abstractmethod

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ctp_core.tnorm.base import Floats, TNorm
+from ctp_core.tnorm.base import Scores, TNorm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,7 +22,7 @@ class Lukasiewicz(TNorm):
     def times(self, left: "Tensor", right: "Tensor") -> "Tensor":
         return (left.minimum(right) - (1 - left.maximum(right))).clamp(min=0.0)
 
-    def arrays(self, left: Floats, right: Floats) -> Floats:
+    def arrays(self, left: Scores, right: Scores) -> Scores:
         return np.asarray(np.maximum(0.0, np.minimum(left, right) - (1 - np.maximum(left, right))))
 
     def numbers(self, left: float, right: float) -> float:

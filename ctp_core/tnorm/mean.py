@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ctp_core.tnorm.base import Floats, TNorm
+from ctp_core.tnorm.base import Scores, TNorm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,7 @@ class Mean(TNorm):
     def times(self, left: "Tensor", right: "Tensor") -> "Tensor":
         return (left + right) / 2
 
-    def arrays(self, left: Floats, right: Floats) -> Floats:
+    def arrays(self, left: Scores, right: Scores) -> Scores:
         return (left + right) / 2
 
     def numbers(self, left: float, right: float) -> float:

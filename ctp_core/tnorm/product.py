@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ctp_core.tnorm.base import DistanceTimes, Floats, TNorm
+from ctp_core.tnorm.base import DistanceTimes, Floats, Scores, TNorm
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +33,7 @@ class Product(TNorm):
     def times(self, left: "Tensor", right: "Tensor") -> "Tensor":
         return left * right
 
-    def arrays(self, left: Floats, right: Floats) -> Floats:
+    def arrays(self, left: Scores, right: Scores) -> Scores:
         return left * right
 
     def numbers(self, left: float, right: float) -> float:

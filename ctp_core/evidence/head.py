@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctp_core.base.counting import UNARY
+from ctp_core.base.edges import UNARY
 from ctp_core.evidence.config import Counting, EvidenceTemplate
 from ctp_core.evidence.saturation import SaturatedEvidence
 

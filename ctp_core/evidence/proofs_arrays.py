@@ -11,8 +11,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ctp_core.base.counting import UNARY
-from ctp_core.base.edges import EVERYTHING, EdgeList, Paths
+from ctp_core.base.edges import EVERYTHING, UNARY, EdgeList, Paths
 from ctp_core.evidence.head import EvidenceHead, half_count
 from ctp_core.kb.knowledge_base import FactIds
 

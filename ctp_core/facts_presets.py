@@ -1,4 +1,4 @@
-"""Presets for `kind: facts`. How they were found, on validation alone, is in docs/results/links.md."""
+"""Presets for `kind: facts`. How they were found, on validation alone, is in docs/lab/links.md."""
 
 from typing import Any, Literal
 

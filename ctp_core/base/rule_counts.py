@@ -10,14 +10,13 @@ a graph are not labelled, and say nothing against a rule.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ctp_core.base.edges import UNARY, EdgeList
+from ctp_core.base.edges import EdgeList
 from ctp_core.kb.knowledge_base import FactsKB, Graph, GraphsKB
-from ctp_core.rules import Rule
+from ctp_core.rules import Rule, Step, Template
 from ctp_core.symbols import Vocabulary
 
 COUNTED_FROM = 1000  # entities; where a body can begin at more, so many drawn at random stand for all
@@ -29,11 +28,6 @@ class Counts(NamedTuple):
     support: int
     pairs: int
 
-    @property
-    def precision(self) -> float | None:
-        """None where the body never holds."""
-        return self.support / self.pairs if self.pairs else None
-
 
 NOWHERE = Counts(0, 0)
 
@@ -42,7 +36,7 @@ class RuleCounter(Protocol):
     """Whatever counts the rules of a KB: in memory, as here, or where its facts lie."""
 
     def count(self, rule: Rule) -> Counts:
-        """Of a rule whose body is a path between the two variables of its head, its atoms either way round."""
+        """Of a rule whose body is a path from X to Y."""
 
 
 def counter_of(kb: FactsKB | GraphsKB) -> RuleCounter:
@@ -51,27 +45,9 @@ def counter_of(kb: FactsKB | GraphsKB) -> RuleCounter:
 
 
 def with_counts(rules: Iterable[Rule], kb: FactsKB | GraphsKB) -> list[Rule]:
-    """The same rules with support and precision."""
-    counter, counted = counter_of(kb), []
-    for rule in rules:
-        counts = counter.count(rule)
-        counted.append(replace(rule, support=counts.support, precision=counts.precision))
-    return counted
-
-
-_Step = tuple[str, bool]  # a predicate, and whether its fact lies along the path
-
-
-def _steps(rule: Rule) -> tuple[_Step, ...]:
-    """The body as a path from X to Y."""
-    first = rule.body[0]
-    backwards = rule.head.subject not in (first.subject, first.object)
-    at, steps = rule.head.subject, []
-    for atom in reversed(rule.body) if backwards else rule.body:
-        along = atom.subject == at
-        steps.append((atom.predicate, along))
-        at = atom.object if along else atom.subject
-    return tuple(steps)
+    """The same rules with support and precision; no precision where the body never holds."""
+    counter = counter_of(kb)
+    return [rule.counted(*counter.count(rule)) for rule in rules]
 
 
 class FactsCounter:
@@ -90,18 +66,18 @@ class FactsCounter:
         return cls(EdgeList(facts, len(kb.entities), len(kb.predicates)), kb.predicates)
 
     def count(self, rule: Rule) -> Counts:
-        if any(predicate not in self._predicates for predicate in rule.predicates):
+        if any(predicate not in self._predicates for predicate in rule.body.predicates):
             return NOWHERE
-        count = len(self._predicates)
-        path = tuple(self._predicates.id(predicate) + (0 if along else count) for predicate, along in _steps(rule))
-        if rule.head.predicate not in self._predicates:
+        ids, count = self._predicates.id, len(self._predicates)
+        path = tuple(ids(predicate) + (count if inverse else 0) for predicate, inverse in rule.body.steps)
+        if rule.predicate not in self._predicates:
             return Counts(0, self.count_atoms(0, rule.template, path).pairs)
-        return self.count_atoms(self._predicates.id(rule.head.predicate), rule.template, path)
+        return self.count_atoms(ids(rule.predicate), rule.template, path)
 
-    def count_atoms(self, head: int, template: str, body: tuple[int, ...]) -> Counts:
+    def count_atoms(self, head: int, template: Template, body: tuple[int, ...]) -> Counts:
         """The same of atoms by their numbers, along the path from X to Y; also of a body about one entity alone."""
-        if template in UNARY:
-            return self._count_unary(head, body[0], about_subject=template == "1X")
+        if template.unary:
+            return self._count_unary(head, body[0], about_subject=template.about_subject)
         tables = self._edges.tables
         starts = np.flatnonzero(self._edges.degrees_by(body[0]))
         drawn = np.random.default_rng(0).permutation(len(starts))[:COUNTED_FROM]
@@ -136,16 +112,16 @@ class GraphsCounter:
         # Equal graphs are counted once, with their number: CLUTRR repeats each graph about 25 times.
         distinct = Counter((_anonymous(graph)) for graph in graphs)
         self.graphs = [(facts, known, weight) for (facts, known), weight in distinct.items()]
-        self._counts: dict[tuple[_Step, ...], tuple[Counter[str], int]] = {}
+        self._counts: dict[tuple[Step, ...], tuple[Counter[str], int]] = {}
 
     def count(self, rule: Rule) -> Counts:
-        path = _steps(rule)
+        path = rule.body.steps
         if path not in self._counts:
             self._counts[path] = self._count_body(path)
         heads, pairs = self._counts[path]
-        return Counts(heads[rule.head.predicate], pairs)
+        return Counts(heads[rule.predicate], pairs)
 
-    def _count_body(self, path: tuple[_Step, ...]) -> tuple[Counter[str], int]:
+    def _count_body(self, path: tuple[Step, ...]) -> tuple[Counter[str], int]:
         """(support of every head, pairs)."""
         heads: Counter[str] = Counter()
         total = 0
@@ -170,10 +146,10 @@ def _anonymous(graph: Graph) -> tuple[_Triples, _Triples]:
     return facts, facts + label
 
 
-def _connected(facts: _Triples, path: tuple[_Step, ...]) -> set[tuple[int, int]]:
+def _connected(facts: _Triples, path: tuple[Step, ...]) -> set[tuple[int, int]]:
     """The pairs that a path of these steps connects."""
     pairs: set[tuple[int, int]] | None = None
-    for wanted, along in path:
-        step = {(a, b) if along else (b, a) for a, predicate, b in facts if predicate == wanted}
+    for wanted, inverse in path:
+        step = {(b, a) if inverse else (a, b) for a, predicate, b in facts if predicate == wanted}
         pairs = step if pairs is None else {(a, c) for a, b in pairs for b2, c in step if b2 == b}
     return pairs or set()

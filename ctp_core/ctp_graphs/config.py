@@ -1,6 +1,6 @@
 """Presets for `kind: graphs`, chosen from the predicates and the training graphs: their lengths, and how facts lie.
 
-How they were found, without looking at a test file, is in docs/results/clutrr.md.
+How they were found, without looking at a test file, is in docs/lab/clutrr.md.
 """
 
 import math

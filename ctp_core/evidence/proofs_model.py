@@ -127,7 +127,7 @@ class ProofsModel(EvidenceModel):
         config, kb = read_config(artifact), read_kb(artifact)
         if not isinstance(config, ProofsConfig):
             raise ArtifactError(f"a model of method {config.method!r} is no model of proofs")
-        widths = {template: config.members * width for template, width in config.templates.items()}
+        widths = {template: config.members * width for template, width in config.widths.items()}
         sizes, how = (len(kb.predicates), widths), (config.saturation, config.counting)
         head = EvidenceHead(*sizes, torch.Generator(), device, config.initial_scale, *how)
         load_state(head, "head", artifact)

@@ -44,7 +44,7 @@ class ProofsTrainer(FactsTrainer):
         num_predicates = self._sizes[1]
         return EvidenceHead(
             num_predicates,
-            config.templates,
+            config.widths,
             self.generator,
             self.device,
             scale=config.initial_scale,

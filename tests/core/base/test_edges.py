@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from ctp_core.base.edges import EVERYTHING, EdgeList, atom_tables
+from ctp_core.rules import UNARY, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 7, 3
 
@@ -12,7 +13,7 @@ NUM_ENTITIES, NUM_PREDICATES = 7, 3
 def random_facts(seed: int) -> np.ndarray:
     choose = np.random.default_rng(seed)
     columns = [choose.integers(0, high, 40) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
-    return np.stack(columns, axis=1)
+    return np.unique(np.stack(columns, axis=1), axis=0)
 
 
 def tables_of(facts: np.ndarray) -> np.ndarray:
@@ -24,7 +25,7 @@ def test_paths_are_all_paths_each_once(length: int) -> None:
     facts = random_facts(0)
     edges, tables = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES), tables_of(facts)
     subjects, objects = (grid.ravel() for grid in np.meshgrid(np.arange(NUM_ENTITIES), np.arange(NUM_ENTITIES)))
-    paths = edges.paths(subjects, objects, str(length))
+    paths = edges.paths(subjects, objects, Template(length))
     expected = np.linalg.matrix_power(tables.sum(0), length)
     counted = np.bincount(paths.pair, minlength=len(subjects))
     assert (counted == expected[subjects, objects]).all()
@@ -61,14 +62,14 @@ def test_a_push_without_a_fact_is_that_of_a_kb_which_does_not_state_it() -> None
 
 def test_a_kb_without_facts_has_no_paths() -> None:
     edges = EdgeList(np.zeros((0, 3), dtype=np.int64), 3, 1)
-    assert len(edges.paths(np.array([0]), np.array([1]), "2").pair) == 0
+    assert len(edges.paths(np.array([0]), np.array([1]), Template(2)).pair) == 0
 
 
 def test_edges_of_one_entity_are_its_groundings() -> None:
     facts = random_facts(3)
     edges, tables = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES), tables_of(facts)
     subjects, objects = np.array([0, 1, 1]), np.array([2, 3, 1])
-    for template, about in (("1X", subjects), ("1Y", objects)):
+    for template, about in zip(UNARY, (subjects, objects), strict=True):
         paths = edges.paths(subjects, objects, template)
         assert (np.bincount(paths.pair, minlength=3) == tables.sum((0, 2))[about]).all()
         assert (paths.stations[:, 0] == about[paths.pair]).all()

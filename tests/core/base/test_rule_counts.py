@@ -7,7 +7,8 @@ from ctp_core.base import rule_counts
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.rule_counts import FactsCounter, GraphsCounter, counter_of, with_counts
 from ctp_core.kb.knowledge_base import FactsKB, Graph, GraphsKB
-from ctp_core.rules import Atom, Rule, parse_rule
+from ctp_core.prolog_rules import parse_rule
+from ctp_core.rules import UNARY, Atom, Rule, Template
 from ctp_core.symbols import Fact, Vocabulary
 
 
@@ -21,17 +22,17 @@ def test_support_counts_pairs_not_paths() -> None:
     p, q, r = range(3)
     facts = np.array([(a, p, b), (a, p, c), (b, q, d), (c, q, d), (a, r, d), (e, p, b)])
     counter = counter_on(EdgeList(facts, 5, 3))
-    assert counter.count_atoms(r, "2", (p, q)) == (1, 2)
-    assert counter.count_atoms(r, "2", (p, q + 3)) == (0, 0)
+    assert counter.count_atoms(r, Template(2), (p, q)) == (1, 2)
+    assert counter.count_atoms(r, Template(2), (p, q + 3)) == (0, 0)
 
 
 def test_a_rule_about_one_entity_does_not_count_the_fact_itself() -> None:
     # p(0,1), p(0,2), p(3,1): p(X,Y) :- p(X,Z) holds with another Z for both facts of 0, not for that of 3.
     facts = np.array([(0, 0, 1), (0, 0, 2), (3, 0, 1), (3, 1, 3)])
     counter = counter_on(EdgeList(facts, 4, 2))
-    assert counter.count_atoms(0, "1X", (0,)) == (2, 4 + 3)
-    assert counter.count_atoms(0, "1Y", (0 + 2,)) == (2, 4 + 3)  # p(Z,Y): 1 is the object of two facts, 2 of one
-    assert counter.count_atoms(0, "1X", (1,)) == (1, 4)
+    assert counter.count_atoms(0, UNARY[0], (0,)) == (2, 4 + 3)
+    assert counter.count_atoms(0, UNARY[1], (0 + 2,)) == (2, 4 + 3)  # p(Z,Y): 1 is the object of two facts, 2 of one
+    assert counter.count_atoms(0, UNARY[0], (1,)) == (1, 4)
 
 
 def test_the_counts_of_a_large_kb_are_estimates_from_some_of_the_entities(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,13 +45,13 @@ def test_the_counts_of_a_large_kb_are_estimates_from_some_of_the_entities(monkey
     ]
     facts += [np.column_stack([begin, begin * 0 + r, begin])[::2]]
     counter = counter_on(EdgeList(np.concatenate(facts), 2 * size, 3))
-    assert counter.count_atoms(r, "2", (p, q)) == (200, 400)
+    assert counter.count_atoms(r, Template(2), (p, q)) == (200, 400)
     monkeypatch.setattr(rule_counts, "COUNTED_FROM", 100)
-    support, pairs = counter.count_atoms(r, "2", (p, q))
+    support, pairs = counter.count_atoms(r, Template(2), (p, q))
     assert pairs == 400
     assert support % 4 == 0  # each counted stands for four
     assert 140 <= support <= 260
-    assert counter.count_atoms(r, "2", (p, q)) == (support, pairs)
+    assert counter.count_atoms(r, Template(2), (p, q)) == (support, pairs)
 
 
 FACTS = [("a", "p", "b"), ("b", "p", "c"), ("c", "p", "d"), ("a", "g", "c"), ("d", "i", "c")]
@@ -73,9 +74,9 @@ def test_support_and_precision_count_pairs_of_the_training_facts() -> None:
 def test_atoms_of_a_body_may_stand_either_way_round() -> None:
     # p(c,d), g(a,c) and again g(a,c): from d back to a, and on to c.
     body = Atom("p", "W", "X"), Atom("g", "V", "W"), Atom("g", "V", "Y")
-    assert counted(Rule(Atom("i", "X", "Y"), body, "3", 1.0)) == (1, 1.0)
+    assert counted(Rule.from_atoms(Atom("i", "X", "Y"), body, 1.0)) == (1, 1.0)
     # i(d,c) is walked from c to d, and so joins b with d, of whom no g is stated.
-    assert counted(Rule(Atom("g", "X", "Y"), (Atom("p", "X", "Z"), Atom("i", "Y", "Z")), "2", 1.0)) == (0, 0.0)
+    assert counted(Rule.from_atoms(Atom("g", "X", "Y"), (Atom("p", "X", "Z"), Atom("i", "Y", "Z")), 1.0)) == (0, 0.0)
 
 
 def test_graphs_count_the_label_of_the_query_pair_and_weigh_equal_graphs() -> None:
@@ -107,12 +108,13 @@ def test_facts_and_graphs_are_counted_alike_where_something_is_known_of_every_pa
     stated = {tuple(fact) for fact in facts}
     assert on_facts.count(rule) == on_graph.count(rule)
     holding = [pair for pair in np.ndindex(4, 4) if _holds(rule, {"X": names[pair[0]], "Y": names[pair[1]]}, stated)]
-    heads = [pair for pair in holding if (names[pair[0]], rule.head.predicate, names[pair[1]]) in stated]
+    heads = [pair for pair in holding if (names[pair[0]], rule.predicate, names[pair[1]]) in stated]
     assert on_facts.count(rule) == (len(heads), len(holding))
 
 
-def _holds(rule: Rule, at: dict[str, str], stated: set[tuple[str, ...]]) -> bool:
-    return any(
-        all(({**at, "Z": z}[atom.subject], atom.predicate, {**at, "Z": z}[atom.object]) in stated for atom in rule.body)
-        for z in "abcd"
-    )
+def _holds(rule: Rule, pair: dict[str, str], stated: set[tuple[str, ...]]) -> bool:
+    for middle in "abcd":
+        at = {**pair, "Z": middle}
+        if all((at[atom.subject], atom.predicate, at[atom.object]) in stated for atom in rule.body.atoms):
+            return True
+    return False

@@ -73,7 +73,7 @@ def test_rules_are_validated_without_the_facts_held_out() -> None:
     one = np.array([0])
     itself = RuleTable(one, one, np.array([[0, PADDING]]), np.array([5.0]), np.zeros(1), np.zeros(1))
     trainer._tables = [itself]  # p(X,Y) :- p(X,Y)
-    assert trainer.validate()["mrr"] < 0.1
+    assert trainer._validate()["mrr"] < 0.1
     assert trainer._weigh_constants() > 0.9
 
 

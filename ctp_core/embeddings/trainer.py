@@ -11,8 +11,8 @@ from torch.nn import functional
 from ctp_core.base.calibration import fit_calibration
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import constant_then_falling
-from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.embeddings.log_partition import log_partition
@@ -27,7 +27,7 @@ VALIDATION = 5000  # facts ranked between epochs at most
 MIN_CHANCE = 1e-6  # of an entity without facts where none is drawn
 
 
-class EmbeddingTrainer(GradientTrainer):
+class EmbeddingTrainer(FactsTrainer):
     """A question is (entity, predicate or inverse); a step scores each of its questions once, for all its answers."""
 
     config: EmbeddingConfig
@@ -48,10 +48,10 @@ class EmbeddingTrainer(GradientTrainer):
         order = torch.randperm(len(self._questions), generator=self.generator)
         return torch.split(order, self.config.batch_size)
 
-    def _step(self, batch: Tensor, learning_rate: float) -> float:
+    def step(self, batch: Tensor, learning_rate: float) -> float:
         """The sparse gradients of sampled rivals are torch's own, and need no check."""
         with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
-            return super()._step(batch, learning_rate)
+            return super().step(batch, learning_rate)
 
     def learning_rate(self, step: int, steps: int) -> float:
         return constant_then_falling(step, steps, self.config.learning_rate, self.config.decay)

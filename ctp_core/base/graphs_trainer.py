@@ -9,6 +9,7 @@ from torch import nn
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import State, check_config, restore_tensors, state_tensors
+from ctp_core.base.config import GraphsConfig
 from ctp_core.base.graph_examples import Examples, accuracy, hold_out, read_graphs, stacked
 from ctp_core.base.graphs_model import GraphScorer
 from ctp_core.base.schedule import one_cycle
@@ -16,8 +17,6 @@ from ctp_core.base.trainer import OnStep, Progress, Trainer, finite, ignore
 from ctp_core.errors import ArtifactError, DataError
 from ctp_core.kb.isomorphism import WeightedGraph
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
-from ctp_core.networks.config import NetworkConfig
-from ctp_core.select.config import CtpConfig
 from ctp_core.shapes import Float, Int, Tensor
 
 # Added to a score before its logarithm: a score of 0 keeps a finite loss, and one far below it keeps its slope, which
@@ -41,10 +40,8 @@ def among_targets(logarithms: Scores, labels: Scores, weights: Weights) -> Float
 
 MIN_EPOCHS = 15  # whatever the number of steps: a graph seen less often than this has taught nothing yet
 
-GraphConfig = CtpConfig | NetworkConfig
 
-
-def enough_epochs(config: GraphConfig, num_graphs: int) -> int:
+def enough_epochs(config: GraphsConfig, num_graphs: int) -> int:
     """Those of the config, or fewer where they make more steps than are enough."""
     if config.steps is None:
         return config.epochs
@@ -55,9 +52,9 @@ def enough_epochs(config: GraphConfig, num_graphs: int) -> int:
 class GraphTrainer(Trainer):
     """A subclass makes the scorer and says what its losses are; `depth` is that of its answers, where it has one."""
 
-    config: GraphConfig
+    config: GraphsConfig
 
-    def __init__(self, config: GraphConfig, kb: GraphsKB, device: torch.device, depth: int | None = None) -> None:
+    def __init__(self, config: GraphsConfig, kb: GraphsKB, device: torch.device, depth: int | None = None) -> None:
         self.config, self.kb, self.device, self.epoch = config, kb, device, 0
         # One generator on the CPU for everything random: a seed means the same on every device.
         self.generator = torch.Generator(device="cpu").manual_seed(config.seed)

@@ -64,11 +64,14 @@ class Symbol(Wire):
 
 
 class Preset(Wire):
-    """A preset and the settings it means for a KB; `methods` can be trained on it."""
+    """A preset and the settings it means for a KB; `methods` can be trained on it. The texts are for people."""
 
     name: str
+    text: str = ""
+    default: bool = False
     config: dict[str, Any]
     methods: list[str] = []
+    method_texts: dict[str, str] = {}
 
 
 class Job(Wire):

@@ -125,18 +125,19 @@ def presets(profile: Profile) -> dict[str, BaseConfig]:
     return {name: _preset(profile, name, preset.methods[profile.kind], None) for name, preset in PRESETS.items()}
 
 
-def preset_for(profile: Profile, name: str, method: str | None, select: str | None) -> BaseConfig | None:
-    """A preset as it is for one method and one `select`; None where there is no such preset.
+def preset_for(profile: Profile, name: str, method: object, select: object) -> BaseConfig | None:
+    """A preset as it is for one method and one `select`, which may be anything that a request holds.
 
-    A method that this kind of KB does not have gets the preset's own, of another method.
+    None where there is no such preset. A method that this kind of KB does not have gets the preset's own, of another
+    method.
     """
     if name not in PRESETS:
         return None
-    known = method is not None and (profile.kind, method) in METHODS
-    return _preset(profile, name, method if known and method else PRESETS[name].methods[profile.kind], select)
+    known = isinstance(method, str) and (profile.kind, method) in METHODS
+    return _preset(profile, name, str(method) if known else PRESETS[name].methods[profile.kind], select)
 
 
-def _preset(profile: Profile, name: str, method: str, select: str | None) -> BaseConfig:
+def _preset(profile: Profile, name: str, method: str, select: object) -> BaseConfig:
     found = METHODS[profile.kind, method]
     if found.preset_of_select and select in get_args(SelectName):
         return found.preset_of_select(profile, name, cast(SelectName, select))

@@ -6,13 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from service.commands.console import Figures
+from ctp_core.methods import DEFAULT_PRESET, PRESETS, methods_of
+from ctp_core.select.config import SelectName
+from service.commands.console import PRESET_NAMES, Figures, listed
 from service.commands.paper import paper
 from service.commands.peers import peers
 from service.commands.scale import scale
@@ -20,6 +22,7 @@ from service.commands.scale import scale
 if TYPE_CHECKING:
     from ctp_core.base.trainer import OnStep
 
+SELECTS = listed(get_args(SelectName))
 Config = Annotated[str, typer.Option(help="JSON settings that override the preset.")]
 bench = typer.Typer(
     help="Measure accuracy and speed; each command writes the figures of docs/results.", no_args_is_help=True
@@ -40,11 +43,11 @@ bench.command()(peers)
 def links(
     data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
     dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1|s2|s3, wn18rr or fb15k-237.")],
-    model: Annotated[
-        str, typer.Option(help="proofs, hybrid, complex, distmult, ctp, neurallp, minerva or rules.")
-    ] = "proofs",
-    select: Annotated[str | None, typer.Option(help="For ctp: linear, attentive, memory, ntp or gntp.")] = None,
-    preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
+    model: Annotated[str, typer.Option(help=f"{listed(methods_of('facts'))}.")] = PRESETS[DEFAULT_PRESET].methods[
+        "facts"
+    ],
+    select: Annotated[str | None, typer.Option(help=f"For ctp: {SELECTS}.")] = None,
+    preset: Annotated[str, typer.Option(help=f"{PRESET_NAMES}.")] = DEFAULT_PRESET,
     config: Config = "{}",
     seeds: Annotated[int, typer.Option(min=1)] = 1,
     split: Annotated[
@@ -73,10 +76,10 @@ def links(
 def clutrr(
     data: Annotated[Path, typer.Option(help="Folder that holds clutrr/<dataset>.zip.")],
     dataset: Annotated[str, typer.Option(help="089907f8, db9b8f04, or family: our own generator.")],
-    model: Annotated[str, typer.Option(help="ctp, lstm, gru, rnn, cnn, cnnh, mha, gat or gcn.")] = "ctp",
-    select: Annotated[str, typer.Option(help="For ctp: linear, attentive, memory, ntp or gntp.")] = "attentive",
+    model: Annotated[str, typer.Option(help=f"{listed(methods_of('graphs'))}.")] = "ctp",
+    select: Annotated[str, typer.Option(help=f"For ctp: {SELECTS}.")] = "attentive",
     prover: Annotated[str | None, typer.Option(help="tabled or exact; what the preset says where not given.")] = None,
-    preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
+    preset: Annotated[str, typer.Option(help=f"{PRESET_NAMES}.")] = DEFAULT_PRESET,
     config: Config = "{}",
     depth: Annotated[int | None, typer.Option(help="Depth of answers; by default to the fixpoint.")] = None,
     seeds: Annotated[int, typer.Option(min=1)] = 10,

@@ -72,7 +72,9 @@ def presets(
     settings = configs[0] if method else ("method",)
     rows = [[name(setting), *(name(short(config[setting])) for config in configs)] for setting in settings]
     out.print(table(("", *(preset.name for preset in found)), rows))
-    out.print(f"\nmethods: {', '.join(found[0].methods)}", style="dim")
+    texts = {preset.name: preset.text for preset in found} | found[0].method_texts
+    out.print()
+    out.print(table(("", ""), [(name(word), name(text, "dim")) for word, text in texts.items()]))
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:

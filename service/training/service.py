@@ -84,7 +84,7 @@ def _no_such_method(place: str, method: str, kind: Kind) -> Invalid:
 def _by_select(overrides: dict[str, Any]) -> dict[str, Any]:
     """With method `ctp` where the name is that of a `select`."""
     name = overrides.get("method")
-    if name not in FIXED_RULES:
+    if not isinstance(name, str) or name not in FIXED_RULES:
         return overrides
     if overrides.get("select", name) != name:
         raise Invalid("invalid_request", f"config.select: method {name!r} is `ctp` with select {name!r}: leave it out")

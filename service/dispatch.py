@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError as QueueError
 from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
-from service import leadership as leases
+from service import leadership
 from service.db.engine import Database
 from service.db.tables import Job
 from service.files import removals
@@ -28,10 +28,8 @@ from service.kbs.store import sweep as sweep_kbs
 from service.leadership import DISPATCHER
 from service.queue import make_celery, make_redis, publish_job, waiting_jobs, withdraw_jobs
 from service.settings import Settings
-from service.sweeper import Sweeper
-from service.training import outcomes, repository
+from service.training import lease, outcomes, repository
 from service.training.repository import LeaseLost
-from service.training.witness import Witness
 
 log = structlog.get_logger()
 RELAY_BATCH, REMOVAL_BATCH = 100, 100
@@ -50,7 +48,7 @@ class Dispatcher:
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._reconciled_at = self._led_at = float("-inf")
         every = settings.relay_seconds
-        self.witness = Witness(self.database, every, max(settings.lease_seconds / 3, 3 * every))
+        self.witness = lease.Witness(self.database, every, max(settings.lease_seconds / 3, 3 * every))
         self.sweepers = [
             Sweeper("kbs", lambda: sweep_kbs(self.database)),
             # Apart from the rest: a storage that does not answer must not keep jobs from the queue.
@@ -108,7 +106,7 @@ class Dispatcher:
         """
         could_speak = self.witness.has_seen(self.settings.lease_seconds)
         with self.database.read() as session:
-            expired = repository.expired(session) if could_speak else []
+            expired = lease.expired(session) if could_speak else []
             unsettled = outcomes.unsettled(session)
         for job in expired:
             self._take_back(job)
@@ -119,7 +117,7 @@ class Dispatcher:
     def _take_back(self, job: Job) -> None:
         try:
             with self.database.write() as session:
-                outcomes.take_back(session, job, self.settings.max_attempts)
+                lease.take_back(session, job, self.settings.max_attempts)
             log.warning("job_taken_back", job_id=job.id, attempt=job.attempt)
         except LeaseLost:
             log.info("job_moved_on", job_id=job.id)
@@ -166,13 +164,35 @@ class Dispatcher:
             return True
         asked = time.monotonic()
         with self.database.write() as session:
-            leads = leases.take(session, DISPATCHER, self.owner, seconds)
+            leads = leadership.take(session, DISPATCHER, self.owner, seconds)
         self._led_at = asked if leads else float("-inf")
         return leads
 
     def _resign(self) -> None:
         try:
             with self.database.write() as session:
-                leases.resign(session, DISPATCHER, self.owner)
+                leadership.resign(session, DISPATCHER, self.owner)
         except SQLAlchemyError as error:
             log.warning("resign_failed", error=str(error))
+
+
+class Sweeper:
+    """Slow cleaning in a thread of its own, one at a time: a storage that does not answer holds up nothing else."""
+
+    def __init__(self, name: str, work: Callable[[], object]) -> None:
+        self.name, self.work = name, work
+        self._thread = threading.Thread()
+
+    def wake(self) -> None:
+        if not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except (SQLAlchemyError, StorageError) as error:
+            # The next time is soon enough.
+            log.warning("sweep_failed", work=self.name, error=str(error))
+        except Exception:
+            log.exception("sweep_failed", work=self.name)

@@ -14,7 +14,7 @@ import httpx
 
 from service.local.cluster import free_port
 
-STOP_SECONDS = 15
+STOP_SECONDS = 60
 
 
 @dataclass
@@ -27,7 +27,7 @@ class RunningService:
     printed: str
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=120)
+        return httpx.Client(base_url=self.url, timeout=240)
 
     def children(self) -> dict[str, int]:
         """Part -> process id of the supervisor's child that runs it."""

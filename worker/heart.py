@@ -9,10 +9,9 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from ctp_core.base.trainer import Progress
-from service.db.clock import now
 from service.db.engine import Database
 from service.settings import Settings
-from service.training import repository
+from service.training import lease, repository
 from service.training.repository import Claim, LeaseLost
 
 log = structlog.get_logger()
@@ -88,10 +87,11 @@ class Heart:
             renewed = time.monotonic() if due else renewed
 
     def _tell(self, due: bool, progress: Progress | None) -> None:
-        values: dict[str, Any] = {"lease_expires_at": now() + self.settings.lease_seconds} if due else {}
-        if progress is not None:
-            values["progress"] = self.pace.values(progress)
-        if values:
+        values = {} if progress is None else {"progress": self.pace.values(progress)}
+        if due:
+            with self.database.write() as session:
+                lease.renew(session, self.claim, self.settings.lease_seconds, **values)
+        elif values:
             with self.database.write() as session:
                 repository.write_held(session, self.claim, **values)
         else:

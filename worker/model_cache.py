@@ -129,6 +129,6 @@ class ModelCache:
                 row = kbs.by_id(session, kb_id)
                 if row is None:
                     raise ArtifactError(f"the KB {kb_id!r} is gone")
-                loaded.model = loaded.model.on(kbs.load(session, row))
+                loaded.model = loaded.model.on(kbs.read_kb(session, row))
         loaded.measure()
         return loaded

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.db.engine import Database
 from service.db.tables import Job
 from service.settings import Settings
-from service.training import outcomes
+from service.training import lease
 from service.training.repository import Claim, LeaseLost
 from worker.names import BEATS_PER_LEASE, DONE, STOP, worker_name
 
@@ -140,7 +140,7 @@ class Nursery:
             with self.database.write() as session:
                 job = session.get(Job, job_id)
                 if job is not None and job.worker == worker_name(child.process.pid):
-                    outcomes.lost(session, Claim(job_id, job.attempt), self.settings.max_attempts)
+                    lease.lost(session, Claim(job_id, job.attempt), self.settings.max_attempts)
         except LeaseLost:
             log.info("job_moved_on", job_id=job_id)
         except SQLAlchemyError as error:

@@ -22,7 +22,7 @@ from service.files.removals import remove_later
 from service.files.storage import Storage, StorageAway, StorageError, make_storage
 from service.kbs import repository as kbs
 from service.settings import Settings
-from service.training import outcomes, repository
+from service.training import lease, outcomes, repository
 from service.training.outcomes import Trained, checkpoint_owner, model_owner
 from service.training.repository import Claim, LeaseLost
 from service.training.retention import keep_checkpoints
@@ -61,8 +61,8 @@ class TrainingJob:
             log.warning("job_left", reason="told to stop while the database was away: the lease does the rest")
 
     def _run(self, job_id: str) -> None:
-        lease = self.settings.lease_seconds
-        claim = self._write(lambda session: repository.claim(session, job_id, self.worker, lease))
+        seconds = self.settings.lease_seconds
+        claim = self._write(lambda session: lease.claim(session, job_id, self.worker, seconds))
         if claim is None:
             if self._read(lambda session: session.get(Job, job_id)) is None:
                 log.error("job_unknown", hint="does another service use this Redis? give each its own CTP_REDIS_URL")
@@ -85,7 +85,7 @@ class TrainingJob:
         except LeaseLost:
             raise
         except Released:
-            self._write(lambda session: repository.release(session, claim))
+            self._write(lambda session: lease.release(session, claim))
             log.info("job_released")
         except CtpError as error:
             self._fail(claim, error.code, str(error))
@@ -97,7 +97,7 @@ class TrainingJob:
 
     def _train(self, job: Job, claim: Claim, heart: Heart) -> None:
         limit_threads(self.settings.threads)
-        kb = self._read(lambda session: kbs.load(session, kbs.pinned(session, job.kb_id)))
+        kb = self._read(lambda session: kbs.read_kb(session, kbs.pinned(session, job.kb_id)))
         trainer = create_trainer(stored_config(kb.kind, job.config), kb, choose_device(self.settings.device))
         heart.pace, diary = Pace(self._restore(job, claim, trainer, heart)), Diary(claim)
         saved_at = time.monotonic()

@@ -12,6 +12,7 @@ from torch import Tensor
 from ctp_core.base.counting import RuleCounter
 from ctp_core.base.features import EntityFeatures
 from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.rules import Template
 
 Ids = NDArray[np.int64]
 
@@ -104,13 +105,13 @@ class EdgeList:
             walks = np.bincount(self.tail, walks[self.head], self.num_entities).astype(np.float64)
         return walks
 
-    def paths(self, subjects: Ids, objects: Ids, template: str) -> Paths:
+    def paths(self, subjects: Ids, objects: Ids, template: Template) -> Paths:
         """All groundings of a template for the pairs: paths between the two, or the edges of one of them."""
-        if template in ("1X", "1Y"):
-            entities = subjects if template == "1X" else objects
+        if template.unary:
+            entities = subjects if template.about_subject else objects
             pair, edge = self.of_entities(entities)
             return Paths(pair, self.atom[edge][:, None], np.column_stack([entities[pair], self.head[edge]]))
-        return self._chains(subjects, objects, int(template))
+        return self._chains(subjects, objects, template.length)
 
     def _chains(self, subjects: Ids, objects: Ids, length: int) -> Paths:
         if length == 1:

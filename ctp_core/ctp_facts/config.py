@@ -1,6 +1,6 @@
 """Settings of the prover on a KB of facts, and its presets.
 
-How the presets were found, on validation alone, is in docs/results/links.md.
+How the presets were found, on validation alone, is in docs/lab/links.md.
 """
 
 from typing import Any, ClassVar, Literal

@@ -1,7 +1,7 @@
 """Settings of the prover on a KB of graphs, and its presets.
 
 Presets are chosen from the predicates and the training graphs: their lengths, and how facts lie. How they were found,
-without looking at a test file, is in docs/results/clutrr.md.
+without looking at a test file, is in docs/lab/clutrr.md.
 """
 
 import math

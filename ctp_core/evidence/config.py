@@ -1,6 +1,6 @@
 """Settings of the models that add evidence: `proofs` on dense tables, `rules` on edge lists where these do not fit.
 
-How their presets were found, on validation alone, is in docs/results/links.md.
+How their presets were found, on validation alone, is in docs/lab/links.md.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from ctp_core.base.config import BaseConfig, EvalEvery, LearningRate
 from ctp_core.kb.profile import DENSE, Profile
+from ctp_core.rules import Template
 
 EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3", "4", "5", "6"]
 Loss = Literal["binary", "softmax", "open_world"]
@@ -94,6 +95,11 @@ class ProofsConfig(BaseConfig):
         if self.ranked == "hidden" and not self.hidden_facts:
             raise ValueError("ranked 'hidden' finds the facts that are hidden: give `hidden_facts` a share above 0")
         return self
+
+    @property
+    def widths(self) -> dict[Template, int]:
+        """The number of reformulators of each template."""
+        return {Template.parse(name): width for name, width in self.templates.items()}
 
 
 class RulesConfig(BaseConfig):

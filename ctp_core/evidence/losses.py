@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-FORGIVENESS = 0.5  # of pairs that are not stated, by cross-validation on Nations: docs/results/links.md
+FORGIVENESS = 0.5  # of pairs that are not stated, by cross-validation on Nations: docs/lab/links.md
 
 Loss = Callable[[Float[Tensor, "goal entity entity"], Float[Tensor, "goal entity entity"]], Float[Tensor, ""]]
 

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, sigmoid
-from ctp_core.evidence.constants import SIDES
 from ctp_core.evidence.proofs_arrays import WeighedPaths
-from ctp_core.evidence.rules import chain_facts, chain_proof, chain_rule, constant_rule
+from ctp_core.evidence.rules import chain_proof, chain_rule, constant_rule
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.proofs import Proof
-from ctp_core.rules import Rule
+from ctp_core.rules import Body, Rule, Template, steps_of
 from ctp_core.symbols import Fact
 
 MIN_EVIDENCE = 0.05  # a rule whose proof moves the logit by less is not worth listing
@@ -31,10 +30,10 @@ class Arrays(Protocol):
         """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
         add up to the logits."""
 
-    def evidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
+    def evidence(self, predicate: int, template: Template, body: tuple[int, ...]) -> float:
         """What a single proof by this rule adds to the logit."""
 
-    def bodies(self, predicate: int, least: float) -> Iterable[tuple[str, tuple[int, ...]]]:
+    def bodies(self, predicate: int, least: float) -> Iterable[tuple[Template, tuple[int, ...]]]:
         """(template, body) of the rules worth listing, of which a single proof adds at least `least` to the logit."""
 
 
@@ -43,7 +42,7 @@ class EvidenceModel(FactsModel):
 
     def __init__(self, kb: FactsKB) -> None:
         self.kb = kb
-        self._rules: dict[tuple[int, str, tuple[int, ...]], Rule] = {}
+        self._rules: dict[tuple[int, Template, tuple[int, ...]], Rule] = {}
 
     @property
     @abstractmethod
@@ -102,7 +101,7 @@ class EvidenceModel(FactsModel):
 
     def _body(self, view: FactsView, paths: WeighedPaths, path: int) -> tuple[Fact, ...]:
         stations = tuple(view.entities.names[entity] for entity in paths.stations[path].tolist())
-        return chain_facts(self.kb.predicates.names, tuple(paths.atoms[path].tolist()), stations)
+        return Body(steps_of(self.kb.predicates.names, paths.atoms[path].tolist())).facts(stations)
 
     def _proof(
         self, view: FactsView, goal: list[int], paths: WeighedPaths, path: int, facts: tuple[Fact, ...]
@@ -111,28 +110,26 @@ class EvidenceModel(FactsModel):
         tree = chain_proof(view.fact(*goal), rule, facts, paths.attentions(path))
         return Proof(tree, float(paths.shares[path]))
 
-    def _rule(self, predicate: int, template: str, body: tuple[int, ...]) -> Rule:
+    def _rule(self, predicate: int, template: Template, body: tuple[int, ...]) -> Rule:
         key = (predicate, template, body)
         if key not in self._rules:
             self._rules[key] = self._named(predicate, template, body)
         return self._rules[key]
 
-    def _named(
-        self, predicate: int, template: str, body: tuple[int, ...], counts: tuple[int, int] | None = None
-    ) -> Rule:
+    def _named(self, predicate: int, template: Template, body: tuple[int, ...]) -> Rule:
         confidence = self.confidence(predicate, template, body)
-        if template in SIDES:
-            return constant_rule(self.kb, predicate, body, confidence, counts)
-        return chain_rule(self.kb.predicates.names, predicate, template, body, confidence, counts)
+        if template.constant:
+            return constant_rule(self.kb, predicate, body, confidence)
+        return chain_rule(self.kb.predicates.names, predicate, template, body, confidence)
 
-    def confidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
+    def confidence(self, predicate: int, template: Template, body: tuple[int, ...]) -> float:
         """The score of a fact with exactly one proof, by this rule; without offsets, at whose level one says little."""
         return sigmoid(
             float(self.arrays.biases(np.array([[0, predicate, 1]]))[0])
             + self.arrays.evidence(predicate, template, body)
         )
 
-    def counts(self, predicate: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
+    def counts(self, predicate: int, template: Template, body: tuple[int, ...]) -> tuple[int, int]:
         """(support, how often the body holds)."""
         return self._kb_view.edges.counter.count(predicate, template, body)
 
@@ -147,7 +144,7 @@ class EvidenceModel(FactsModel):
             for template, body in self.arrays.bodies(predicate, MIN_EVIDENCE):
                 counts = self.counts(predicate, template, body)
                 if counts[1]:
-                    listed.append(self._named(predicate, template, body, counts))
+                    listed.append(self._named(predicate, template, body).counted(*counts))
         return sorted(listed, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
 
 

@@ -15,10 +15,11 @@ from ctp_core.base.evaluation.ranking import BATCH, known_filters, realistic_ran
 from ctp_core.base.facts_model import FactsView, facts_about, read_config, read_kb
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.constants import SIDES, ConstantRules
+from ctp_core.evidence.constants import ConstantRules
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleArrays, RuleTable
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
+from ctp_core.rules import Template
 
 COLUMNS = ("head", "template", "body", "weight", "bias", "constants")
 
@@ -46,8 +47,8 @@ class RulesModel(EvidenceModel):
         long = self.config.constant_atoms > 1
         return RuleArrays(self._table, ConstantRules(self._kb_view.edges, long=long) if spoken else None)
 
-    def counts(self, predicate: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
-        if template in SIDES and self.arrays.constants is not None:
+    def counts(self, predicate: int, template: Template, body: tuple[int, ...]) -> tuple[int, int]:
+        if template.constant and self.arrays.constants is not None:
             return self.arrays.constants.support(predicate, body)
         return super().counts(predicate, template, body)
 

@@ -40,7 +40,7 @@ class ProofsTrainer(GradientTrainer):
         num_predicates = self._sizes[1]
         return EvidenceHead(
             num_predicates,
-            config.templates,
+            config.widths,
             self.generator,
             self.device,
             scale=config.initial_scale,

@@ -1,7 +1,7 @@
 """GAT and GCN: entities learn of each other by messages along the facts, each with the vector of its predicate.
 
 In PyTorch Geometric's layers of these names a predicate can at most weigh a message, not be part of it
-(docs/decisions/0600-our-own-message-passing.md); without predicates ours give what those give.
+(docs/decisions/0034-our-own-message-passing.md); without predicates ours give what those give.
 """
 
 from abc import ABC, abstractmethod

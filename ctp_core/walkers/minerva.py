@@ -6,7 +6,7 @@ attractive. So the walker chooses among atoms, each as often as the entity has f
 In training a walk is rewarded where it ends at the object of the fact it was asked for. The published code samples
 walks and estimates the gradient of the expected reward (REINFORCE). Here the reward of all walks is summed up, and the
 mean of its logarithm made as large as can be: no noise, and a fact that is hardly ever found teaches as much as others
-(docs/decisions/0601-minerva-without-sampling.md).
+(docs/decisions/0035-minerva-without-sampling.md).
 """
 
 from collections.abc import Sequence

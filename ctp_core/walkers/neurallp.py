@@ -19,9 +19,8 @@ from ctp_core.base.edges import atom_tables
 from ctp_core.base.facts_model import FactsView, load_state, read_calibration, read_config, read_kb
 from ctp_core.base.randomness import following
 from ctp_core.base.rule_counts import with_counts
-from ctp_core.evidence.rules import chain_rule
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.rules import Rule
+from ctp_core.rules import Body, Rule, steps_of
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import NeuralLpConfig
 from ctp_core.walkers.model import FLOOR, ReachModel
@@ -149,7 +148,7 @@ class NeuralLpModel(ReachModel):
         for predicate in range(len(names)):
             for walk, weight in self.module.walks(predicate).items():
                 if walk and weight >= MIN_CONFIDENCE:
-                    found.append(chain_rule(names, predicate, str(len(walk)), walk, min(1.0, weight)))
+                    found.append(Rule(names[predicate], Body(steps_of(names, walk)), min(1.0, weight)))
         return sorted(with_counts(found, self.kb), key=lambda rule: (-rule.confidence, rule.text))
 
 

@@ -6,15 +6,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from ctp_core.methods import DEFAULT_PRESET, PRESETS, methods_of
-from ctp_core.select.config import SelectName
-from service.commands.console import PRESET_NAMES, Figures, listed
+from service.commands.console import Figures
+from service.commands.extras import needs
 from service.commands.paper import paper
 from service.commands.peers import peers
 from service.commands.scale import scale
@@ -22,7 +21,7 @@ from service.commands.scale import scale
 if TYPE_CHECKING:
     from ctp_core.base.trainer import OnStep
 
-SELECTS = listed(get_args(SelectName))
+Preset = Annotated[str | None, typer.Option(help="Settings to start from, else the default; a wrong one lists all.")]
 Config = Annotated[str, typer.Option(help="JSON settings that override the preset.")]
 bench = typer.Typer(
     help="Measure accuracy and speed; each command writes the figures of docs/results.", no_args_is_help=True
@@ -40,14 +39,13 @@ bench.command()(peers)
 
 
 @bench.command()
+@needs("worker")
 def links(
     data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
     dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1|s2|s3, wn18rr or fb15k-237.")],
-    model: Annotated[str, typer.Option(help=f"{listed(methods_of('facts'))}.")] = PRESETS[DEFAULT_PRESET].methods[
-        "facts"
-    ],
-    select: Annotated[str | None, typer.Option(help=f"For ctp: {SELECTS}.")] = None,
-    preset: Annotated[str, typer.Option(help=f"{PRESET_NAMES}.")] = DEFAULT_PRESET,
+    model: Annotated[str, typer.Option(help="Method for facts; a wrong one lists all.")] = "proofs",
+    select: Annotated[str | None, typer.Option(help="For ctp: how rules are made; a wrong one lists all.")] = None,
+    preset: Preset = None,
     config: Config = "{}",
     seeds: Annotated[int, typer.Option(min=1)] = 1,
     split: Annotated[
@@ -60,10 +58,11 @@ def links(
     import torch  # noqa: PLC0415
 
     from ctp_core.benchmarks.links import LinksRun, run, spread  # noqa: PLC0415
+    from ctp_core.methods import DEFAULT_PRESET  # noqa: PLC0415
 
     torch.set_num_threads(1)
     settings = parsed(config) | ({"select": select} if select else {})
-    task = LinksRun(data, dataset, model, preset, settings, seeds, split, resume)
+    task = LinksRun(data, dataset, model, preset or DEFAULT_PRESET, settings, seeds, split, resume)
     with epochs_shown(f"{dataset} {model}") as show:
         figures = run(task, show)
     for name, values in figures.items():
@@ -73,13 +72,14 @@ def links(
 
 
 @bench.command()
+@needs("worker")
 def clutrr(
     data: Annotated[Path, typer.Option(help="Folder that holds clutrr/<dataset>.zip.")],
     dataset: Annotated[str, typer.Option(help="089907f8, db9b8f04, or family: our own generator.")],
-    model: Annotated[str, typer.Option(help=f"{listed(methods_of('graphs'))}.")] = "ctp",
-    select: Annotated[str, typer.Option(help=f"For ctp: {SELECTS}.")] = "attentive",
+    model: Annotated[str, typer.Option(help="Method for graphs; a wrong one lists all.")] = "ctp",
+    select: Annotated[str, typer.Option(help="For ctp: how rules are made; a wrong one lists all.")] = "attentive",
     prover: Annotated[str | None, typer.Option(help="tabled or exact; what the preset says where not given.")] = None,
-    preset: Annotated[str, typer.Option(help=f"{PRESET_NAMES}.")] = DEFAULT_PRESET,
+    preset: Preset = None,
     config: Config = "{}",
     depth: Annotated[int | None, typer.Option(help="Depth of answers; by default to the fixpoint.")] = None,
     seeds: Annotated[int, typer.Option(min=1)] = 10,
@@ -90,9 +90,11 @@ def clutrr(
     import torch  # noqa: PLC0415
 
     from ctp_core.benchmarks.clutrr import ClutrrRun, run  # noqa: PLC0415
+    from ctp_core.methods import DEFAULT_PRESET  # noqa: PLC0415
 
     torch.set_num_threads(1)
-    task = ClutrrRun(data, dataset, model, select, prover, preset, parsed(config), seeds, depth, split)
+    chosen = preset or DEFAULT_PRESET
+    task = ClutrrRun(data, dataset, model, select, prover, chosen, parsed(config), seeds, depth, split)
     with epochs_shown(f"{dataset} {select if model == 'ctp' else model}") as show:
         figures = run(task, show)
     for length, average in figures["accuracy_mean"].items():
@@ -128,6 +130,7 @@ def write(figures: dict[str, Any], json_file: Path | None) -> None:
 
 
 @bench.command()
+@needs("all")
 def serve(
     json_file: Figures = None,
     kb: Annotated[list[str] | None, typer.Option(help="Sample KBs to train and ask on.")] = None,

@@ -27,13 +27,13 @@ def print_comparison(found: dict[str, Any]) -> None:
     _values("on validation", found["metrics"], titles)
     rules = [str(count) for count in found["num_rules"]]
     out.print(table(("rules", *titles), [(f"{found['num_shared_rules']} shared", *rules)], titles), "")
-    evaluation = found["evaluation"]
-    if evaluation is None:
+    contest = found["contest"]
+    if contest is None:
         out.print(name(f"not asked the same questions: {found['note']}", "dim"))
         return
-    _disagreements(evaluation, versions)
-    _scores(evaluation, titles)
-    _verdict(evaluation, versions)
+    _disagreements(contest, versions)
+    _scores(contest, titles)
+    _verdict(contest, versions)
 
 
 def _titles(versions: list[str]) -> list[str]:
@@ -66,26 +66,26 @@ def _values(title: str, rows: list[dict[str, Any]], titles: list[str]) -> None:
         out.print(table((title, *titles), shown), "")
 
 
-def _scores(evaluation: dict[str, Any], titles: list[str]) -> None:
+def _scores(contest: dict[str, Any], titles: list[str]) -> None:
     """Shares of right answers; a star where a version differs from the first one with p < 0.01, two with p < 0.0001."""
     rows: list[tuple[str | Text, ...]] = []
-    for group in evaluation["groups"]:
+    for group in contest["groups"]:
         cells = [f"{100 * right:.1f} %{_stars(p)}" for right, p in zip(group["right"], group["p_values"], strict=True)]
         rows.append((name(group["name"]), str(group["num_questions"]), *cells))
-    out.print(table((f"right, {evaluation['split']}", "questions", *titles), rows, ("questions", *titles)))
+    out.print(table((f"right, {contest['split']}", "questions", *titles), rows, ("questions", *titles)))
     out.print(name(f"* p < {SURE}, ** p < 0.0001 against {titles[0]}, McNemar's exact test", "dim"))
-    if evaluation["num_left_out"]:
-        out.print(name(f"{evaluation['num_left_out']} questions have too many other true answers to be asked", "dim"))
+    if contest["num_left_out"]:
+        out.print(name(f"{contest['num_left_out']} questions have too many other true answers to be asked", "dim"))
 
 
 def _stars(p: float | None) -> str:
     return "" if p is None or p >= SURE else "**" if p < 0.0001 else "*"
 
 
-def _verdict(evaluation: dict[str, Any], versions: list[str]) -> None:
+def _verdict(contest: dict[str, Any], versions: list[str]) -> None:
     """Each version against the first, and what a difference by chance would take."""
-    everything = evaluation["groups"][0]
-    asked, available = everything["num_questions"], evaluation["num_available"]
+    everything = contest["groups"][0]
+    asked, available = everything["num_questions"], contest["num_available"]
     first, *others = [round(share * asked) for share in everything["right"]]
     out.print()
     for version, right, p in zip(versions[1:], others, everything["p_values"][1:], strict=True):
@@ -94,11 +94,11 @@ def _verdict(evaluation: dict[str, Any], versions: list[str]) -> None:
         said = f"as many as {versions[0]}" if right == first else f"{more}: {chance}"
         out.print(name(f"{version}: {right} of {asked} right, {said}", "bold"))
     if asked < available:
-        out.print(name(f"the {evaluation['split']} split has {available} questions: --questions asks more", "dim"))
+        out.print(name(f"the {contest['split']} split has {available} questions: --questions asks more", "dim"))
 
 
-def _disagreements(evaluation: dict[str, Any], versions: list[str]) -> None:
-    rows, number = evaluation["disagreements"], evaluation["num_disagreements"]
+def _disagreements(contest: dict[str, Any], versions: list[str]) -> None:
+    rows, number = contest["disagreements"], contest["num_disagreements"]
     rest = f", {len(rows)} of them here: --disagreements shows more" if len(rows) < number else ""
     out.print(name(f"questions where they differ: {number}{rest}", "bold dim"))
     for row in rows:

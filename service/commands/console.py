@@ -16,16 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ctp_client import ApiError, Client, ClientError
-from ctp_core.methods import PRESETS
 
-
-def listed(words: Iterable[str]) -> str:
-    """`a, b or c`."""
-    *others, last = words
-    return f"{', '.join(others)} or {last}"
-
-
-PRESET_NAMES = listed(PRESETS)
 Url = Annotated[str | None, typer.Option("--url", envvar="CTP_URL", help="Address of the service.")]
 Key = Annotated[str | None, typer.Option("--key", envvar="CTP_KEY", help="Key, where the service asks for one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

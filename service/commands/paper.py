@@ -8,10 +8,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from service.commands.extras import needs
+
 if TYPE_CHECKING:
     from ctp_core.benchmarks.paper.pool import Report
 
 
+@needs("worker")
 def paper(
     data: Annotated[
         Path | None, typer.Option(help="Folder that holds clutrr/*.zip, umls/, kinship/, nations/, countries/.")
@@ -29,6 +32,9 @@ def paper(
     report: Annotated[
         Path, typer.Option(help="Folder for paper.md, its plots and paper.json, which keeps the finished cells.")
     ] = Path("docs/results"),
+    lab: Annotated[
+        Path | None, typer.Option(help="Folder for the full report; if not given, `lab` beside that of --report.")
+    ] = None,
     list_cells: Annotated[bool, typer.Option("--list", help="Only say which cells there are.")] = False,
 ) -> None:
     """Every cell of the paper's CLUTRR and link-prediction tables and its training dynamics, beside its own figures."""
@@ -36,6 +42,7 @@ def paper(
     from ctp_core.benchmarks.paper.pool import run_cells  # noqa: PLC0415
     from ctp_core.benchmarks.paper.report import Results, write_report  # noqa: PLC0415
     from ctp_core.benchmarks.paper.store import Store  # noqa: PLC0415
+    from ctp_core.benchmarks.paper.summary import write_summary  # noqa: PLC0415
 
     chosen, store = cells_of(seeds, only or ()), Store(report / "paper.json")
     if list_cells:
@@ -57,8 +64,8 @@ def paper(
                 typer.echo(f"{ended.done}/{ended.total} {ended.cell.path} {left}", err=True)
 
         run_cells(chosen, data, store, jobs or os.cpu_count() or 1, resume, show)
-    path = write_report(Results.read(store, data), report)
-    typer.echo(f"wrote {path}")
+    results, lab = Results.read(store, data), lab or report.parent / "lab"
+    typer.echo(f"wrote {write_summary(results, report, lab)} and {write_report(results, lab, plots=report)}")
     for text in failed:
         typer.echo(f"ctp: {text}", err=True)
     if failed:

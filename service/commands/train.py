@@ -7,7 +7,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from ctp_client import Client, Job, Model
-from service.commands.console import PRESET_NAMES, Json, Key, Url, connected, err, name, out, print_json
+from service.commands.console import Json, Key, Url, connected, err, name, out, print_json
 
 METRICS = ("mrr", "accuracy", "hits@10")
 
@@ -15,7 +15,7 @@ METRICS = ("mrr", "accuracy", "hits@10")
 def train(
     kb: Annotated[str, typer.Argument(metavar="KB", help="Id or name of a KB.")],
     model: Annotated[str | None, typer.Option("--name", help="Name of the model; else the KB's.")] = None,
-    preset: Annotated[str | None, typer.Option(help=f"Settings that need no tuning: {PRESET_NAMES}.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Settings without tuning; `ctp kb presets KB` lists them.")] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(

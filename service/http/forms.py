@@ -1,11 +1,14 @@
 """The fields of a form: only those that a call knows, and each of them once."""
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from starlette.datastructures import FormData, UploadFile
 
 from service.errors import Invalid
+from service.files.storage import FULL, storage_error
 
 MAX_TEXTS = 16
 MAX_SHOWN = 80
@@ -33,3 +36,14 @@ def known_fields(form: FormData, texts: Sequence[str], files: Sequence[str]) -> 
     if repeated:
         raise Invalid("repeated_field", f"the form field {repeated[0][:MAX_SHOWN]!r} comes twice: send it once")
     return found
+
+
+@contextmanager
+def room_for(what: str) -> Iterator[None]:
+    """Raises StorageFull where the temporary folder is full while the block writes to it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise storage_error(error, f"{what} does not fit into {tempfile.gettempdir()}") from error

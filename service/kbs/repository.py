@@ -236,7 +236,7 @@ def check_whole(kb: Kb, num_entities: int, num_facts: int) -> None:
         raise ArtifactError(f"the KB {kb.name!r} was deleted while it was read")
 
 
-def load(session: Session, kb: Kb) -> KnowledgeBase:
+def read_kb(session: Session, kb: Kb) -> KnowledgeBase:
     """The whole KB in memory, numbered as it was uploaded. Raises ArtifactError where it goes away meanwhile."""
     entities, predicates = (vocabulary(session, kb, role) for role in (ENTITY, PREDICATE))
     found = upload_blocks(session, kb, 0, kb.num_facts + 1)

@@ -68,7 +68,7 @@ def create_kb(
     content = f"{upload.name}\n{built.sha256}".encode()
     answer = once.kept(database, content)
     if answer is None:
-        with service.load(database, once.tenant, upload.name, built) as load:
+        with service.begin_load(database, once.tenant, upload.name, built) as load:
             answer = once.create(database, content, lambda session: reply(load.finish(session), load.created))
     response.status_code = answer.status
     response.headers.update(answer.headers)

@@ -25,7 +25,7 @@ EXPORT_BLOCKS = 16
 EXPORT_LINES = 2000
 
 
-def load(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> Load:
+def begin_load(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> Load:
     """Stores a KB up to the last step, which the caller takes with `finish` in a transaction of its own."""
     content = _stored_graphs(built) if isinstance(built, BuiltGraphs) else _stored_facts(built)
     return Load.start(database, tenant, name, content)
@@ -73,7 +73,7 @@ def _label(predicates: Vocabulary, label: str | None) -> int:
 
 def create(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> tuple[Kb, bool]:
     """Stores a KB; the same content under the same name is the KB that is there (False)."""
-    with load(database, tenant, name, built) as loaded, database.write() as session:
+    with begin_load(database, tenant, name, built) as loaded, database.write() as session:
         return loaded.finish(session), loaded.created
 
 
@@ -182,7 +182,7 @@ def export(database: Database, kb: Kb, format_name: str, split: str | None) -> I
     """The KB as a file, piece by piece. No transaction stays open while the reader takes its time."""
     with database.read() as session:
         if kb.kind == "graphs":
-            whole = repository.load(session, kb)
+            whole = repository.read_kb(session, kb)
             return _encoded(FORMATS[format_name].to_text(g for s in _wanted(kb, split) for g in whole.splits[s]))
         entities, predicates = (
             repository.vocabulary(session, kb, role) for role in (repository.ENTITY, repository.PREDICATE)

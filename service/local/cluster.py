@@ -24,14 +24,20 @@ from service.local.supervisor import redis_command
 from service.samples import load_samples
 from service.settings import Settings
 
-READY_SECONDS = 90.0
+READY_SECONDS = 180.0
 POLL_SECONDS = 0.05
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    """Nobody else is given it for a minute: a connection that its listener closed first holds the port for so long,
+    and only who asks for this very port may have it."""
+    with socket.socket() as listener, socket.socket() as caller:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        caller.connect(listener.getsockname())
+        listener.accept()[0].close()
+        port: int = listener.getsockname()[1]
         return port
 
 

@@ -22,7 +22,8 @@ from ctp_core import __version__
 from service.local.processes import PARTS, Part
 from service.settings import MIB, Settings, UserError
 
-READY_SECONDS = 60
+# A part that ends is noticed at once; this is for one that hangs, and a busy machine takes long to load torch.
+READY_SECONDS = 180
 STOP_SECONDS = 6
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 POLL_SECONDS = 0.1

@@ -10,18 +10,19 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
-from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.errors import ArtifactError, ConfigError, DataError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
 from ctp_core.methods import stored_config
-from ctp_core.rules import MAX_BODY
+from ctp_core.rules import MAX_BODY, Atom, Rule, each_once
 from service.errors import Invalid, PayloadTooLarge
 from service.files.storage import Files
 from service.http.bodies import first_faults, holds_nul
-from service.models.tags import Tags
+from service.models.schemas import Tags
 from service.settings import MIB, NAME_LIMIT, Settings
 
 CARD = "model.json"
@@ -48,7 +49,7 @@ class CardAtom(BaseModel):
 
 
 class CardRule(BaseModel):
-    """A rule without its text and id, which follow from its atoms."""
+    """A rule without its text and id, which follow from its atoms; its template does, too, and is not read."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -59,6 +60,12 @@ class CardRule(BaseModel):
     support: int | None = Field(None, ge=0, le=2**31 - 1)
     precision: float | None = Field(None, ge=0, le=1)
     approximate: bool = False
+
+    def rule(self) -> Rule:
+        """Raises DataError where the atoms are no rule that a model could have."""
+        head, *body = (Atom(atom.predicate, atom.subject, atom.object) for atom in (self.head, *self.body))
+        counts = self.model_dump(include={"support", "precision", "approximate"})
+        return replace(Rule.from_atoms(head, body, self.confidence), **counts)
 
 
 class Card(BaseModel):
@@ -76,6 +83,14 @@ class Card(BaseModel):
     kb_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     code_version: str = Field(max_length=64)
     rules: Annotated[list[CardRule], FailFast()] = Field(max_length=MAX_RULES)
+
+
+def rules_of(card: Card) -> list[Rule]:
+    """In the form of this version, with the ids that go with it, each rule once; raises Invalid."""
+    try:
+        return each_once(rule.rule() for rule in card.rules)
+    except DataError as error:
+        raise _bad(f"{CARD}: {error}") from None
 
 
 def pack(card: Card, files: Files) -> bytes:

@@ -15,9 +15,9 @@ from service.db.engine import Database
 from service.db.tables import ModelVersion
 from service.errors import Invalid
 from service.models import contest, repository, service
-from service.models.contest import Asking, Contest
+from service.models.contest import Asking, Prepared
 from service.models.repository import ToldRule
-from service.models.schemas import Comparison, Difference, Evaluation, SharedRule
+from service.models.schemas import Comparison, Contest, Difference, SharedRule
 from service.queries.batcher import Target
 
 MAX_MODELS = 10
@@ -30,7 +30,7 @@ class Compared:
     """What the database knows of the versions, and what is still to be asked of them."""
 
     comparison: Comparison
-    contest: Contest
+    prepared: Prepared
     targets: list[Target]
 
 
@@ -46,11 +46,11 @@ def prepare(database: Database, tenant: str, references: Sequence[str], num_ques
         return Compared(compare(session, models), contest.prepare(session, models, num_questions), targets)
 
 
-async def evaluated(compared: Compared, asking: Asking, num_shown: int) -> Comparison:
+async def contested(compared: Compared, asking: Asking, num_shown: int) -> Comparison:
     """With how the versions answer the same questions, or a note why that is not known."""
-    asked = compared.contest
+    asked = compared.prepared
     outcome = await contest.hold(asked, compared.targets, asking, num_shown) if asked.trials else asked.note
-    update = {"evaluation": outcome} if isinstance(outcome, Evaluation) else {"note": outcome}
+    update = {"contest": outcome} if isinstance(outcome, Contest) else {"note": outcome}
     return compared.comparison.model_copy(update=update)
 
 

@@ -17,7 +17,7 @@ from service.db.tables import ModelVersion
 from service.errors import TooMany, Unavailable
 from service.kbs import repository as kbs
 from service.models import repository
-from service.models.schemas import Disagreement, Evaluation, GivenAnswer, GroupScores
+from service.models.schemas import Contest, Disagreement, GivenAnswer, GroupScores
 from service.queries.batcher import MAX_BATCH, Batcher, Target
 from service.queries.wire import Reply
 
@@ -88,7 +88,7 @@ def _fact(answer: dict[str, Any]) -> Fact:
 
 
 @dataclass(frozen=True)
-class Contest:
+class Prepared:
     """What the models are asked; without trials `note` says why."""
 
     split: str = ""
@@ -98,33 +98,33 @@ class Contest:
     note: str | None = None
 
 
-def prepare(session: Session, models: Sequence[ModelVersion], num_questions: int) -> Contest:
+def prepare(session: Session, models: Sequence[ModelVersion], num_questions: int) -> Prepared:
     """Evenly spread over the split, so that every length or predicate has its share."""
     if num_questions == 0:
-        return Contest(note="no questions were asked for")
+        return Prepared(note="no questions were asked for")
     if len({model.kb_sha256 for model in models}) > 1:
-        return Contest(note="the models stand on different KBs: train them on the same one")
+        return Prepared(note="the models stand on different KBs: train them on the same one")
     kb = repository.kb_of(session, models[0])
     if kb is None:
-        return Contest(note="their KB is not on this service: upload it")
+        return Prepared(note="their KB is not on this service: upload it")
     split = next((name for name in SPLITS if kb.splits.get(name)), None)
     if split is None:
-        return Contest(note=NO_SPLIT)
+        return Prepared(note=NO_SPLIT)
     if kb.num_facts > MAX_FACTS:
-        return Contest(note=f"their KB has more than {MAX_FACTS} facts: use `ctp bench links`")
-    loaded = kbs.load(session, kb)
+        return Prepared(note=f"their KB has more than {MAX_FACTS} facts: use `ctp bench links`")
+    loaded = kbs.read_kb(session, kb)
     trials = _graph_trials(loaded, split) if isinstance(loaded, GraphsKB) else _fact_trials(loaded, split)
     return choose(split, trials, num_questions)
 
 
-def choose(split: str, trials: Sequence[Trial], num_questions: int) -> Contest:
+def choose(split: str, trials: Sequence[Trial], num_questions: int) -> Prepared:
     """Without those that have so many other true answers that the right one may not be among the candidates."""
     fair = [trial for trial in trials if len(trial.also_right) < MAX_CANDIDATES]
     if not fair:
-        return Contest(note=f"their {split} split has no question with an answer to compare by")
+        return Prepared(note=f"their {split} split has no question with an answer to compare by")
     step = max(1.0, len(fair) / num_questions)
     chosen = [fair[int(i * step)] for i in range(min(num_questions, len(fair)))]
-    return Contest(split, tuple(chosen), len(fair), len(trials) - len(fair))
+    return Prepared(split, tuple(chosen), len(fair), len(trials) - len(fair))
 
 
 def _graph_trials(kb: GraphsKB, split: str) -> list[Trial]:
@@ -196,14 +196,14 @@ class Asking:
         return [answer and {**answer, "proofs": (next(found) or answer)["proofs"]} for answer in answers]
 
 
-async def hold(contest: Contest, models: Sequence[Target], asking: Asking, num_shown: int) -> Evaluation | str:
+async def hold(prepared: Prepared, models: Sequence[Target], asking: Asking, num_shown: int) -> Contest | str:
     """Asks every model every question, then for the proofs where they differ; a text where one does not answer."""
     seconds = asking.batcher.settings.compare_seconds
     try:
         async with asyncio.timeout(seconds):
-            answers = [await asking.firsts(model, contest.trials, proofs=0) for model in models]
-            differing = _differing(contest.trials, answers)
-            trials = [contest.trials[place] for place in differing[:num_shown]]
+            answers = [await asking.firsts(model, prepared.trials, proofs=0) for model in models]
+            differing = _differing(prepared.trials, answers)
+            trials = [prepared.trials[place] for place in differing[:num_shown]]
             shown = [[given[place] for place in differing[:num_shown]] for given in answers]
             explained = [
                 await asking.explained(model, trials, given) for model, given in zip(models, shown, strict=True)
@@ -215,12 +215,12 @@ async def hold(contest: Contest, models: Sequence[Target], asking: Asking, num_s
     except (TooMany, Unavailable, NotAnswered) as error:
         return str(error)
     disagreements = [_disagreement(trial, [given[place] for given in explained]) for place, trial in enumerate(trials)]
-    return Evaluation(
-        split=contest.split,
-        num_questions=len(contest.trials),
-        num_available=contest.num_available,
-        num_left_out=contest.num_left_out,
-        groups=_groups(contest.trials, answers),
+    return Contest(
+        split=prepared.split,
+        num_questions=len(prepared.trials),
+        num_available=prepared.num_available,
+        num_left_out=prepared.num_left_out,
+        groups=_groups(prepared.trials, answers),
         num_disagreements=len(differing),
         disagreements=disagreements,
     )

@@ -1,13 +1,17 @@
 """What goes over the wire about models."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ctp_core.methods import DEFAULT_PRESET
 from service.http.pages import Page
 from service.http.timestamps import Timestamp
-from service.models.tags import Tags
+
+# Short notes of a model, for people and programs.
+Tags = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=1024)]], Field(max_length=32)
+]
 
 
 class Lineage(BaseModel):
@@ -166,7 +170,7 @@ class Disagreement(BaseModel):
     answers: list[GivenAnswer]
 
 
-class Evaluation(BaseModel):
+class Contest(BaseModel):
     """The versions asked the same questions of the test split of their KB, or of the valid split where it has none."""
 
     split: str
@@ -179,7 +183,7 @@ class Evaluation(BaseModel):
 
 
 class Comparison(BaseModel):
-    """Versions side by side; every list of values is in the order of `models`. `note`: why there is no evaluation."""
+    """Versions side by side; every list of values is in the order of `models`. `note`: why there is no contest."""
 
     models: list["ModelOut"]
     config: list[Difference]
@@ -187,7 +191,7 @@ class Comparison(BaseModel):
     num_rules: list[int]
     num_shared_rules: int
     rules: list[SharedRule]
-    evaluation: Evaluation | None = None
+    contest: Contest | None = None
     note: str | None = None
 
 
@@ -218,7 +222,7 @@ EXAMPLE_MODEL: dict[str, Any] = {
     "ready_at": "2026-01-01T12:00:07Z",
 }
 EXAMPLE_RULE: dict[str, Any] = {
-    "id": "9be1c3ad2f47",
+    "id": "148c568535ff",
     "head": {"predicate": "grandparent", "subject": "X", "object": "Y"},
     "body": [
         {"predicate": "parent", "subject": "X", "object": "Z"},
@@ -269,7 +273,7 @@ EXAMPLE_COMPARISON: dict[str, Any] = {
     "num_rules": [12, 0],
     "num_shared_rules": 0,
     "rules": [{"id": EXAMPLE_RULE["id"], "text": EXAMPLE_RULE["text"], "confidences": [0.98, None]}],
-    "evaluation": {
+    "contest": {
         "split": "test",
         "num_questions": 100,
         "num_available": 240,

@@ -10,8 +10,7 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 
 from service.errors import Invalid, UnsupportedMedia
-from service.http.forms import MAX_TEXTS, known_fields
-from service.http.temporary import room_for
+from service.http.forms import MAX_TEXTS, known_fields, room_for
 
 MEDIA_TYPES = ("application/zip", "application/octet-stream")
 SPOOL_BYTES = 1024 * 1024

@@ -28,6 +28,7 @@ UNDER_WAY = 2
 BLOCK_SECONDS = 1
 RECONNECT_SECONDS = 0.2
 WATCH_SECONDS = 0.5
+CANCEL_AGAIN_SECONDS = 0.1
 ATTEMPTS = 2
 
 
@@ -94,16 +95,23 @@ class Batcher:
         return bool(self.loops) and not any(loop.done() for loop in self.loops)
 
     async def stop(self) -> None:
-        tasks = list(self.tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._end_tasks()
         for lane in self.lanes.values():
             for asked in lane.waiting:
                 if not asked.reply.done():
                     asked.reply.set_exception(Unavailable("stopping", "the service is being stopped: try again"))
         self.publisher.shutdown(wait=False)
         await self.redis.aclose()
+
+    async def _end_tasks(self) -> None:
+        """Cancels them until they are done: `asyncio.wait_for` of Python 3.11, which the Redis client sends with, loses
+        a cancellation that comes just when its own call is done, and a loop would go on for ever."""
+        tasks = list(self.tasks)
+        while running := [task for task in tasks if not task.done()]:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running, timeout=CANCEL_AGAIN_SECONDS)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def ask(self, target: Target, questions: Sequence[dict[str, Any]], request_id: str) -> list[Reply]:
         """One reply for each question. Raises TooMany where too much waits, Unavailable where no worker answers."""

@@ -80,29 +80,6 @@ def cancel(session: Session, job: Job, lease_seconds: float) -> bool:
     return True
 
 
-def take_back(session: Session, job: Job, max_attempts: int) -> None:
-    """A job whose worker is silent goes back to the queue, or fails after its last attempt.
-
-    Raises LeaseLost where the worker has spoken since `job` was read.
-    """
-    silent = Job.lease_expires_at < now()
-    lost(session, Claim(job.id, job.attempt), max_attempts, silent)
-
-
-def lost(session: Session, claim: Claim, max_attempts: int, *also: Any) -> None:
-    """The process that held this claim is gone."""
-    job = repository.lock(session, claim.job_id)
-    crashes = job.crashes + 1
-    if crashes < max_attempts:
-        waits = {"status": "queued", "lease_expires_at": None, "worker": None, "crashes": crashes}
-        repository.write_held(session, claim, *also, **waits)
-        repository.ring(session, job)
-        return
-    repository.write_held(session, claim, *also, crashes=crashes)
-    detail = f"the worker was lost {crashes} times while it trained this model: see its log for the reason"
-    fail(session, claim, {"code": "worker_lost", "detail": detail})
-
-
 def unsettled(session: Session) -> Sequence[Job]:
     """Parents whose children have all ended: only a version that forgot to settle them leaves such."""
     waiting = select(Job.parent_id).where(Job.parent_id.is_not(None), Job.status.in_(ACTIVE))
@@ -223,11 +200,11 @@ def _end_model(session: Session, model_id: str, status: str, **values: Any) -> N
 def _rule_values(rule: Rule) -> dict[str, Any]:
     return {
         "rule_id": rule.id,
-        "predicate": rule.head.predicate,
+        "predicate": rule.predicate,
         "head": vars(rule.head),
-        "body": [vars(atom) for atom in rule.body],
+        "body": [vars(atom) for atom in rule.body.atoms],
         "text": rule.text,
-        "template": rule.template,
+        "template": str(rule.template),
         "confidence": rule.confidence,
         "support": rule.support,
         "precision": rule.precision,

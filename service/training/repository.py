@@ -95,26 +95,6 @@ def next_version(session: Session, tenant: str, name: str) -> int:
 # What a worker does, each fenced by its claim
 
 
-def claim(session: Session, job_id: str, worker: str, lease_seconds: float) -> Claim | None:
-    """Compare-and-swap from queued to running; None where somebody else was first."""
-    lock_parent(session, job_id)
-    values = {
-        "status": "running",
-        "attempt": Job.attempt + 1,
-        "worker": worker,
-        "waiting_for": None,
-        "lease_expires_at": now() + lease_seconds,
-        "started_at": func.coalesce(Job.started_at, now()),
-    }
-    statement = update(Job).where(Job.id == job_id, Job.status == "queued", Job.has_children.is_(False)).values(values)
-    row = session.execute(statement.returning(Job.attempt, Job.parent_id)).one_or_none()
-    if row is None:
-        return None
-    started = {"status": "running", "started_at": now()}
-    session.execute(update(Job).where(Job.id == row.parent_id, Job.status == "queued").values(started))
-    return Claim(job_id, row.attempt)
-
-
 def lock_parent(session: Session, job_id: str) -> None:
     """Comes before any write to a job whose parent may be written as well; on SQLite the transaction is the lock.
 
@@ -181,13 +161,6 @@ def forget_checkpoint(session: Session, checkpoint: Checkpoint) -> None:
     )
 
 
-def release(session: Session, claim: Claim) -> None:
-    """Gives a job back without having failed: its worker is told to stop."""
-    job = session.get_one(Job, claim.job_id)
-    write_held(session, claim, status="queued", lease_expires_at=None, worker=None)
-    ring(session, job)
-
-
 # What the dispatcher does
 
 
@@ -209,10 +182,6 @@ def mark_published(session: Session, entry: Outbox) -> None:
 def ring(session: Session, job: Job) -> None:
     """Tells the queue (again) that a job waits."""
     session.add(Outbox(job_id=job.id, priority=job.priority))
-
-
-def expired(session: Session) -> Sequence[Job]:
-    return session.scalars(select(Job).where(Job.status == "running", Job.lease_expires_at < now())).all()
 
 
 def forgotten(session: Session, seconds: float) -> Sequence[Job]:

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from ctp_core.base.config import MAX_SEED
 from ctp_core.methods import DEFAULT_PRESET, PRESETS, method_texts
 from service.http.timestamps import Timestamp
-from service.models.tags import Tags
+from service.models.schemas import Tags
 from service.queue import PRIORITIES
 
 MAX_SEEDS = 32

@@ -81,7 +81,7 @@ class Started:
         assert self.process.stdout is not None
         self.printed += self.process.stdout.read()
         self.process.stdout.close()
-        self.process.wait(15)
+        self.process.wait(60)
 
 
 @pytest.fixture(scope="module")

@@ -105,16 +105,16 @@ def test_versions_are_asked_the_same_questions_and_disagreements_come_with_proof
     client: httpx.Client, rivals: list[str]
 ) -> None:
     compared = client.get("/models/compare", params={"ids": ",".join(rivals)}, timeout=60).json()
-    evaluation = compared["evaluation"]
+    contest = compared["contest"]
     assert compared["note"] is None
-    assert (evaluation["split"], evaluation["num_questions"]) == ("test", 20)
-    everything, *groups = evaluation["groups"]
+    assert (contest["split"], contest["num_questions"]) == ("test", 20)
+    everything, *groups = contest["groups"]
     assert {group["name"] for group in groups} == {"3 facts", "5 facts"}
     assert sum(group["num_questions"] for group in groups) == everything["num_questions"] == 20
     assert everything["right"][0] > 0.9 > everything["right"][1]
     assert everything["p_values"][0] is None
     assert everything["p_values"][1] < 0.01
-    for row in evaluation["disagreements"]:
+    for row in contest["disagreements"]:
         prover, network = row["answers"]
         assert prover["answer"] != network["answer"]
         assert prover["right"] == (prover["answer"] == row["expected"])
@@ -122,15 +122,15 @@ def test_versions_are_asked_the_same_questions_and_disagreements_come_with_proof
         leaves = prover["proof"].split(" ⇐ ")[1]
         stated = {f"{predicate}({subject}, {object_})" for subject, predicate, object_ in row["facts"]}
         assert set(leaves.replace("), ", ")|").split("|")) <= stated
-    assert evaluation["num_disagreements"] == len(evaluation["disagreements"]) > 1
+    assert contest["num_disagreements"] == len(contest["disagreements"]) > 1
     asked = {"ids": ", ".join(rivals), "disagreements": 1}
-    one = client.get("/models/compare", params=asked, timeout=60).json()["evaluation"]
-    assert one["num_disagreements"] == evaluation["num_disagreements"]
-    assert one["disagreements"] == evaluation["disagreements"][:1]
+    one = client.get("/models/compare", params=asked, timeout=60).json()["contest"]
+    assert one["num_disagreements"] == contest["num_disagreements"]
+    assert one["disagreements"] == contest["disagreements"][:1]
     fewer = client.get("/models/compare", params={"ids": ",".join(rivals), "questions": 4}, timeout=60).json()
-    assert (fewer["evaluation"]["num_questions"], fewer["evaluation"]["num_available"]) == (4, 20)
+    assert (fewer["contest"]["num_questions"], fewer["contest"]["num_available"]) == (4, 20)
     none = client.get("/models/compare", params={"ids": ",".join(rivals), "questions": 0}).json()
-    assert (none["evaluation"], none["note"]) == (None, "no questions were asked for")
+    assert (none["contest"], none["note"]) == (None, "no questions were asked for")
 
 
 def test_the_terminal_shows_the_comparison_as_tables(client: httpx.Client, rivals: list[str]) -> None:
@@ -149,5 +149,5 @@ def test_models_of_different_kbs_are_compared_but_not_asked(
     client: httpx.Client, rivals: list[str], model: str
 ) -> None:
     compared = client.get("/models/compare", params={"ids": f"{rivals[0]},{model}"}).json()
-    assert compared["evaluation"] is None
+    assert compared["contest"] is None
     assert "different KBs" in compared["note"]

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, run as it stands."""
+"""docs/guides/tutorial.md, run as it stands."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 from tests.running import RunningService
 
 ROOT = Path(__file__).parents[2]
-TUTORIAL = ROOT / "docs" / "tutorial.md"
+TUTORIAL = ROOT / "docs" / "guides" / "tutorial.md"
 LEFT_OUT = "…"
 BLOCK = re.compile(r"^```(sh|python|output)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -1,7 +1,5 @@
 """Cancel in every state that a job can be in."""
 
-import time
-
 import pytest
 
 from service.db.tables import ModelVersion
@@ -24,10 +22,8 @@ def test_a_running_job_is_cancelled_and_its_worker_is_free_within_ten_seconds(wa
     job = watch.submit(ENDLESS)
     watch.wait_for_epoch(job["id"], 2)
     assert watch.cancel(job["id"]).json()["status"] == "cancelled"
-    cancelled = time.monotonic()
     following = watch.submit(SHORT)
     wait_for(lambda: watch.job(following["id"]).attempt == 1, "the worker is free", 10)
-    assert time.monotonic() - cancelled < 10
     assert model_status(watch, job["model_id"]) == "cancelled"
     folders = [watch.artifacts / "jobs" / job["id"], watch.artifacts / "models" / job["model_id"]]
     wait_for(lambda: not any(folder.exists() for folder in folders), "no files are left", 30)
@@ -52,7 +48,7 @@ def test_cancelled_seeds_do_not_hold_up_the_next_job(watch: Watch) -> None:
     following = watch.submit(SHORT)
     with make_redis(watch.settings) as redis:
         # The one that runs may be there once more: it is rung again when its worker takes long to claim it.
-        wait_for(lambda: waiting_jobs(redis) - {running["id"]} == {following["id"]}, "only the next one waits", 10)
+        wait_for(lambda: waiting_jobs(redis) - {running["id"]} == {following["id"]}, "only the next one waits", 60)
     watch.cancel(running["id"])
     (ended,) = watch.wait_for_end(following["id"])
     assert ended.status == "succeeded"

@@ -32,9 +32,7 @@ def test_an_api_killed_between_commit_and_publish_loses_no_job(watch: Watch) -> 
     watch.cluster.parts["api"].kill()
     assert watch.job(job["id"]).published_at is None
     watch.cluster.start("api", "dispatch")
-    returned = time.monotonic()
     wait_for(lambda: watch.job(job["id"]).attempt > 0, "the job starts", 30)
-    assert time.monotonic() - returned < 30
     assert watch.wait_for_end(job["id"])[0].status == "succeeded"
 
 
@@ -69,7 +67,7 @@ def test_twenty_seconds_without_redis_cost_no_job(watch: Watch) -> None:
     stopped = time.monotonic()
     accepted = [watch.submit(SHORT)["id"] for _ in range(3)]
     assert watch.cancel(running["id"]).status_code == 200
-    time.sleep(20 - (time.monotonic() - stopped))  # the fault itself
+    time.sleep(max(0.0, 20 - (time.monotonic() - stopped)))  # the fault itself
     watch.cluster.start("redis")
     assert [job.status for job in watch.wait_for_end(*accepted)] == ["succeeded"] * 3
 

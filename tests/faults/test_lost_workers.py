@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -45,10 +44,10 @@ def test_at_the_default_times_a_killed_worker_is_missed_within_45_seconds(tmp_pa
         job = watch.submit(ENDLESS)
         watch.wait_for_epoch(job["id"], 2)
         cluster.parts["train"].kill()
-        killed = time.monotonic()
+        # Thirty seconds of lease and ten until the next look at it; how long a worker takes to start is another matter.
+        wait_for(lambda: watch.job(job["id"]).status == "queued", "the job is taken back", 45)
         cluster.start("train")
-        wait_for(lambda: watch.job(job["id"]).attempt == 2, "the second attempt", 60)
-        assert time.monotonic() - killed < 45
+        wait_for(lambda: watch.job(job["id"]).attempt == 2, "the second attempt", 120)
         assert watch.cancel(job["id"]).status_code == 200
         watch.check_nothing_is_lost()
 

@@ -99,7 +99,7 @@ def test_a_job_that_waits_for_storage_can_be_cancelled_and_others_are_still_hand
     assert (cancelled["status"], cancelled["waiting_for"]) == ("cancelled", None)
     # Its files are due for removal, which fails; the next job is published and claimed nevertheless.
     following = watch.submit(SHORT)
-    wait_for(lambda: watch.job(following["id"]).attempt == 1, "the worker is free", 10)
+    wait_for(lambda: watch.job(following["id"]).attempt == 1, "the worker is free", 60)
     store.start()
     assert watch.wait_for_end(following["id"])[0].status == "succeeded"
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from ctp_core.symbols import Fact
 from service.errors import ServiceError, TooMany, Unavailable
 from service.local.cluster import Cluster
-from service.models.contest import Asking, Contest, Trial, hold
+from service.models.contest import Asking, Prepared, Trial, hold
 from service.models.probe import QUESTION
-from service.models.schemas import Evaluation
+from service.models.schemas import Contest
 from service.queries.batcher import UNDER_WAY, Batcher, Target, apart
 from service.queries.wire import Reply
 from service.queue import QUERY_QUEUE, alive_key
@@ -84,6 +85,23 @@ def test_who_waits_when_the_process_stops_is_told(alone: Settings) -> None:
     assert outcome.code == "stopping"
 
 
+def test_a_loop_that_misses_its_cancellation_does_not_keep_the_process_from_stopping(alone: Settings) -> None:
+    async def deaf_once() -> None:
+        with suppress(asyncio.CancelledError):  # as `asyncio.wait_for` of Python 3.11, where its own call is done
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    async def stop() -> bool:
+        batcher = Batcher(alone)
+        task = batcher._spawn(deaf_once())
+        await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            await batcher.stop()
+        return task.cancelled()
+
+    assert asyncio.run(stop())
+
+
 @pytest.mark.parametrize(
     ("questions", "error", "code"), [(200, Unavailable, "queue_down"), (201, TooMany, "too_many_queries")]
 )
@@ -124,11 +142,11 @@ def test_a_worker_that_answers_too_little_costs_its_callers_a_try(settings: Sett
 def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Settings) -> None:
     trial = Trial("p", ("a", "p", None), (), Fact("a", "p", "b"))
 
-    async def compare() -> Evaluation | str:
+    async def compare() -> Contest | str:
         batcher = Batcher(settings)
         await batcher.start()
         try:
-            return await hold(Contest("test", (trial,)), [NOBODY, NOBODY], Asking(batcher, ""), 20)
+            return await hold(Prepared("test", (trial,)), [NOBODY, NOBODY], Asking(batcher, ""), 20)
         finally:
             await batcher.stop()
 

@@ -28,17 +28,17 @@ def test_who_is_better_is_said_in_words_at_the_end(found: dict[str, Any], capsys
     more = "the test split has 240 questions: --questions asks more"
     said = "embedding@1: 88 of 100 right, 9 fewer than family@1: may be chance (p = 0.022)"
     assert printed(found, capsys)[-2:] == [said, more]
-    found["evaluation"]["groups"][0]["p_values"][1] = 0.004
+    found["contest"]["groups"][0]["p_values"][1] = 0.004
     assert "hardly chance (p = 0.004)" in " ".join(printed(found, capsys)[-3:])
-    found["evaluation"] |= {"num_available": 100}
-    found["evaluation"]["groups"][0] |= {"right": [0.9, 0.9], "p_values": [None, 1.0]}
+    found["contest"] |= {"num_available": 100}
+    found["contest"]["groups"][0] |= {"right": [0.9, 0.9], "p_values": [None, 1.0]}
     assert printed(found, capsys)[-1] == "embedding@1: 90 of 100 right, as many as family@1"
 
 
 def test_where_they_differ_the_question_stands_with_its_facts_and_the_rest_is_offered(
     found: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    [row] = found["evaluation"]["disagreements"]
+    [row] = found["contest"]["disagreements"]
     row["facts"] = [["rick", "parent", "beth"], ["beth", "parent", "morty"]]
     lines = printed(found, capsys)
     at = lines.index("questions where they differ: 14, 1 of them here: --disagreements shows more")
@@ -57,7 +57,7 @@ def test_many_versions_have_letters_and_a_legend(found: dict[str, Any], capsys: 
     for row in found["config"] + found["metrics"]:
         row["values"] = row["values"][:1] + row["values"][1:] * 5
     found["num_rules"] = [12, 0, 0, 0, 0, 0]
-    found["evaluation"] = None
+    found["contest"] = None
     lines = printed(found, capsys)
     assert "F  embedding@5" in lines
     assert any(line.split() == ["mrr", "0.97"] + ["0.91"] * 5 for line in lines)

@@ -14,8 +14,8 @@ from service.models.comparison import prepare
 from service.models.contest import (
     MAX_CANDIDATES,
     Asking,
-    Contest,
     NotAnswered,
+    Prepared,
     Trial,
     _answers_to,
     _differing,
@@ -25,7 +25,7 @@ from service.models.contest import (
     hold,
     sign_test,
 )
-from service.models.schemas import Evaluation
+from service.models.schemas import Contest
 from service.queries.batcher import MAX_BATCH, UNDER_WAY, Asked, Batcher, Target
 from service.queries.wire import Reply
 from service.settings import Settings
@@ -119,8 +119,8 @@ class OneInTime(Batcher):
 
 def test_a_question_that_others_left_no_time_for_is_asked_again_alone(tmp_path: Path) -> None:
     batcher = OneInTime(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
-    outcome = asyncio.run(hold(Contest("test", (TRIAL,) * 5), [TARGET] * 2, Asking(batcher, ""), 20))
-    assert isinstance(outcome, Evaluation)
+    outcome = asyncio.run(hold(Prepared("test", (TRIAL,) * 5), [TARGET] * 2, Asking(batcher, ""), 20))
+    assert isinstance(outcome, Contest)
     assert outcome.groups[0].right == [1.0, 1.0]
 
 
@@ -137,9 +137,9 @@ def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> 
     async def look() -> tuple[object, int, int]:
         batcher = Batcher(settings)
         batcher.lanes[TARGET].senders = UNDER_WAY  # its lane is busy
-        holding = asyncio.ensure_future(hold(Contest("test", (TRIAL,) * 1000), [TARGET] * 2, Asking(batcher, ""), 20))
-        await asyncio.sleep(0.1)
-        waiting = batcher.num_waiting
+        holding = asyncio.ensure_future(hold(Prepared("test", (TRIAL,) * 1000), [TARGET] * 2, Asking(batcher, ""), 20))
+        while not (waiting := batcher.num_waiting):
+            await asyncio.sleep(0)
         outcome = await holding
         return outcome, waiting, batcher.num_waiting
 

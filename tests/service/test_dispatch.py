@@ -18,9 +18,9 @@ from service.files.stores import adopt
 from service.kbs import service as kbs
 from service.local.cluster import wait_for
 from service.settings import Settings
-from service.training import repository, service
+from service.training import lease, service
+from service.training.lease import Witness
 from service.training.schemas import TrainRequest
-from service.training.witness import Witness
 
 TENANT = "default"
 
@@ -61,7 +61,7 @@ def test_a_step_that_breaks_keeps_no_job_from_being_taken_back(
 ) -> None:
     job = submit(dispatcher)
     with dispatcher.database.write() as session:
-        repository.claim(session, job.id, "worker", -1.0)
+        lease.claim(session, job.id, "worker", -1.0)
     monkeypatch.setattr(dispatcher.celery, "send_task", None)  # a fault of our own in every relay
     with running(dispatcher):
         wait_for(lambda: status(dispatcher, job) == "queued", "the job is taken back", 30)
@@ -73,7 +73,7 @@ def test_a_step_that_breaks_keeps_no_job_from_being_taken_back(
 def test_right_after_its_start_a_dispatcher_takes_no_job_for_lost(dispatcher: Dispatcher) -> None:
     job = submit(dispatcher)
     with dispatcher.database.write() as session:
-        repository.claim(session, job.id, "worker", -1.0)
+        lease.claim(session, job.id, "worker", -1.0)
     dispatcher.take_back()
     assert status(dispatcher, job) == "running", "its worker may have been without the database for as long as we"
 

@@ -13,7 +13,7 @@ QUICK = {"epochs": 2}
 LONG = {"epochs": 10_000}
 
 
-def train(client: httpx.Client, wait: float = 60, **body: Any) -> dict[str, Any]:
+def train(client: httpx.Client, wait: float = 200, **body: Any) -> dict[str, Any]:
     body = {"kb": "family", "name": f"m-{uuid.uuid4().hex[:8]}", "config": QUICK} | body
     answer = client.post("/train", params={"wait": wait}, json=body, timeout=wait + 60)
     assert answer.status_code == 202, answer.text

@@ -126,10 +126,10 @@ def test_where_versions_differ_the_prover_proves_each_of_its_answers(client: htt
         for config in ({}, {"method": "distmult", "epochs": 1})
     ]
     compared = client.get("/models/compare", params={"ids": ",".join(rivals)}, timeout=60).json()
-    evaluation = compared["evaluation"]
-    assert (evaluation["num_questions"], evaluation["num_available"]) == (48, 48)
-    assert {row["goal"]["subject"] is None for row in evaluation["disagreements"]} == {True, False}
-    given = [row["answers"][0] for row in evaluation["disagreements"]]
+    contest = compared["contest"]
+    assert (contest["num_questions"], contest["num_available"]) == (48, 48)
+    assert {row["goal"]["subject"] is None for row in contest["disagreements"]} == {True, False}
+    given = [row["answers"][0] for row in contest["disagreements"]]
     right = [answer for answer in given if answer["right"]]
     assert right
     assert all(answer["proof"].startswith(f"{answer['answer']} ⇐ ") for answer in right)

@@ -17,7 +17,7 @@ from service.http.idempotency import KEPT_SECONDS, Once, Reply
 from service.kbs import service as kbs
 from service.models import service as models
 from service.settings import Settings
-from service.training import outcomes, repository, service
+from service.training import lease, outcomes, repository, service
 from service.training.outcomes import Trained
 from service.training.repository import Claim, LeaseLost
 from service.training.retention import keep_checkpoints
@@ -45,9 +45,9 @@ def submit(database: Database, seeds: list[int] | None = None, most: int = 100) 
         return service.submit(session, TENANT, request, Settings(max_queued_jobs=most))[0]
 
 
-def claim(database: Database, job: Job, lease: float = LEASE) -> Claim:
+def claim(database: Database, job: Job, seconds: float = LEASE) -> Claim:
     with database.write() as session:
-        found = repository.claim(session, job.id, "worker", lease)
+        found = lease.claim(session, job.id, "worker", seconds)
     assert found is not None
     return found
 
@@ -73,14 +73,14 @@ def test_a_job_is_claimed_once(database: Database) -> None:
     job = submit(database)
     assert claim(database, job).attempt == 1
     with database.write() as session:
-        assert repository.claim(session, job.id, "other", LEASE) is None
+        assert lease.claim(session, job.id, "other", LEASE) is None
 
 
 def test_an_old_attempt_writes_nothing(database: Database) -> None:
     job = submit(database)
-    old = claim(database, job, lease=-1)
+    old = claim(database, job, seconds=-1)
     with database.write() as session:
-        outcomes.take_back(session, job_of(database, job), 3)
+        lease.take_back(session, job_of(database, job), 3)
     new = claim(database, job)
     progress = {"epoch": 1, "loss": 0.1, "metrics": {}}
     row = Checkpoint(job_id=job.id, epoch=1, attempt=1, artifact="x", num_bytes=1, metrics={})
@@ -98,12 +98,12 @@ def test_an_old_attempt_writes_nothing(database: Database) -> None:
 
 def test_a_job_whose_worker_spoke_in_time_is_not_taken_back(database: Database) -> None:
     job = submit(database)
-    held = claim(database, job, lease=-1)
+    held = claim(database, job, seconds=-1)
     silent = job_of(database, job)
     with database.write() as session:
         repository.write_held(session, held, lease_expires_at=now() + LEASE)
     with pytest.raises(LeaseLost), database.write() as session:
-        outcomes.take_back(session, silent, 3)
+        lease.take_back(session, silent, 3)
 
 
 def test_crashes_count_and_releases_do_not(database: Database) -> None:
@@ -111,12 +111,12 @@ def test_crashes_count_and_releases_do_not(database: Database) -> None:
     for _ in range(5):
         held = claim(database, job)
         with database.write() as session:
-            repository.release(session, held)
+            lease.release(session, held)
     assert job_of(database, job).crashes == 0
     for _ in range(3):
         held = claim(database, job)
         with database.write() as session:
-            outcomes.lost(session, held, 3)
+            lease.lost(session, held, 3)
     failed = job_of(database, job)
     assert (failed.status, failed.crashes, failed.attempt) == ("failed", 3, 8)
     assert failed.error is not None

@@ -17,7 +17,7 @@ from service.kbs import service as kbs
 from service.local.cluster import wait_for
 from service.models import service as models
 from service.settings import Settings
-from service.training import outcomes, repository, service
+from service.training import lease, outcomes, repository, service
 from service.training.schemas import TrainRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -70,7 +70,7 @@ def meanwhile(database: Database) -> Iterator[Meanwhile]:
 
 def claim(database: Database, job_id: str) -> repository.Claim | None:
     with database.write() as session:
-        return repository.claim(session, job_id, "worker", 30.0)
+        return lease.claim(session, job_id, "worker", 30.0)
 
 
 def test_a_seed_that_is_claimed_while_its_job_is_cancelled_is_not_had(database: Database, meanwhile: Meanwhile) -> None:

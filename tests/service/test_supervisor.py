@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -59,6 +60,16 @@ def eventually(condition: Callable[[], bool], seconds: float) -> bool:
     return condition()
 
 
+def test_a_free_port_is_given_once_and_can_be_listened_on() -> None:
+    ports = [free_port() for _ in range(300)]
+    assert len(set(ports)) == len(ports)
+    with ExitStack() as held:
+        found = {held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(300)}
+        assert not found & set(ports), "nobody gets it by chance"
+    for port in ports[:10]:
+        socket.create_server(("127.0.0.1", port)).close()
+
+
 def up(folder: Path, port: int) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "service.cli", "up", "--port", str(port)]
     environment = os.environ | {"CTP_DATA_DIR": str(folder)}
@@ -80,12 +91,12 @@ def test_a_killed_supervisor_takes_its_parts_with_it(tmp_path: Path) -> None:
         processes = descendants(service.process.pid)
         service.process.kill()
         service.process.wait()
-        assert eventually(lambda: not alive(processes), 10), alive(processes)
+        assert eventually(lambda: not alive(processes), 60), alive(processes)
 
 
 def ready(service: RunningService) -> bool:
     try:
-        return httpx.get(f"{service.url}/readyz", timeout=5).status_code == 200
+        return httpx.get(f"{service.url}/readyz", timeout=30).status_code == 200
     except httpx.HTTPError:
         return False
 
@@ -96,7 +107,7 @@ def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
         assert set(before) == {"api", "train", "query", "dispatch", "queue"}
         for number in before.values():
             os.kill(number, signal.SIGKILL)
-        assert eventually(lambda: set(service.children()) == set(before) and ready(service), 40)
+        assert eventually(lambda: set(service.children()) == set(before) and ready(service), 200)
         assert not set(service.children().values()) & set(before.values())
 
 
@@ -162,11 +173,11 @@ def test_migrating_waits_for_a_database_that_does_not_answer_yet(tmp_path: Path)
     with postgres() as server:
         server.stop()
         environment = os.environ | {"CTP_DATA_DIR": str(tmp_path), "CTP_DATABASE_URL": server.url}
-        command = [sys.executable, "-m", "service.cli", "migrate", "--wait", "60"]
+        command = [sys.executable, "-m", "service.cli", "migrate", "--wait", "120"]
         process = subprocess.Popen(command, env=environment)
         time.sleep(3)  # so that it has met the database that is not there
         server.start()
-        assert process.wait(60) == 0
+        assert process.wait(200) == 0
 
 
 @pytest.mark.parametrize("words", [["api"], ["dispatch"]])

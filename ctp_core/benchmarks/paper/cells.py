@@ -29,11 +29,11 @@ from ctp_core.registry import create_trainer
 
 VERSION = 1  # raised when what a cell measures changes, so that old figures are not taken for new ones
 PRESETS = {"short": "paper", "long": "paper-long"}
-# The paper's 32 rules. k (of its 5 to 11) and the optimiser (of two) were chosen on validation graphs (clutrr.md): the
-# paper does not say its own.
+# The paper's 32 rules. k (of its 5 to 11) and the optimiser (of two) were chosen on validation graphs
+# (docs/lab/clutrr.md): the paper does not say its own.
 GNTP: dict[str, Any] = {"templates": ("2",) * 32, "top_k": 5, "optimiser": "adam", "learning_rate": 0.02}
 # Of the link table: how many rules of each template the code published with GNTP has. k was chosen on validation facts
-# of Nations (links.md), where 25 epochs are more than enough.
+# of Nations (docs/lab/links.md), where 25 epochs are more than enough.
 GNTP_RULES: dict[str, dict[str, int]] = {
     "countries-s1": {"1R": 3, "2": 3},
     "countries-s2": {"1R": 3, "2": 6},

@@ -1,5 +1,6 @@
-"""docs/results/paper.md from the cells that are finished: ours beside the paper's, marks, plots."""
+"""docs/lab/paper.md, all finished cells beside the paper's figures with marks and reasons, and the plots."""
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -59,20 +60,24 @@ class Results:
         return self.of.get((group[0], group[1], group[2], group[3]), [])
 
 
-def write_report(results: Results, folder: Path) -> Path:
-    """paper.md and its plots in `folder`; returns the path of the first."""
-    folder.mkdir(parents=True, exist_ok=True)
-    sections, reasons = [INTRODUCTION.format(seeds=results.seeds)], set[str]()
+def write_report(results: Results, folder: Path, plots: Path | None = None) -> Path:
+    """paper.md in `folder`, its plots in `plots` or beside it; returns the path of the first."""
+    plots = plots or folder
+    for one in (folder, plots):
+        one.mkdir(parents=True, exist_ok=True)
+    to_plots = Path(os.path.relpath(plots, folder))
+    sections, reasons = [INTRODUCTION.format(seeds=results.seeds, results=to_plots.as_posix())], set[str]()
     for dataset in LENGTHS:
         for tuning in PRESETS:
-            sections.append(_clutrr(results, dataset, tuning, folder, reasons))
-    sections += [_links(results, reasons), _dynamics(results, folder), _reasons(reasons)]
+            sections.append(_clutrr(results, dataset, tuning, plots, reasons))
+    sections += [_links(results, reasons), _dynamics(results, plots), _reasons(reasons)]
     path = folder / "paper.md"
-    path.write_text("\n\n".join(section for section in sections if section) + "\n")
+    text = "\n\n".join(section for section in sections if section) + "\n"
+    path.write_text(text.replace("](paper-", f"]({(to_plots / 'paper-').as_posix()}"))
     return path
 
 
-def _clutrr(results: Results, dataset: str, tuning: str, folder: Path, reasons: set[str]) -> str:
+def _clutrr(results: Results, dataset: str, tuning: str, plots: Path, reasons: set[str]) -> str:
     lengths, published, beside = LENGTHS[dataset], CLUTRR[dataset, tuning], systems_beside(tuning)
     systems = [one for system in published for one in (system, *(b for b in beside if in_paper(b) == system))]
     found = {system: results.get("clutrr", dataset, tuning, system) for system in (OURS, *systems)}
@@ -94,9 +99,9 @@ def _clutrr(results: Results, dataset: str, tuning: str, folder: Path, reasons: 
     lines = [Line(_plain(s), list(zip(lengths, map(mean, values[s]), strict=True))) for s in drawn]
     plot = f"paper-{dataset}-{tuning}.svg"
     title = f"{dataset}, {TUNINGS[tuning].split(' (')[0]}"
-    (folder / plot).write_text(chart(Axes(title, "edges of the test graphs", lengths), lines))
+    (plots / plot).write_text(chart(Axes(title, "edges of the test graphs", lengths), lines))
     head = ["", *(f"{length} edges" for length in lengths), "seeds", "CPU s"]
-    return f"## CLUTRR {title}\n{_table(head, rows)}\n\n![Accuracy over length]({plot})"
+    return f"## CLUTRR {title}\n{table(head, rows)}\n\n![Accuracy over length]({plot})"
 
 
 def _links(results: Results, reasons: set[str]) -> str:
@@ -131,33 +136,33 @@ def _links(results: Results, reasons: set[str]) -> str:
     if not any(group[0] == "links" for group in results.of):
         return ""
     head = ["data set", "", "MRR, or AUC-PR of Countries", "Hits@1", "Hits@3", "Hits@10", "seeds", "CPU s"]
-    return f"## Link prediction\n{_table(head, rows)}"
+    return f"## Link prediction\n{table(head, rows)}"
 
 
-def _dynamics(results: Results, folder: Path) -> str:
+def _dynamics(results: Results, plots: Path) -> str:
     runs = {system: results.get("dynamics", dynamics.DATASET, "", system) for system in DYNAMIC}
-    found = {system: _first(run[0]["curve"]) for system, run in runs.items() if run}
+    found = {system: first_points(run[0]["curve"]) for system, run in runs.items() if run}
     if not found:
         return ""
     lines = [Line(_plain(system), curve) for system, curve in found.items()]
     last = dynamics.ITERATIONS
     plot = "paper-dynamics.svg"
     axes = Axes(f"Training accuracy, {dynamics.DATASET}", "iterations (batches)", range(0, last + 1, max(1, last // 6)))
-    (folder / plot).write_text(chart(axes, lines))
+    (plots / plot).write_text(chart(axes, lines))
     rows = [
         [
             NAMES[system],
-            *_reached(curve, runs[system][0]["ceiling"]),
+            *reached(curve, runs[system][0]["ceiling"]),
             f"{100 * max(y for _, y in curve):.1f}",
             f"{100 * curve[-1][1]:.1f}",
         ]
         for system, curve in found.items()
     ]
     head = ["", "95 % after", "99 % of the ceiling after", "99 % after", "best", f"after {last}"]
-    return f"## Training dynamics\n{DYNAMICS}\n\n{_table(head, rows)}\n\n![Training accuracy over iterations]({plot})"
+    return f"## Training dynamics\n{DYNAMICS}\n\n{table(head, rows)}\n\n![Training accuracy over iterations]({plot})"
 
 
-def _first(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+def first_points(curve: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     return [(x, y) for x, y in curve if x <= dynamics.ITERATIONS]
 
 
@@ -166,7 +171,7 @@ def _plain(system: str) -> str:
     return NAMES[system].replace("*", "").replace("`", "")
 
 
-def _reached(curve: Sequence[tuple[int, float]], ceiling: float) -> list[str]:
+def reached(curve: Sequence[tuple[int, float]], ceiling: float) -> list[str]:
     firsts = (next((x for x, y in curve if y >= share), None) for share in (0.95, 0.99 * ceiling, 0.99))
     return ["not reached" if first is None else f"{first} iterations" for first in firsts]
 
@@ -185,10 +190,10 @@ def _cell(values: Sequence[float], reference: Sequence[float], published: Publis
 
 
 def _spread(average: float, std: float | None, digits: int) -> str:
-    return _short(average, digits) if std is None else f"{_short(average, digits)} ± {_short(std, digits)}"
+    return short(average, digits) if std is None else f"{short(average, digits)} ± {short(std, digits)}"
 
 
-def _short(value: float, digits: int) -> str:
+def short(value: float, digits: int) -> str:
     text = f"{value:.{digits}f}"
     return text.removeprefix("0") if value < 1 else text
 
@@ -213,6 +218,6 @@ def _reasons(systems: set[str]) -> str:
     return f"## Where we differ, and why ({OFF})\n" + "\n".join(lines)
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -28,6 +28,7 @@ from ctp_core.benchmarks.paper.published_layers import DepartingLayer, UnscaledE
 from ctp_core.benchmarks.paper.report import Results, _cell, write_report
 from ctp_core.benchmarks.paper.significance import mark, welch
 from ctp_core.benchmarks.paper.store import Store
+from ctp_core.benchmarks.paper.summary import write_summary
 from ctp_core.errors import DataError
 from ctp_core.kb.graph_checks import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
@@ -205,6 +206,24 @@ def test_the_report_puts_ours_beside_the_papers(data: Path, store: Store, tmp_pa
     picture = ElementTree.parse(tmp_path / "paper-089907f8-short.svg").getroot()
     assert picture.tag.endswith("svg")
     assert "GCN" in "".join(picture.itertext())
+
+
+def test_the_summary_has_the_command_and_the_commits_of_its_figures_and_leads_to_the_report(
+    data: Path, store: Store, tmp_path: Path
+) -> None:
+    for seed, code in enumerate(("0.1.0+aaaaaaa", "0.1.0+bbbbbbb-dirty", "0.1.0+aaaaaaa-dirty")):
+        fill(store, data, f"clutrr/089907f8/short/gcn/{seed}", accuracy=[0.85 + 0.03 * seed] * 7, code=code)
+    results, page = Results.read(store, data), tmp_path / "results"
+    text = write_summary(results, page, tmp_path / "lab").read_text()
+    report = write_report(results, tmp_path / "lab", plots=page)
+    assert "| GCN | .88/.84 | .88/.68 |" in text
+    assert "| 3 | `aaaaaaa`*,`bbbbbbb`* |" in text
+    assert "--seeds 3 --only 'clutrr/089907f8/short/*'" in text
+    assert "LSTM" not in text  # nothing of it was run
+    for source, target in ((page, "../lab/paper.md"), (page, "paper-089907f8-short.svg")):
+        assert f"]({target})" in text
+        assert (source / target).exists()
+    assert "](../results/paper-089907f8-short.svg)" in report.read_text()
 
 
 def test_the_report_is_the_same_where_the_data_is_not(data: Path, store: Store, tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """The soft prover on KBs too large for tables: what it finds among the nearest entities, and within what memory."""
 
-import resource
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -180,18 +182,34 @@ NUM_ENTITIES, NUM_FACTS, MAX_MB = 10_000, 20_000, 1500
 
 @pytest.mark.slow
 def test_ten_thousand_entities_train_and_answer_within_memory() -> None:
-    """Tables would have 4e8 cells; a chain of teams makes the half of `wider` that is asked for provable."""
+    """Tables would have 4e8 cells; a chain of teams makes the half of `wider` that is asked for provable.
+
+    In a process of its own: what other tests took before is no measure for this one.
+    """
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)) as alone:
+        taken = alone.submit(bytes_to_train_and_answer).result()
+    assert taken / 2**20 < MAX_MB
+
+
+def bytes_to_train_and_answer() -> int:
+    """Most memory that was used at once, beyond what was there before."""
     kb = medium_kb()
     config = CtpFactsConfig(
         templates=("0", "2"), dim=16, loss="all", search="nearest", entity_start="facts", nearest=4, epochs=1
     )
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = resident("VmRSS")
     trained = create_trainer(config.model_copy(update={"batch_size": 256, "eval_every": 10}), kb, CPU).fit()
     (answers,) = trained.answer([Question(Goal("e7", "in", None), top_k=5)], Budget())
     assert isinstance(answers, Answers)
     assert len(answers.items) == 5
     assert answers.items[0].proofs
-    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < MAX_MB
+    return resident("VmHWM") - before
+
+
+def resident(which: str) -> int:
+    """Bytes: VmRSS now, VmHWM at most so far."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(which))
+    return 1024 * int(line.split()[1])
 
 
 def medium_kb() -> FactsKB:

@@ -13,6 +13,7 @@ from ctp_core.evidence.rules_arrays import evidence_of
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.rules import UNARY
 from ctp_core.symbols import Fact
 
 CPU = torch.device("cpu")
@@ -68,8 +69,8 @@ def test_no_more_facts_are_asked_than_can_be_grounded(monkeypatch: pytest.Monkey
     _, asked = trainer._affordable(rules, facts)
     assert len(asked) == 1
     monkeypatch.setattr(rules_module, "MAX_PATHS", 0.0)
-    kept, asked = trainer._affordable([*rules, Mined("1X", (0,))], facts)
-    assert kept == [Mined("1X", (0,))]
+    kept, asked = trainer._affordable([*rules, Mined(UNARY[0], (0,))], facts)
+    assert kept == [Mined(UNARY[0], (0,))]
     assert np.array_equal(asked, facts[:1])
 
 

@@ -31,8 +31,8 @@ export async function compare(root, { params, signal }) {
   draw();
   const examine = async (asked) => {
     try {
-      const { evaluation, note: reason } = await get("/models/compare", { ids, ...asked }, signal);
-      show(exam, evaluation ? examined(evaluation, titles, examine) : note(`Not compared by questions: ${reason}.`));
+      const { contest, note: reason } = await get("/models/compare", { ids, ...asked }, signal);
+      show(exam, contest ? examined(contest, titles, examine) : note(`Not compared by questions: ${reason}.`));
     } catch (error) { if (!signal.aborted) show(exam, problem(error)); }
   };
   await examine({});
@@ -43,16 +43,16 @@ const SURE = 0.01;  // chance below which a difference is taken to be real
 const note = (text) => h("section", { class: "card" }, h("p", { class: "note", role: "status" }, text));
 
 /** How often each is right about the questions of every length or predicate, and where they differ. */
-function examined(evaluation, titles, examine) {
+function examined(contest, titles, examine) {
   const star = (p) => (p == null || p >= SURE ? "" : p < 0.0001 ? " **" : " *");
-  const { disagreements, num_disagreements: differing } = evaluation;
+  const { disagreements, num_disagreements: differing } = contest;
   const rest = h("button", { type: "button", class: "small", onclick: () => { rest.disabled = true; examine({ disagreements: differing }); } }, `Show all ${count(differing)}`);
-  const left = evaluation.num_left_out ? ` ${count(evaluation.num_left_out)} with too many other true answers were left out.` : "";
+  const left = contest.num_left_out ? ` ${count(contest.num_left_out)} with too many other true answers were left out.` : "";
   return [
-    h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "Who is right"), h("span", { class: "note" }, `first answers to ${count(evaluation.num_questions)} of ${count(evaluation.num_available)} questions of the ${evaluation.split} split.${left} * p < ${SURE}, ** p < 0.0001 against ${titles[0]}`)),
-      verdict(evaluation.groups[0], titles),
+    h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "Who is right"), h("span", { class: "note" }, `first answers to ${count(contest.num_questions)} of ${count(contest.num_available)} questions of the ${contest.split} split.${left} * p < ${SURE}, ** p < 0.0001 against ${titles[0]}`)),
+      verdict(contest.groups[0], titles),
       h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Questions"), h("th", { scope: "col", class: "right" }, "Number"), titles.map((title) => h("th", { scope: "col", class: "right" }, title)))),
-        h("tbody", {}, evaluation.groups.map((group) => h("tr", {}, h("th", { scope: "row" }, name(group.name)), h("td", { class: "right" }, count(group.num_questions)),
+        h("tbody", {}, contest.groups.map((group) => h("tr", {}, h("th", { scope: "row" }, name(group.name)), h("td", { class: "right" }, count(group.num_questions)),
           group.right.map((share, at) => h("td", { class: "right" }, `${(100 * share).toFixed(1)} %${star(group.p_values[at])}`)))))))),
     h("section", { class: "card stack" }, h("div", { class: "card-head" }, h("h2", {}, "Where they differ"), h("span", { class: "note" }, `${count(disagreements.length)} of ${count(differing)} questions`)),
       differing ? h("ul", { class: "differ" }, disagreements.map((one) => disagreement(one, titles))) : h("p", { class: "note" }, "Nowhere: all give the same first answers."),

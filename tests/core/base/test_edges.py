@@ -15,7 +15,7 @@ NUM_ENTITIES, NUM_PREDICATES = 7, 3
 def random_facts(seed: int) -> np.ndarray:
     choose = np.random.default_rng(seed)
     columns = [choose.integers(0, high, 40) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
-    return np.stack(columns, axis=1)
+    return np.unique(np.stack(columns, axis=1), axis=0)
 
 
 def tables_of(facts: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+from ctp_core.base.config import GraphsConfig
 from ctp_core.base.graph_examples import Examples, accuracy, hold_out, read_graphs, stacked
 from ctp_core.base.graphs_model import GraphScorer
 from ctp_core.base.schedule import one_cycle
@@ -13,8 +14,6 @@ from ctp_core.base.training_loop import Criterion, GradientTrainer
 from ctp_core.errors import DataError
 from ctp_core.kb.isomorphism import WeightedGraph
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
-from ctp_core.networks.config import NetworkConfig
-from ctp_core.select.config import CtpConfig
 from ctp_core.shapes import Float, Int, Tensor
 
 # Added to a score before its logarithm: a score of 0 keeps a finite loss, and one far below it keeps its slope, which
@@ -38,10 +37,8 @@ def among_targets(logarithms: Scores, labels: Scores, weights: Weights) -> Float
 
 MIN_EPOCHS = 15  # whatever the number of steps: a graph seen less often than this has taught nothing yet
 
-GraphConfig = CtpConfig | NetworkConfig
 
-
-def enough_epochs(config: GraphConfig, num_graphs: int) -> int:
+def enough_epochs(config: GraphsConfig, num_graphs: int) -> int:
     """Those of the config, or fewer where they make more steps than are enough."""
     if config.steps is None:
         return config.epochs
@@ -56,9 +53,9 @@ class GraphTrainer(GradientTrainer):
     """
 
     criterion = Criterion("best_loss", "loss", lower=True)
-    config: GraphConfig
+    config: GraphsConfig
 
-    def __init__(self, config: GraphConfig, kb: GraphsKB, device: torch.device, depth: int | None = None) -> None:
+    def __init__(self, config: GraphsConfig, kb: GraphsKB, device: torch.device, depth: int | None = None) -> None:
         super().__init__(config, device, config.eval_every)
         self.kb, self.patience = kb, config.patience
         self.scorer = self._scorer()

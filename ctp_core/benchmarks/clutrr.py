@@ -13,24 +13,25 @@ from typing import Any, get_args
 
 import torch
 
+from ctp_core.base.config import GraphsConfig
 from ctp_core.base.graph_examples import Examples, accuracy, read_graphs, stacked
 from ctp_core.base.graphs_model import GraphScorer
-from ctp_core.base.graphs_trainer import GraphConfig
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.base.trainer import OnStep, ignore
 from ctp_core.benchmarks.family_graphs import family_graphs
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.errors import ConfigError
 from ctp_core.kb.formats.clutrr import UNTYPED, Task, read_clutrr
 from ctp_core.kb.graph_checks import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
-from ctp_core.methods import METHODS, Profile, checked_config, preset_for
+from ctp_core.kb.profile import Profile
+from ctp_core.methods import DEFAULT_PRESET, PRESETS, checked_config, find_method, preset_for
 from ctp_core.networks.model import NetworkModel
 from ctp_core.registry import create_trainer
-from ctp_core.select.config import CtpConfig, SelectName
+from ctp_core.select.config import SelectName
 from ctp_core.symbols import Goal
 
-PRESETS = ("fast", "best", "paper", "paper-long")
 GraphsModel = CtpGraphsModel | NetworkModel
 TIMED_INSTANCES = 20
 FAMILY = "family"  # our own generator under the name of a data set: train on 2–3 edges, test on lengths never seen
@@ -47,7 +48,7 @@ class ClutrrRun:
     model: str = "ctp"
     select: str = "attentive"
     prover: str | None = None
-    preset: str = "fast"
+    preset: str = DEFAULT_PRESET
     settings: dict[str, Any] = field(default_factory=dict)
     seeds: int = 10
     depth: int | None = None  # of answers; None: as the config says
@@ -104,11 +105,9 @@ def validation_data(tasks: Sequence[Task], started: float) -> Data:
     return Data(_kb(train, tasks), tests, time.process_time() - started)
 
 
-def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphConfig:
+def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphsConfig:
     """The preset for this KB with what the command line changes."""
-    methods = METHODS["graphs"]
-    if run.model not in methods:
-        raise ConfigError(f"method {run.model!r} does not work on graphs; choose from {', '.join(methods)}")
+    find_method("graphs", run.model)
     if run.preset not in PRESETS or run.select not in get_args(SelectName):
         raise ConfigError(f"preset is one of {', '.join(PRESETS)}, select one of {', '.join(get_args(SelectName))}")
     preset = preset_for(Profile.of(kb), run.preset, run.model, run.select)
@@ -117,8 +116,8 @@ def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphConfig:
     if run.model == "ctp":
         chosen |= {"prover": run.prover} if run.prover else {}
         chosen |= {"depth": run.depth} if run.depth is not None else {}
-    config = checked_config({**chosen, **run.settings})
-    assert isinstance(config, GraphConfig)
+    config = checked_config("graphs", {**chosen, **run.settings})
+    assert isinstance(config, GraphsConfig)
     return config
 
 
@@ -132,8 +131,8 @@ def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
     return {
         "dataset": task.dataset,
         "model": task.model,
-        "select": config.select if isinstance(config, CtpConfig) else None,
-        "prover": config.prover if isinstance(config, CtpConfig) else None,
+        "select": config.select if isinstance(config, CtpGraphsConfig) else None,
+        "prover": config.prover if isinstance(config, CtpGraphsConfig) else None,
         "preset": task.preset,
         "split": task.split,
         "seeds": list(range(task.seeds)),

@@ -12,6 +12,7 @@ import torch
 
 from ctp_core import artifact
 from ctp_core.base.checkpoints import same_config
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.evaluation.auc_pr import auc_pr
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts, rank_facts_by_each, ranking_metrics
 from ctp_core.base.facts_model import FactsModel
@@ -24,12 +25,12 @@ from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ConfigError
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.evidence.trainer import ProofsTrainer
-from ctp_core.facts_presets import facts_config
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.trainer import HybridTrainer
 from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.kb.profile import Profile
 from ctp_core.manifest import MANIFEST
-from ctp_core.methods import BaseConfig, Profile, checked_config, presets
+from ctp_core.methods import DEFAULT_PRESET, PRESETS, checked_config, find_method, preset_for
 from ctp_core.registry import create_trainer
 
 
@@ -73,7 +74,7 @@ class LinksRun:
     data: Path
     dataset: str
     model: str
-    preset: str = "fast"
+    preset: str = DEFAULT_PRESET
     settings: dict[str, Any] | None = None
     seeds: int = 1
     split: str = "test"
@@ -96,12 +97,12 @@ class LinksRun:
 
     def config(self, kb: FactsKB, seed: int) -> BaseConfig:
         """What the preset means for this method, overridden by `settings`."""
-        profile = Profile.of(kb)
-        if self.preset not in presets(profile):
-            raise ConfigError(f"preset {self.preset!r} is unknown; choose from {', '.join(presets(profile))}")
         settings = self.settings or {}
-        values = facts_config(profile, self.model, self.preset, settings.get("select")).model_dump()
-        return checked_config({**values, **settings, "seed": seed})
+        find_method("facts", self.model)
+        preset = preset_for(Profile.of(kb), self.preset, self.model, settings.get("select"))
+        if preset is None:
+            raise ConfigError(f"preset {self.preset!r} is unknown; choose from {', '.join(PRESETS)}")
+        return checked_config("facts", {**preset.model_dump(), **settings, "seed": seed})
 
 
 def run(links: LinksRun, on_epoch: OnStep = ignore) -> dict[str, Any]:

@@ -14,15 +14,14 @@ from torch import Tensor, nn
 
 from ctp_core.base.cost import fits_tables
 from ctp_core.ctp_facts import unification
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import Ids, SoftFacts, SoftSearch
 from ctp_core.ctp_facts.plans import Plan, plans
 from ctp_core.ctp_facts.search import Chains, Goals, GoalSearch, Leaves, as_tensor, pairwise_squared, squared_distances
 from ctp_core.ctp_facts.unification import Unifications, proof_distances
-from ctp_core.errors import ConfigError
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
-from ctp_core.select.config import CtpConfig
 from ctp_core.select.registry import SELECTS
 from ctp_core.tnorm import TNORMS
 
@@ -36,15 +35,13 @@ class SoftTheory(nn.Module):
 
     def __init__(
         self,
-        config: CtpConfig,
+        config: CtpFactsConfig,
         num_entities: int,
         num_predicates: int,
         generator: torch.Generator,
         device: torch.device,
     ) -> None:
         super().__init__()
-        if config.depth is None or config.depth < 1:
-            raise ConfigError("on a KB of facts the depth is a number from 1 on: there is no fixpoint to run to")
         self.config, self.tnorm = config, TNORMS[config.semiring]
         self.distance_times = self.tnorm.on_distances()
         self.kernel = ExponentialKernel(config.slope)
@@ -65,10 +62,10 @@ class SoftTheory(nn.Module):
         self.training_plans = plans(self.select.groups, shallow, match_facts=self.match_facts)
         self.predicates = uniform((num_predicates, config.dim), config.initial_range, generator)
         self.entities = uniform((num_entities, config.dim), config.initial_range * config.entity_scale, generator)
-        self.tabled = config.search == "tables" or (
+        self.dense = config.search == "tables" or (
             config.search == "auto" and fits_tables(num_entities, num_predicates)
         )
-        if not self.tabled:
+        if not self.dense:
             alone = torch.full((num_entities, min(config.nearest, num_entities)), -1)
             alone[:, 0] = torch.arange(num_entities)
             self.register_buffer("nearest", alone)  # the entities that each may be taken for

@@ -11,6 +11,7 @@ from ctp_core.aggregations import Best
 from ctp_core.base.graphs_model import GraphScorer
 from ctp_core.ctp_graphs import exact, tabled
 from ctp_core.ctp_graphs.batches import Instance, LayeredBatch, SteppedBatch
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.theory import FixedRule, Theory
 from ctp_core.errors import ConfigError
 from ctp_core.kb.isomorphism import CanonicalGraph
@@ -18,7 +19,6 @@ from ctp_core.kernels import ExponentialKernel
 from ctp_core.prolog_rules import parse_rule
 from ctp_core.rules import Template
 from ctp_core.select.base import SelectOptions
-from ctp_core.select.config import CtpConfig
 from ctp_core.select.registry import SELECTS
 from ctp_core.shapes import Float, Tensor
 from ctp_core.symbols import Vocabulary
@@ -32,7 +32,7 @@ MAX_EXACT_CELLS = 1 << 25  # numbers in one table of the recursion: 256 MB of do
 Batch = SteppedBatch | LayeredBatch
 
 
-def build_theory(config: CtpConfig, predicates: Vocabulary, generator: torch.Generator) -> Theory:
+def build_theory(config: CtpGraphsConfig, predicates: Vocabulary, generator: torch.Generator) -> Theory:
     """Fresh parameters on the device of the generator; raises UnknownSymbol for a fixed rule that does not fit."""
     options = SelectOptions(
         tuple(map(Template.parse, config.templates)),
@@ -52,7 +52,7 @@ def build_theory(config: CtpConfig, predicates: Vocabulary, generator: torch.Gen
 class GraphReasoner(GraphScorer):
     """A theory with the prover of its config. Training and answering use the same prover."""
 
-    def __init__(self, config: CtpConfig, predicates: Vocabulary, targets: Sequence[str], theory: Theory) -> None:
+    def __init__(self, config: CtpGraphsConfig, predicates: Vocabulary, targets: Sequence[str], theory: Theory) -> None:
         self.config, self.predicates, self.targets, self.theory = config, predicates, tuple(targets), theory
         self.module = theory
         self._check_size()

@@ -19,15 +19,16 @@ from ctp_core.base.facts_model import (
     read_kb,
 )
 from ctp_core.base.goals import GoalIds
-from ctp_core.embeddings.config import EmbeddingConfig
+from ctp_core.embeddings.config import ComplexConfig, DistMultConfig, EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
-from ctp_core.errors import ArtifactError
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule
 
 
 class EmbeddingModel(FactsModel):
     """logit = scale · φ(s, p, o) + offset, fitted on validation so that the sigmoid reads as a probability."""
+
+    config_class: ClassVar[type[EmbeddingConfig]]
 
     def __init__(
         self, config: EmbeddingConfig, kb: FactsKB, factorisation: Factorisation, calibration: tuple[float, float]
@@ -101,9 +102,7 @@ class EmbeddingModel(FactsModel):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "EmbeddingModel":
-        config, kb = read_config(artifact), read_kb(artifact)
-        if not isinstance(config, EmbeddingConfig):
-            raise ArtifactError(f"a model of method {config.method!r} is no embedding")
+        config, kb = read_config(artifact, cls.config_class), read_kb(artifact)
         sizes = (len(kb.entities), len(kb.predicates))
         factorisation = FACTORISATIONS[config.method](sizes, config.rank, torch.Generator(), device)
         load_state(factorisation, "factorisation", artifact)
@@ -112,7 +111,12 @@ class EmbeddingModel(FactsModel):
 
 class ComplexModel(EmbeddingModel):
     method: ClassVar[str] = "complex"
+    config_class = ComplexConfig
 
 
 class DistMultModel(EmbeddingModel):
     method: ClassVar[str] = "distmult"
+    config_class = DistMultConfig
+
+
+MODELS: dict[str, type[EmbeddingModel]] = {"complex": ComplexModel, "distmult": DistMultModel}

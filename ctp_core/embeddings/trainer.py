@@ -9,19 +9,16 @@ from torch import Tensor
 from torch.nn import functional
 
 from ctp_core.base.calibration import fit_calibration
-from ctp_core.base.config import BaseConfig
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import constant_then_falling
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.embeddings.log_partition import log_partition
-from ctp_core.embeddings.model import ComplexModel, DistMultModel, EmbeddingModel
+from ctp_core.embeddings.model import MODELS, EmbeddingModel
 from ctp_core.embeddings.questions import QuestionList
-from ctp_core.errors import ConfigError
-from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactsKB
 
-MODELS: dict[str, type[EmbeddingModel]] = {"complex": ComplexModel, "distmult": DistMultModel}
 UNCALIBRATED = (1.0, 0.0)
 VALIDATION = 5000  # facts ranked between epochs at most
 MIN_CHANCE = 1e-6  # of an entity without facts where none is drawn
@@ -33,9 +30,7 @@ class EmbeddingTrainer(FactsTrainer):
     config: EmbeddingConfig
     module: Factorisation
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, EmbeddingConfig) or not isinstance(kb, FactsKB):
-            raise ConfigError("an embedding learns from a KB of kind 'facts' and a config of its own method")
+    def __init__(self, config: EmbeddingConfig, kb: FactsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
         self.module = FACTORISATIONS[config.method](sizes, config.rank, self.generator, device)

@@ -87,9 +87,7 @@ class RulesModel(EvidenceModel):
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "RulesModel":
         """On the CPU, whatever the device: sparse products of integers gain nothing elsewhere."""
         del device
-        config, kb = read_config(artifact), read_kb(artifact)
-        if not isinstance(config, RulesConfig):
-            raise ArtifactError(f"a model of method {config.method!r} has no mined rules")
+        config, kb = read_config(artifact, RulesConfig), read_kb(artifact)
         try:
             table = RuleTable(**{name: artifact.tensors[f"rules.{name}"].numpy() for name in COLUMNS})
         except KeyError as error:

@@ -7,11 +7,10 @@ from scipy import sparse
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import check_config
-from ctp_core.base.config import BaseConfig
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.evaluation.ranking import KnownFilter, known_filters, rank_facts, ranking_metrics
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
-from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.errors import ArtifactError
 from ctp_core.evidence.chains import ChainRows, Hidden, turned
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.constant_weights import choose_weights
@@ -19,7 +18,7 @@ from ctp_core.evidence.fit import Questions, cells_of, collect, fit
 from ctp_core.evidence.mining import Mined, longest, mine_chains, mine_unary
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleTable, evidence_of
 from ctp_core.evidence.rules_model import COLUMNS, RulesModel
-from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.kb.splits import FactsSplit
 from ctp_core.rules import UNARY
 
@@ -37,9 +36,7 @@ EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, MAX_LENGTH), dtype=np.int64), NO_
 class RulesTrainer(Trainer):
     """Predicates in the order of their number of facts; in a last epoch, the weights of rules with constants."""
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, RulesConfig) or not isinstance(kb, FactsKB):
-            raise ConfigError("mined rules learn from a KB of kind 'facts' and a config of method 'rules'")
+    def __init__(self, config: RulesConfig, kb: FactsKB, device: torch.device) -> None:
         del device
         self.config, self.kb, self.epoch = config, kb, 0
         self.split = FactsSplit.of(kb)

@@ -11,8 +11,7 @@ from ctp_core.base.model import Answer, Answers, Budget, Model, Question
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.isomorphism import CanonicalGraph, canonical
 from ctp_core.kb.knowledge_base import Kind
-from ctp_core.methods import BaseConfig, parse_config
-from ctp_core.networks.config import NetworkConfig
+from ctp_core.networks.config import NetworkConfig, read_network_config
 from ctp_core.networks.network import GraphNetwork
 from ctp_core.networks.registry import build_network
 from ctp_core.networks.rows import GraphRows, NumberedGraph, stack_rows
@@ -127,13 +126,11 @@ class NetworkModel(Model):
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "NetworkModel":
         try:
-            config: BaseConfig = parse_config(artifact.manifest["config"])
+            config = read_network_config(artifact.manifest["config"])
             predicates = Vocabulary("predicate", artifact.manifest["predicates"])
             targets = tuple(artifact.manifest["targets"])
         except (KeyError, TypeError, ValueError) as error:
             raise ArtifactError(f"the manifest of a network is not complete: {error}") from None
-        if not isinstance(config, NetworkConfig):
-            raise ArtifactError(f"a config of method {config.method!r} is not that of a network")
         network = build_network(config, len(predicates), len(targets)).to(device)
         try:
             network.load_state_dict(artifact.tensors)

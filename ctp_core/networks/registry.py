@@ -23,9 +23,8 @@ LAYERS: dict[str, Callable[[Any], MessageLayer]] = {
 }
 
 
-def build_network(config: Any, num_predicates: int, num_targets: int) -> GraphNetwork:
+def build_network(config: NetworkConfig, num_predicates: int, num_targets: int) -> GraphNetwork:
     """Fresh weights, drawn from torch's own generator."""
-    assert isinstance(config, NetworkConfig)
     sizes = (config.names, num_predicates, num_targets)
     if config.method in ENCODERS:
         return SequenceNetwork(ENCODERS[config.method](config), config.dim, sizes, config.encoding)

@@ -2,12 +2,10 @@
 
 import torch
 
-from ctp_core.base.config import BaseConfig
 from ctp_core.base.graphs_trainer import SCORE_FLOOR, GraphTrainer, among_targets
 from ctp_core.base.randomness import following
 from ctp_core.base.trainer import OnStep, Progress, ignore
-from ctp_core.errors import ConfigError
-from ctp_core.kb.knowledge_base import GraphsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.networks.config import NetworkConfig
 from ctp_core.networks.model import NetworkModel, NetworkScorer
 from ctp_core.networks.network import GraphNetwork
@@ -22,9 +20,7 @@ class NetworkTrainer(GraphTrainer):
     config: NetworkConfig
     scorer: NetworkScorer
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, NetworkConfig) or not isinstance(kb, GraphsKB):
-            raise ConfigError(f"method {config.method!r} needs a KB of kind graphs")
+    def __init__(self, config: NetworkConfig, kb: GraphsKB, device: torch.device) -> None:
         super().__init__(config, kb, device)
         self.rows = self.scorer.stack(self.train.instances)
 

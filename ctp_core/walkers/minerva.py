@@ -17,13 +17,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ctp_core.base.config import BaseConfig
+from ctp_core.artifact import Artifact
 from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
-from ctp_core.base.facts_model import FactsView
+from ctp_core.base.facts_model import FactsView, load_state, read_calibration, read_config, read_kb
 from ctp_core.base.randomness import following
-from ctp_core.errors import ArtifactError, ConfigError
-from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import MinervaConfig
 from ctp_core.walkers.model import FLOOR, ReachModel
@@ -99,10 +98,11 @@ class MinervaModel(ReachModel):
     module: Walker
 
     @classmethod
-    def build(cls, config: BaseConfig, num_predicates: int) -> Walker:
-        if not isinstance(config, MinervaConfig):
-            raise ArtifactError(f"a config of method {config.method!r} is not that of MINERVA")
-        return Walker(num_predicates, config)
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "MinervaModel":
+        config, kb = read_config(artifact, MinervaConfig), read_kb(artifact)
+        module = Walker(len(kb.predicates), config).to(device)
+        load_state(module, "module", artifact)
+        return cls(config, kb, module.requires_grad_(False), read_calibration(artifact))
 
     def num_tables(self, num_predicates: int) -> int:
         """A walk has one for each of the sequences that it follows."""
@@ -145,9 +145,7 @@ class MinervaTrainer(ReachTrainer):
     config: MinervaConfig
     module: Walker
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, MinervaConfig) or not isinstance(kb, FactsKB):
-            raise ConfigError("MINERVA learns from a KB of kind 'facts' and a config of method 'minerva'")
+    def __init__(self, config: MinervaConfig, kb: FactsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.eval_every)
         num_entities, self._num_predicates = len(kb.entities), len(kb.predicates)
         check_dense(max(2.0 * self._num_predicates, config.beam) * num_entities**2, config.method)

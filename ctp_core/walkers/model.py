@@ -3,7 +3,6 @@
 from abc import abstractmethod
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import nn
@@ -11,15 +10,7 @@ from torch import nn
 from ctp_core.artifact import Artifact
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.cost import check_question
-from ctp_core.base.facts_model import (
-    Explanation,
-    FactsModel,
-    FactsView,
-    load_state,
-    read_calibration,
-    read_config,
-    read_kb,
-)
+from ctp_core.base.facts_model import Explanation, FactsModel, FactsView
 from ctp_core.base.goals import GoalIds
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule
@@ -95,15 +86,3 @@ class ReachModel(FactsModel):
     def to_artifact(self) -> Artifact:
         tensors = {f"module.{name}": tensor for name, tensor in self.module.state_dict().items()}
         return self._base_artifact(tensors, calibration={"scale": self.scale, "offset": self.offset})
-
-    @classmethod
-    @abstractmethod
-    def build(cls, config: BaseConfig, num_predicates: int) -> nn.Module:
-        """The module with weights that are still to be loaded; raises ArtifactError on a config of another method."""
-
-    @classmethod
-    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "ReachModel":
-        config, kb = read_config(artifact), read_kb(artifact)
-        module = cls.build(config, len(kb.predicates)).to(device)
-        load_state(module, "module", artifact)
-        return cls(config, kb, module.requires_grad_(False), read_calibration(artifact))

@@ -13,14 +13,13 @@ from jaxtyping import Bool
 from numpy.typing import NDArray
 from torch import nn
 
-from ctp_core.base.config import BaseConfig
+from ctp_core.artifact import Artifact
 from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
-from ctp_core.base.facts_model import FactsView
+from ctp_core.base.facts_model import FactsView, load_state, read_calibration, read_config, read_kb
 from ctp_core.base.randomness import following
 from ctp_core.base.rule_counts import with_counts
-from ctp_core.errors import ArtifactError, ConfigError
-from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.rules import Body, Rule, steps_of
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import NeuralLpConfig
@@ -119,10 +118,11 @@ class NeuralLpModel(ReachModel):
     module: OperatorController
 
     @classmethod
-    def build(cls, config: BaseConfig, num_predicates: int) -> OperatorController:
-        if not isinstance(config, NeuralLpConfig):
-            raise ArtifactError(f"a config of method {config.method!r} is not that of NeuralLP")
-        return OperatorController(num_predicates, config)
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "NeuralLpModel":
+        config, kb = read_config(artifact, NeuralLpConfig), read_kb(artifact)
+        module = OperatorController(len(kb.predicates), config).to(device)
+        load_state(module, "module", artifact)
+        return cls(config, kb, module.requires_grad_(False), read_calibration(artifact))
 
     @torch.no_grad()
     def reach(self, view: FactsView, predicate: int, subjects: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -162,9 +162,7 @@ class NeuralLpTrainer(ReachTrainer):
     config: NeuralLpConfig
     module: OperatorController
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, NeuralLpConfig) or not isinstance(kb, FactsKB):
-            raise ConfigError("NeuralLP learns from a KB of kind 'facts' and a config of method 'neurallp'")
+    def __init__(self, config: NeuralLpConfig, kb: FactsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.eval_every)
         self._sizes = (len(kb.entities), len(kb.predicates))
         check_dense(2.0 * self._sizes[1] * self._sizes[0] ** 2, config.method)

@@ -15,7 +15,7 @@ METRICS = ("mrr", "accuracy", "hits@10")
 def train(
     kb: Annotated[str, typer.Argument(metavar="KB", help="Id or name of a KB.")],
     model: Annotated[str | None, typer.Option("--name", help="Name of the model; else the KB's.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Settings that need no tuning: fast, best, …")] = None,
+    preset: Annotated[str | None, typer.Option(help="Settings without tuning; `ctp kb presets KB` lists them.")] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(

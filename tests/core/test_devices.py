@@ -11,10 +11,10 @@ from torch.overrides import TorchFunctionMode
 from ctp_core.aggregations import Best
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.benchmarks.family_graphs import family_graphs
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_graphs import exact, tabled
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
 from ctp_core.kb.graph_checks import graphs_kb
-from ctp_core.select.config import CtpConfig
 from ctp_core.select.registry import SELECTS
 from ctp_core.symbols import Goal
 from ctp_core.tnorm import TNORMS
@@ -47,7 +47,7 @@ def test_the_watch_itself_sees_a_missing_device() -> None:
 @pytest.mark.parametrize("select", SELECTS)
 def test_training_and_answering_leave_no_device_to_the_default(select: str, prover: str) -> None:
     kb = graphs_kb({"train": family_graphs(60, (2, 3), seed=1)})
-    config = CtpConfig(
+    config = CtpFactsConfig(
         select=select,
         prover=prover,
         templates=("2", "1R"),

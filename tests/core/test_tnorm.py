@@ -6,10 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from ctp_core.aggregations import Aggregation, Best, CappedSum, NoisyOr
-from ctp_core.errors import ConfigError
-from ctp_core.methods import CtpConfig, check_kind
+from ctp_core.ctp_facts.config import CtpFactsConfig
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.tnorm import TNORMS, TNorm
 
 AGGREGATIONS: dict[str, Aggregation] = {
@@ -106,13 +107,12 @@ def test_times_on_distances_is_times_on_their_scores(name: str) -> None:
 
 @EVERY
 def test_a_kb_of_facts_refuses_what_does_not_work_on_distances_before_training(tnorm: TNorm) -> None:
-    config = CtpConfig(semiring=tnorm.name)
-    check_kind(config, "graphs")
+    assert CtpGraphsConfig(semiring=tnorm.name).semiring == tnorm.name
     if tnorm.distances is not None:
-        check_kind(config, "facts")
+        assert CtpFactsConfig(semiring=tnorm.name).semiring == tnorm.name
         return
-    with pytest.raises(ConfigError, match=f"{tnorm.name}.*use max-min or max-product"):
-        check_kind(config, "facts")
+    with pytest.raises(ValidationError, match=f"{tnorm.name}.*use max-min or max-product"):
+        CtpFactsConfig(semiring=tnorm.name)
 
 
 def test_by_lukasiewicz_doubts_add_up() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ctp_core import __version__
+from ctp_core.base.config import BaseConfig
 from ctp_core.benchmarks import clutrr, links
 from ctp_core.benchmarks.data import read_benchmark
 from ctp_core.benchmarks.paper import dynamics
@@ -21,7 +22,7 @@ from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
 from ctp_core.benchmarks.paper.published_code import PublishedTrainer
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import METHODS, BaseConfig
+from ctp_core.methods import METHODS
 from ctp_core.networks.config import NETWORKS, NetworkConfig
 from ctp_core.networks.model import NetworkModel
 from ctp_core.registry import create_trainer
@@ -133,7 +134,7 @@ def _of_seed(seed: int) -> Iterator[Cell]:
         yield Cell("links", dataset, "", RANKED, seed, "ctp", "fast")
         for system in systems:
             method = "ctp" if system == "gntp" else system
-            if method not in METHODS["facts"]:
+            if ("facts", method) not in METHODS:
                 continue
             preset = "paper-long" if system == "ctp" else "paper"  # the published commands have 100 epochs
             settings = _gntp_of_facts(dataset) if system == "gntp" else {}

@@ -5,13 +5,13 @@ from typing import Any
 
 import torch
 
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.graph_examples import Examples, accuracy, read_graphs
 from ctp_core.base.trainer import Progress
 from ctp_core.ctp_graphs.reasoner import Batch
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
 from ctp_core.kb.isomorphism import WeightedGraph
 from ctp_core.kb.knowledge_base import GraphsKB
-from ctp_core.methods import BaseConfig
 from ctp_core.registry import create_trainer
 
 DATASET = "db9b8f04"

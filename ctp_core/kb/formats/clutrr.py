@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ctp_core.errors import DataError, ParseError
+from ctp_core.kb.formats.rows import FileLimits, whole_lines
 from ctp_core.kb.graph_checks import checked
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.kb.names import MAX_NAME_LENGTH
@@ -51,6 +52,11 @@ def numbered_clutrr(
             yield reader.line_num, checked(graph, file, reader.line_num, max_name_length)
     except csv.Error as error:
         raise ParseError(file, reader.line_num, str(error)) from error
+
+
+def clutrr_graphs(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[tuple[int, Graph]]:
+    """Graphs with the line at which each ends, from bytes; raises ParseError at the first bad row."""
+    return numbered_clutrr(whole_lines(stream, file, limits), file, limits.max_name_length)
 
 
 def _graph(row: Mapping[str, str | None], file: str, line: int) -> Graph:

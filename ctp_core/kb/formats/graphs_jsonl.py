@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 from ctp_core.errors import ParseError
+from ctp_core.kb.formats.rows import FileLimits, whole_lines
 from ctp_core.kb.graph_checks import checked
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.kb.names import MAX_NAME_LENGTH
@@ -26,6 +27,11 @@ def numbered_graphs_jsonl(
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield number, checked(_graph(line, file, number), file, number, max_name_length)
+
+
+def jsonl_graphs(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[tuple[int, Graph]]:
+    """Graphs with the line of each, from bytes; raises ParseError at the first bad line."""
+    return numbered_graphs_jsonl(whole_lines(stream, file, limits), file, limits.max_name_length)
 
 
 def _graph(line: str, file: str, number: int) -> Graph:

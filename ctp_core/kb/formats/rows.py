@@ -45,6 +45,11 @@ def read_lines(
         yield number + 1, last if keep_returns or not last.endswith("\r") else last[:-1]
 
 
+def whole_lines(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[str]:
+    """Lines with their ends: a story of CLUTRR may go over several."""
+    return (f"{line}\n" for _, line in read_lines(stream, file, limits, keep_returns=True))
+
+
 def _decode(block: bytes, file: str, before: int, limits: FileLimits) -> list[str]:
     try:
         lines = block.decode().split("\n")

@@ -16,6 +16,7 @@ from ctp_core.artifact import Artifact, decode, encode
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.ctp_graphs import exact
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.ctp_graphs.reasoner import MAX_EXACT_DEPTH
 from ctp_core.ctp_graphs.theory import Theory
@@ -23,10 +24,10 @@ from ctp_core.ctp_graphs.trainer import GraphsTrainer
 from ctp_core.errors import ArtifactError, BadQuestion, ConfigError, CtpError, DataError, UnknownSymbol
 from ctp_core.kb.graph_checks import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
-from ctp_core.methods import Profile, presets
+from ctp_core.kb.profile import Profile
+from ctp_core.methods import presets
 from ctp_core.proofs import ProofNode
 from ctp_core.registry import create_trainer, load_model
-from ctp_core.select.config import CtpConfig
 from ctp_core.select.registry import SELECTS
 from ctp_core.shapes import Vectors
 from ctp_core.symbols import Fact, Goal
@@ -43,7 +44,9 @@ def family_kb() -> GraphsKB:
 
 
 def trainer(**settings: Any) -> GraphsTrainer:
-    config = CtpConfig(**{"templates": ("2",) * 3, "dim": 8, "epochs": 2, "distinct": True, "depth": None, **settings})
+    config = CtpGraphsConfig(
+        **{"templates": ("2",) * 3, "dim": 8, "epochs": 2, "distinct": True, "depth": None, **settings}
+    )
     made = create_trainer(config, family_kb(), CPU)
     assert isinstance(made, GraphsTrainer)
     return made
@@ -482,7 +485,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         {"dimm": 3},
     ):
         with pytest.raises(ValueError, match=r"max-mean|template|rule|dimm"):
-            CtpConfig(**settings)  # type: ignore[arg-type]
+            CtpGraphsConfig(**settings)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="no template makes a rule"):
         trainer(templates=("0",))
 
@@ -494,18 +497,18 @@ def test_a_theory_too_large_for_its_prover_is_refused_before_it_takes_memory() -
         trainer(prover="exact", train_depth=3, templates=("8",) * 8, dim=50)
     many = tuple(Graph((Fact("a", f"p{i}", "b"),), "a", "b", f"p{i}") for i in range(3000))
     with pytest.raises(ConfigError, match="8 rules over 3,000 predicates are too many"):
-        create_trainer(CtpConfig(prover="tabled", templates=("2",) * 8), graphs_kb({"train": many}), CPU)
+        create_trainer(CtpGraphsConfig(prover="tabled", templates=("2",) * 8), graphs_kb({"train": many}), CPU)
 
 
 def test_presets_fit_the_kb() -> None:
     offered = presets(Profile.of(family_kb()))
     assert set(offered) == {"fast", "best", "paper", "paper-long"}
     paper = offered["paper"]
-    assert isinstance(paper, CtpConfig)
+    assert isinstance(paper, CtpGraphsConfig)
     assert (paper.prover, paper.templates, paper.dim, paper.batch_size) == ("exact", ("2", "2", "2"), 20, 32)
     long = Profile(kind="graphs", num_facts=9, num_entities=0, num_predicates=40, max_length=8)
     deep = presets(long)["fast"]
-    assert isinstance(deep, CtpConfig)
+    assert isinstance(deep, CtpGraphsConfig)
     assert (deep.train_depth, len(deep.templates)) == (6, 32)
 
 
@@ -529,7 +532,7 @@ def test_a_preset_has_the_templates_that_the_graphs_need() -> None:
     assert Profile.of(graphs_kb({"train": chains + parallel})).templates == ()
     both = graphs_kb({"train": turned(chains, 1) + single})
     fast = presets(Profile.of(both))["fast"]
-    assert isinstance(fast, CtpConfig)
+    assert isinstance(fast, CtpGraphsConfig)
     assert set(fast.templates) == {"1", "1R", "2"}
     rare = chains * 10 + single
     assert Profile.of(graphs_kb({"train": rare})).templates == ()
@@ -551,7 +554,7 @@ def test_a_kb_without_labels_cannot_be_trained_on() -> None:
     kb = family_kb()
     unlabelled = tuple(Graph(g.facts, g.subject, g.object, None) for g in kb.splits["train"])
     with pytest.raises(DataError, match="no labelled"):
-        GraphsTrainer(CtpConfig(), GraphsKB(kb.predicates, kb.targets, {"train": unlabelled}), CPU)
+        GraphsTrainer(CtpGraphsConfig(), GraphsKB(kb.predicates, kb.targets, {"train": unlabelled}), CPU)
 
 
 def test_a_model_trained_by_lukasiewicz_answers_with_its_own_score_of_every_proof() -> None:

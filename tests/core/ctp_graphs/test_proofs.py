@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from ctp_core.base.model import Answer, Answers, Budget, Question
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
 from ctp_core.ctp_graphs.rules import BODIES, decode
-from ctp_core.select.config import CtpConfig
 from ctp_core.symbols import Fact, Goal, Vocabulary
 from ctp_core.tnorm import TNORMS
 
@@ -22,7 +22,7 @@ NAMES = ("p", "q", "r")
 
 def model(*rules: str, seed: int = 0, names: tuple[str, ...] = NAMES, **settings: Any) -> CtpGraphsModel:
     given = {"select": "attentive", "prover": "tabled", "templates": ("0",), "depth": None, "dim": 6, **settings}
-    config = CtpConfig(**given, rules=rules)
+    config = CtpGraphsConfig(**given, rules=rules)
     predicates = Vocabulary("predicate", names)
     theory = build_theory(config, predicates, torch.Generator().manual_seed(seed)).requires_grad_(False)
     return CtpGraphsModel(GraphReasoner(config, predicates, names, theory), [])

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from ctp_core.base.schedule import constant_then_falling
+from ctp_core.embeddings.config import ComplexConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS
 from ctp_core.embeddings.questions import QuestionList
 from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import ComplexConfig
 from ctp_core.symbols import Fact
 
 FACTS = torch.tensor([[0, 0, 1], [0, 0, 2], [1, 1, 2]])

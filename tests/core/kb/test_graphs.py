@@ -14,9 +14,9 @@ from ctp_core.benchmarks.family_graphs import EDGES, TARGETS, family_graphs, sou
 from ctp_core.errors import ConfigError, DataError, ParseError
 from ctp_core.kb.facts_builder import KbLimits
 from ctp_core.kb.formats.clutrr import UNTYPED, parse_clutrr, read_clutrr
-from ctp_core.kb.formats.graphs_jsonl import parse_graphs_jsonl, write_graphs_jsonl
+from ctp_core.kb.formats.graphs_jsonl import numbered_graphs_jsonl, parse_graphs_jsonl, write_graphs_jsonl
 from ctp_core.kb.graph_checks import graphs_kb
-from ctp_core.kb.graphs_builder import READERS, BuiltGraphs, GraphsBuilder
+from ctp_core.kb.graphs_builder import BuiltGraphs, GraphsBuilder
 from ctp_core.kb.isomorphism import canonical, distinct, number
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.symbols import Fact
@@ -196,7 +196,8 @@ def test_a_kb_of_graphs_checks_what_each_split_uses() -> None:
 def built(**splits: list[Graph]) -> BuiltGraphs:
     builder = GraphsBuilder(KbLimits())
     for split, graphs in splits.items():
-        builder.add(split, READERS["graphs"](["\n", *write_graphs_jsonl(graphs)], f"{split}.jsonl"), f"{split}.jsonl")
+        file = f"{split}.jsonl"
+        builder.add(split, numbered_graphs_jsonl(["\n", *write_graphs_jsonl(graphs)], file), file)
     return builder.build()
 
 

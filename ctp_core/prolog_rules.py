@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from ctp_core.errors import DataError
 from ctp_core.rules import MAX_BODY, Atom, Rule, quoted, unquoted
+from ctp_core.rules_from_atoms import rule_from_atoms
 
 ATOM_TOKENS = 7  # name ( X , Y ) and what stands after it
 MAX_RULE_LENGTH = 10_000  # characters: a head and MAX_BODY atoms whose names are as long as those of a KB may be
@@ -38,7 +39,7 @@ def parse_rule(text: str) -> Rule:
     weight = _WEIGHT.match(text)
     confidence = _confidence(weight["weight"], text) if weight else 1.0
     head, *body = _atoms(_tokens(text[weight.end() :] if weight else text), text)
-    rule = Rule.from_atoms(head, body, confidence)
+    rule = rule_from_atoms(head, body, confidence)
     if not rule.body.one_way:
         raise DataError(
             f"rule {text!r}: the body must be a path between the two variables of the head, in one direction"

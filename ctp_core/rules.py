@@ -1,8 +1,8 @@
 """Rules as people read them, `p(X,Y) :- q(X,Z), r(Z,Y)`, in one form: the same rule has one text and one id.
 
 A body is a path of atoms. It is written from X to Y, whichever way round its atoms are stated, or away from X or Y
-where it is about that one alone. Its other variables are Z, Z2, Z3, … in that order. Reading and writing Prolog is in
-`prolog_rules`.
+where it is about that one alone. Its other variables are Z, Z2, Z3, … in that order. `rules_from_atoms` and
+`prolog_rules` read rules that were written in other forms.
 """
 
 import hashlib
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Literal, NamedTuple, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
-from ctp_core.errors import ConfigError, DataError
+from ctp_core.errors import ConfigError
 from ctp_core.symbols import Fact
 
 SURE = 1 - 1e-6  # a generated vector that meets a predicate this well is that predicate
@@ -163,12 +163,6 @@ class Rule:
     precision: float | None = None
     approximate: bool = False
 
-    @classmethod
-    def from_atoms(cls, head: Atom, body: Sequence[Atom], confidence: float) -> "Rule":
-        """The rule that these atoms state, whatever their order and the names of their variables; raises DataError."""
-        path, constant = _read(head, body)
-        return cls(head.predicate, path, confidence, constant)
-
     @cached_property
     def head(self) -> Atom:
         fixed = None if self.constant is None else quoted(self.constant)
@@ -185,12 +179,24 @@ class Rule:
 
     @cached_property
     def text(self) -> str:
-        return _text(self.head, self.body.atoms)
+        return rule_text(self.head, self.body.atoms)
 
     @cached_property
     def id(self) -> str:
         """The same rule has the same id in every model, so that rules can be compared between models."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:ID_LENGTH]
+
+    def values(self) -> dict[str, Any]:
+        """What is stored of a rule; `rule_from_values` reads it, and makes text, id and template anew."""
+        return {
+            "head": vars(self.head),
+            "body": [vars(atom) for atom in self.body.atoms],
+            "template": str(self.template),
+            "confidence": self.confidence,
+            "support": self.support,
+            "precision": self.precision,
+            "approximate": self.approximate,
+        }
 
     def counted(self, support: int, pairs: int) -> Self:
         """With support and precision; no precision where the body never holds."""
@@ -206,7 +212,7 @@ def each_once(rules: Iterable[Rule]) -> list[Rule]:
     return list(found.values())
 
 
-def _text(head: Atom, body: Iterable[Atom]) -> str:
+def rule_text(head: Atom, body: Iterable[Atom]) -> str:
     return f"{head} :- {', '.join(map(str, body))}"
 
 
@@ -224,45 +230,3 @@ def unquoted(token: str) -> str:
 
 def is_constant(argument: str) -> bool:
     return argument.startswith("'")
-
-
-def _read(head: Atom, atoms: Sequence[Atom]) -> tuple[Body, str | None]:
-    """The body that these atoms are, and the constant in the head."""
-    arguments = (head.subject, head.object)
-    constants = [unquoted(argument) for argument in arguments if is_constant(argument)]
-    about = _about(arguments, atoms)
-    path = _walk(atoms, head.object if about == "Y" else head.subject)
-    apart = len(set(arguments)) == 2 and len(constants) < 2
-    if not about:
-        fits = path is not None and path[1] == head.object
-    elif constants:
-        fits = path is not None
-    else:  # what is said of one entity alone has one atom, and leads to anything
-        fits = path is not None and len(path[0]) == 1 and not is_constant(path[1])
-    if path is None or not apart or not fits:
-        raise DataError(f"rule {_text(head, atoms)!r}: the body must be a path between the two variables of the head")
-    steps, end = path
-    return Body(steps, about, unquoted(end) if is_constant(end) else None), constants[0] if constants else None
-
-
-def _about(arguments: tuple[str, str], atoms: Iterable[Atom]) -> About:
-    """Which place of the head the atoms speak of alone, if any; the other is a constant or any entity."""
-    spoken_of = {argument for atom in atoms for argument in (atom.subject, atom.object)}
-    subject, object_ = (argument in spoken_of and not is_constant(argument) for argument in arguments)
-    return "" if subject == object_ else "X" if subject else "Y"
-
-
-def _walk(atoms: Iterable[Atom], start: str) -> tuple[tuple[Step, ...], str] | None:
-    """The steps from `start` along all atoms and where they end; None where the atoms are not one path."""
-    left, passed, steps = list(atoms), [start], []
-    while left:
-        at = passed[-1]
-        onward = [atom for atom in left if at in (atom.subject, atom.object)]
-        if len(onward) != 1 or is_constant(at):
-            return None
-        [atom] = onward
-        left.remove(atom)
-        inverse = atom.object == at
-        steps.append(Step(atom.predicate, inverse))
-        passed.append(atom.subject if inverse else atom.object)
-    return (tuple(steps), passed[-1]) if len(set(passed)) == len(passed) else None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.kb.knowledge_base import FactIds, sorted_facts
 from ctp_core.rules import Template
 
 Ids = NDArray[np.int64]
@@ -38,13 +38,15 @@ class Paths(NamedTuple):
 
 
 class EdgeList:
-    """Edges sorted by (tail, head, atom), so that all edges of an entity and of a pair are slices."""
+    """Edges sorted by (tail, head, atom), so that all edges of an entity and of a pair are slices.
+
+    `facts` are distinct, as those of a FactsKB and of a FactsView are: one that is given twice would count twice.
+    """
 
     def __init__(self, facts: FactIds, num_entities: int, num_predicates: int) -> None:
         self.num_entities, self.num_predicates = num_entities, num_predicates
-        facts = np.unique(facts, axis=0) if len(facts) else facts
-        self.facts = facts
-        subject, predicate, object_ = facts.T
+        self.facts = sorted_facts(facts, num_entities, num_predicates)
+        subject, predicate, object_ = self.facts.T
         tail, head = np.concatenate([subject, object_]), np.concatenate([object_, subject])
         atom = np.concatenate([predicate, predicate + num_predicates])
         order = np.lexsort((atom, head, tail))

@@ -137,9 +137,7 @@ class RulesTrainer(Trainer):
 
     def _validate(self) -> dict[str, float]:
         facts, model = self.split.valid_sample(VALIDATION), self.model_on(self.split.visible(self.kb))
-        return ranking_metrics(
-            rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
-        )
+        return ranking_metrics(rank_facts(facts, model.kb_logits, known_filters(self.kb, "valid")))
 
     def _merged(self) -> RuleTable:
         tables = self._tables or [EMPTY]

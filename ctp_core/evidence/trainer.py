@@ -13,6 +13,7 @@ from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
+from ctp_core.base.goals import GoalIds
 from ctp_core.base.schedule import one_cycle
 from ctp_core.errors import ConfigError
 from ctp_core.evidence.config import ProofsConfig
@@ -87,12 +88,12 @@ class ProofsTrainer(FactsTrainer):
         logits = torch.cat([self.module.logits(self._tables, goal[None]) for goal in goals]).cpu().numpy()
         row = np.zeros(len(self.kb.predicates), dtype=np.int64)
         row[goals.cpu().numpy()] = np.arange(len(goals))
-        return rank_facts(
-            self.split.valid,
-            lambda subjects, predicates: logits[row[predicates], subjects],
-            lambda objects, predicates: logits[row[predicates], :, objects],
-            known_filters(self.kb, "valid"),
-        )
+
+        def score(asked: GoalIds) -> Float[np.ndarray, "goal entity"]:
+            table = row[asked.predicates]
+            return logits[table, asked.given] if asked.forward else logits[table, :, asked.given]
+
+        return rank_facts(self.split.valid, score, known_filters(self.kb, "valid"))
 
     def model(self) -> ProofsModel:
         return self.model_on(self.kb)

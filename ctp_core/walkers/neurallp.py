@@ -134,7 +134,7 @@ class NeuralLpModel(ReachModel):
 
     @cached_property
     def _operators(self) -> Float[Tensor, "atom entity entity"]:
-        return self._operators_of(self._kb_view)
+        return self._operators_of(self.kb_view)
 
     def _operators_of(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
         return atom_tables(view.edges.facts, len(view.entities), len(view.predicates), self.module.end.device)

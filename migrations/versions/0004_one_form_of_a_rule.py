@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from ctp_core.errors import DataError
-from ctp_core.rules import Atom, Rule
+from ctp_core.rules_from_atoms import rule_from_values
 
 revision = "0004"
 down_revision = "0003"
@@ -92,18 +92,12 @@ def _flush(connection: sa.Connection, changed: list[dict[str, Any]], dropped: li
 
 def _form(values: dict[str, Any]) -> dict[str, Any]:
     """Id, text, template and atoms of a rule, made anew from its atoms."""
-    head, *body = (Atom(**atom) for atom in (values["head"], *values["body"]))
     try:
-        rule = Rule.from_atoms(head, body, values["confidence"])
+        rule = rule_from_values(values)
     except DataError:
         return {name: values[name] for name in FORM}
-    return {
-        "rule_id": rule.id,
-        "text": rule.text,
-        "template": str(rule.template),
-        "head": vars(rule.head),
-        "body": [vars(atom) for atom in rule.body.atoms],
-    }
+    form = {"rule_id": rule.id, "text": rule.text, **rule.values()}
+    return {name: form[name] for name in FORM}
 
 
 def _rewrite_results(connection: sa.Connection) -> None:

@@ -10,7 +10,6 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
@@ -18,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 from ctp_core.errors import ArtifactError, DataError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
 from ctp_core.methods import parse_config
-from ctp_core.rules import MAX_BODY, Atom, Rule, each_once
+from ctp_core.rules import MAX_BODY, Rule, each_once
+from ctp_core.rules_from_atoms import rule_from_values
 from service.errors import Invalid, PayloadTooLarge
 from service.files.storage import Files
 from service.http.bodies import first_faults, holds_nul
@@ -49,7 +49,7 @@ class CardAtom(BaseModel):
 
 
 class CardRule(BaseModel):
-    """A rule without its text and id, which follow from its atoms; its template does, too, and is not read."""
+    """A rule without its text and id, which follow from its atoms, as does its template, which is not read."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -60,12 +60,6 @@ class CardRule(BaseModel):
     support: int | None = Field(None, ge=0, le=2**31 - 1)
     precision: float | None = Field(None, ge=0, le=1)
     approximate: bool = False
-
-    def rule(self) -> Rule:
-        """Raises DataError where the atoms are no rule that a model could have."""
-        head, *body = (Atom(atom.predicate, atom.subject, atom.object) for atom in (self.head, *self.body))
-        counts = self.model_dump(include={"support", "precision", "approximate"})
-        return replace(Rule.from_atoms(head, body, self.confidence), **counts)
 
 
 class Card(BaseModel):
@@ -88,7 +82,7 @@ class Card(BaseModel):
 def rules_of(card: Card) -> list[Rule]:
     """In the form of this version, with the ids that go with it, each rule once; raises Invalid."""
     try:
-        return each_once(rule.rule() for rule in card.rules)
+        return each_once(rule_from_values(rule.model_dump()) for rule in card.rules)
     except DataError as error:
         raise _bad(f"{CARD}: {error}") from None
 

@@ -8,6 +8,7 @@ import pytest
 from ctp_core.errors import DataError
 from ctp_core.proofs import ProofNode
 from ctp_core.rules import MAX_BODY, About, Atom, Body, Rule, Step, Template, each_once, quoted, steps_of
+from ctp_core.rules_from_atoms import rule_from_atoms
 from ctp_core.symbols import Fact
 
 NAMES = ("a", "b", "it's", "X")  # predicates and entities may be called as variables are
@@ -42,7 +43,7 @@ def rewritten(rule: Rule, draw: random.Random) -> tuple[Atom, list[Atom]]:
 def test_renamed_variables_and_a_turned_path_leave_text_and_id(seed: int) -> None:
     draw = random.Random(seed)
     rule = random_rule(draw)
-    again = Rule.from_atoms(*rewritten(rule, draw), confidence=0.5)
+    again = rule_from_atoms(*rewritten(rule, draw), confidence=0.5)
     assert again == rule
     assert (again.text, again.id, again.template) == (rule.text, rule.id, rule.template)
 
@@ -93,7 +94,7 @@ def test_every_shape_of_a_body_is_written_from_the_variable_it_is_about(rule: Ru
 )
 def test_atoms_that_are_no_path_are_no_rule(head: Atom, body: list[Atom]) -> None:
     with pytest.raises(DataError, match="must be a path"):
-        Rule.from_atoms(head, body, 1.0)
+        rule_from_atoms(head, body, 1.0)
 
 
 def test_of_equal_rules_the_most_confident_is_kept() -> None:

@@ -9,7 +9,8 @@ from alembic import command
 from sqlalchemy import Engine, MetaData, Table, insert, select
 
 from ctp_core.prolog_rules import parse_rule
-from ctp_core.rules import Atom, Rule
+from ctp_core.rules import Atom
+from ctp_core.rules_from_atoms import rule_from_atoms
 from service.db.engine import make_engine
 from service.db.migrate import alembic_config, migrate
 
@@ -94,7 +95,7 @@ def test_stored_rules_get_the_text_and_the_id_of_today(engine: Engine) -> None:
     ]
     assert [row.confidence for row in found] == [0.9, 0.8, 0.7]
     for row in found:
-        assert Rule.from_atoms(Atom(**row.head), [Atom(**atom) for atom in row.body], 1.0).text == row.text
+        assert rule_from_atoms(Atom(**row.head), [Atom(**atom) for atom in row.body], 1.0).text == row.text
 
 
 def test_rows_that_are_the_same_rule_become_one_the_surer(engine: Engine) -> None:

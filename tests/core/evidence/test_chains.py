@@ -17,7 +17,7 @@ BODIES = [body for length in range(1, 6) for body in itertools.product(range(2 *
 def random_edges(seed: int) -> EdgeList:
     choose = np.random.default_rng(seed)
     columns = [choose.integers(0, high, 16) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
-    return EdgeList(np.stack(columns, axis=1), NUM_ENTITIES, NUM_PREDICATES)
+    return EdgeList(np.unique(np.stack(columns, axis=1), axis=0), NUM_ENTITIES, NUM_PREDICATES)
 
 
 def without(edges: EdgeList, fact: list[int]) -> EdgeList:

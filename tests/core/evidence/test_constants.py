@@ -18,7 +18,7 @@ NUM_ENTITIES, NUM_PREDICATES = 9, 2
 def random_edges(seed: int, extra: int = 0) -> EdgeList:
     choose = np.random.default_rng(seed)
     columns = [choose.integers(0, high, 60) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
-    facts = np.stack(columns, axis=1)
+    facts = np.unique(np.stack(columns, axis=1), axis=0)
     new = [(NUM_ENTITIES + i, i % NUM_PREDICATES, i) for i in range(extra)]
     return EdgeList(np.concatenate([facts, np.array(new, dtype=np.int64).reshape(-1, 3)]), NUM_ENTITIES + extra, 2)
 

@@ -18,7 +18,7 @@ CONFIG = RulesConfig(rules=1000, min_support=1)
 def random_edges(seed: int, num_predicates: int = 2) -> EdgeList:
     choose = np.random.default_rng(seed)
     columns = [choose.integers(0, high, 20) for high in (8, num_predicates, 8)]
-    return EdgeList(np.stack(columns, axis=1), 8, num_predicates)
+    return EdgeList(np.unique(np.stack(columns, axis=1), axis=0), 8, num_predicates)
 
 
 @pytest.mark.parametrize("length", range(1, 5))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ctp_core.base.edges import EdgeList
+from ctp_core.base.goals import GoalIds
 from ctp_core.base.model import Answer, Model
 from ctp_core.evidence import proofs_arrays as evidence_arrays
 from ctp_core.evidence.config import EvidenceTemplate
@@ -145,7 +146,7 @@ def test_predicates_asked_for_together_have_the_logits_they_have_alone(model: Mo
     assert isinstance(model, ProofsModel)
     predicates, subjects = np.arange(3), np.zeros(3, dtype=np.int64)
     fresh = ProofsModel(model.config, KB, model.head)
-    together = fresh.object_logits(subjects, predicates)
+    together = fresh.kb_logits(GoalIds.for_objects(subjects, predicates))
     facts = KB.splits["train"]
     for predicate in predicates.tolist():
         alone = model.arrays.reach(EdgeList(facts, len(KB.entities), 3), predicate, 0, forward=True)

@@ -14,7 +14,7 @@ NUM_ENTITIES, NUM_PREDICATES = 8, 2
 def random_arrays(seed: int, *, long: bool = False) -> tuple[RuleArrays, EdgeList]:
     choose = np.random.default_rng(seed)
     columns = [choose.integers(0, high, 40) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
-    edges = EdgeList(np.stack(columns, axis=1), NUM_ENTITIES, NUM_PREDICATES)
+    edges = EdgeList(np.unique(np.stack(columns, axis=1), axis=0), NUM_ENTITIES, NUM_PREDICATES)
     rules = {(choose.integers(2), t, *choose.integers(0, 4, 5)) for t in range(len(TEMPLATES)) for _ in range(6)}
     rows = np.array(sorted(tuple(map(int, rule)) for rule in rules))
     lengths = np.array([template.length for template in TEMPLATES])[rows[:, 1]]

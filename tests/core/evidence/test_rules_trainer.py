@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from ctp_core.base.edges import EdgeList
+from ctp_core.base.goals import GoalIds
 from ctp_core.evidence import rules_trainer as rules_module
 from ctp_core.evidence.mining import Mined, mine_chains
 from ctp_core.evidence.proofs_arrays import provable_paths
@@ -79,5 +80,5 @@ def test_a_predicate_without_training_facts_is_unlikely_of_every_pair() -> None:
     kb = FactsKB.from_facts({"train": train, "valid": [Fact("e0", "q", "e3")]})
     model = RulesTrainer(RulesConfig(max_length=2), kb, CPU).fit()
     assert isinstance(model, RulesModel)
-    objects = model.object_logits(np.array([0]), np.array([kb.predicates.id("q")]))
+    objects = model.kb_logits(GoalIds.for_objects(np.array([0]), np.array([kb.predicates.id("q")])))
     assert (objects < np.log(0.01)).all()

@@ -1,4 +1,4 @@
-"""`ctp`: the one program."""
+"""The command line: `ctp` and all its commands."""
 
 import sys
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Which formats each kind of KB is read from and written to."""
+"""The formats that each kind of KB can be read from and written to."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from service.errors import Invalid
 
 FACTS, GRAPHS = "facts", "graphs"
 KINDS = (FACTS, GRAPHS)
-# Graphs are written in one format only: CLUTRR's columns are made from stories, which are not kept.
+# Graphs can be written in one format only: CLUTRR's columns need the stories, which are not stored.
 READABLE = {FACTS: tuple(FORMATS), GRAPHS: tuple(READERS)}
 WRITABLE = {FACTS: tuple(FORMATS), GRAPHS: ("graphs",)}
 
@@ -20,11 +20,11 @@ def kind_of(format_name: str) -> str:
 
 
 def check_format(name: str, kind: str, known: dict[str, tuple[str, ...]] = READABLE) -> str:
-    """The name itself; raises Invalid where there is no such format for this kind."""
-    # What everybody calls it: a line of JSON Lines is a fact in one kind and a graph in the other.
+    """Returns the name of the format; raises Invalid if this kind of KB does not have it."""
+    # Users say `jsonl` for both kinds: a line is a fact in one kind and a graph in the other.
     name = "graphs" if (kind, name) == (GRAPHS, "jsonl") else name
     if name not in known[kind]:
-        raise Invalid("bad_format", f"format {name[:40]!r} is not one of kind {kind}: use {', '.join(known[kind])}")
+        raise Invalid("bad_format", f"kind {kind} has no format {name[:40]!r}: use {', '.join(known[kind])}")
     return name
 
 

@@ -1,4 +1,4 @@
-"""What can be done with training jobs."""
+"""Operations on training jobs: resolve settings, submit, show, cancel."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -47,13 +47,13 @@ def profile_of(kb: Kb) -> Profile:
 
 
 def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> BaseConfig:
-    """What the preset means for the method, with the user's settings on top."""
+    """Returns the preset's settings for the method, with the user's settings on top; raises Invalid."""
     overrides = _by_select(overrides)
     profile = profile_of(kb)
     base = preset_for(profile, preset or DEFAULT_PRESET, overrides.get("method"), overrides.get("select"))
     if base is None:
         known = presets(profile)
-        raise Invalid("unknown_preset", f"preset {preset!r} is not known for this KB: choose from {', '.join(known)}")
+        raise Invalid("unknown_preset", f"this KB has no preset {preset!r}: choose from {', '.join(known)}")
     method = overrides.get("method", base.method)
     if not isinstance(method, str) or method not in CONFIGS:
         raise _no_such_method("config.method", str(method), profile.kind)
@@ -68,7 +68,7 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
 
 
 def preset_configs(kb: Kb, method: str | None) -> dict[str, BaseConfig]:
-    """Preset name -> what it means for a KB, and for one method where one is named."""
+    """Returns preset name -> its settings for a KB, and for one method if it is named."""
     profile = profile_of(kb)
     if method is not None and method not in (*CONFIGS, *FIXED_RULES):
         raise _no_such_method("query.method", method, profile.kind)
@@ -83,7 +83,7 @@ def _no_such_method(place: str, method: str, kind: Kind) -> Invalid:
 
 
 def _by_select(overrides: dict[str, Any]) -> dict[str, Any]:
-    """With method `ctp` where the name is that of a `select`."""
+    """Replaces a method that is really a `select` of `ctp` by `ctp` with that `select`."""
     name = overrides.get("method")
     if name not in FIXED_RULES:
         return overrides
@@ -93,15 +93,17 @@ def _by_select(overrides: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_settings(overrides: dict[str, Any], method: str, kind: Kind, base: BaseConfig) -> None:
-    """Raises Invalid at settings that only other methods have: whoever gives them forgot to name one of these, or the
-    part of `base` that has them."""
+    """Raises Invalid for settings that only other methods, or parts of `base`, have.
+
+    Probably the caller forgot to name such a method or part, so the error suggests it.
+    """
     faults = []
     for name in overrides:
         others = [other for other in METHODS[kind] if name in CONFIGS[other].model_fields]
         if others and name not in CONFIGS[method].model_fields:
             parts = _parts_with(name, base) if method == base.method else []
-            remedy = f"give {' or '.join(parts)}" if parts else "name one of these in `method`, or leave it out"
-            reason = f"method {method!r} has no such setting, but {', '.join(others)}: {remedy}"
+            remedy = f"use {' or '.join(parts)}" if parts else "set `method` to one of these, or leave the setting out"
+            reason = f"method {method!r} has no such setting, only {', '.join(others)}: {remedy}"
             faults.append({"place": f"config.{name}", "reason": reason})
     if faults:
         detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)
@@ -109,20 +111,20 @@ def _check_settings(overrides: dict[str, Any], method: str, kind: Kind, base: Ba
 
 
 def _parts_with(name: str, config: BaseConfig) -> list[str]:
-    """Where a setting stands in the parts of a hybrid."""
+    """Returns the places of a setting in the parts of a hybrid, as `config.part.setting`."""
     parts = {place: part for place, part in config if isinstance(part, BaseConfig)}
     return [f"config.{place}.{name}" for place, part in parts.items() if name in type(part).model_fields]
 
 
 def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:
-    """Raises Invalid at a predicate that the KB does not have: its training would fail later."""
+    """Raises Invalid if a given rule has a predicate that is not in the KB: its training would fail later."""
     if isinstance(config, CtpConfig):
         for rule in map(parse_rule, config.rules):
             kbs.check_predicates(session, kb, (rule.head.predicate, *rule.predicates), "config.rules")
 
 
 def _overridden(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """Settings within a setting override one by one, as those of a hybrid's part do, unless it is of another method."""
+    """Merges overrides into settings; a hybrid's part is merged setting by setting, unless its method changes."""
     merged = {**values, **overrides}
     for name, given in overrides.items():
         before = values.get(name)
@@ -133,14 +135,17 @@ def _overridden(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, 
 
 
 def submit(session: Session, tenant: str, request: TrainRequest, settings: Settings) -> tuple[Job, ModelVersion]:
-    """Writes model, jobs and outbox rows: what is accepted is never lost. Several seeds are one child each.
+    """Writes the model, its jobs and their outbox rows; with several seeds, one child job per seed.
 
-    An IntegrityError means that another call took the same version number at the same moment: try again.
+    Raises TooMany if too many jobs are queued, and IntegrityError if another call takes the same version number at the
+    same time: try again.
     """
     seeds = request.seeds if request.seeds is not None else [None]
     queued = repository.num_queued(session, tenant)
     if queued + len(seeds) > settings.max_queued_jobs:
-        detail = f"{queued} jobs wait already and {settings.max_queued_jobs} may: wait for one to start, or cancel one"
+        detail = (
+            f"{queued} of at most {settings.max_queued_jobs} jobs are queued (CTP_MAX_QUEUED_JOBS): wait, or cancel one"
+        )
         raise TooMany("too_many_queued_jobs", detail)
     kb = kbs.held(session, tenant, request.kb)
     name = check_name(request.name or kb.name)
@@ -164,7 +169,7 @@ def _with_seed(config: dict[str, Any], seed: int | None) -> dict[str, Any]:
     if seed is None:
         return config
     if config.get("seed", seed) != seed:
-        raise Invalid("two_seeds", "send `seeds`, or `seed` in `config`, not both")
+        raise Invalid("two_seeds", "send either `seeds`, or `seed` in `config`, not both")
     return {**config, "seed": seed}
 
 
@@ -213,16 +218,16 @@ def _add_job(session: Session, model: ModelVersion, config: dict[str, Any], prio
 def get(session: Session, tenant: str, job_id: str) -> Job:
     job = repository.find(session, tenant, job_id)
     if job is None:
-        raise NotFound("job_not_found", f"there is no job {job_id[:80]!r}: GET /jobs lists those there are")
+        raise NotFound("job_not_found", f"there is no job {job_id[:80]!r}: GET /jobs lists your jobs")
     return job
 
 
 def cancel(database: Database, tenant: str, job_id: str, lease_seconds: float) -> JobOut:
-    """Ends a job at once, queued or running; its worker stops within seconds. A finished one stays as it is."""
+    """Cancels a queued or running job at once; its worker stops within seconds. Raises Conflict if it has ended."""
     with database.write() as session:
         job = get(session, tenant, job_id)
         if not outcomes.cancel(session, job, lease_seconds):
-            raise Conflict("job_finished", f"job {job_id!r} is {job.status} already")
+            raise Conflict("job_finished", f"job {job_id!r} has already ended: it is {job.status}")
         session.refresh(job)
         return shown(session, [job])[0]
 
@@ -247,13 +252,13 @@ def _shown(job: Job, model: str, children: Sequence[Job]) -> JobOut:
 
 
 def _values(job: Job) -> dict[str, Any]:
-    """What a worker has left behind about its waiting counts for as long as it runs the job."""
+    """Returns the shown values of a job; `waiting_for` is shown only while the job runs."""
     waiting_for = job.waiting_for if job.status == "running" else None
     return {**vars(job), "seed": job.config.get("seed"), "waiting_for": waiting_for}
 
 
 def _summed(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Epochs of all seeds together; the time left is that of the slowest, the rest that of the last to have begun."""
+    """Sums the epochs of all seeds; the time left is that of the slowest, the rest is from the last that has begun."""
     known = [part for part in parts if part]
     if not known:
         return {}

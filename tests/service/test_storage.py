@@ -112,7 +112,7 @@ def test_a_bucket_that_is_not_there_is_refused_at_once(bucket: str) -> None:
     storage = ObjectStorage("s3://nobody-made-this/ctp")
     with pytest.raises(StorageRefused, match="CTP_ARTIFACTS_URL"):
         storage.put("models/m", files(b"a"))
-    with pytest.raises(StorageRefused, match="nobody-made-this is not there"):
+    with pytest.raises(StorageRefused, match="nobody-made-this does not exist"):
         storage.check()
 
 

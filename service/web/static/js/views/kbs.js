@@ -20,7 +20,7 @@ export async function kbs(root, { signal }) {
   const items = await all("/kbs", {}, 2000, signal);
   list.set(items);
   show(root,
-    h("header", { class: "head" }, h("div", {}, h("h1", {}, "Knowledge bases"), h("p", {}, "A knowledge base is a set of facts: who stands in which relation to whom. It never changes once it is here; a new version is a new name."))),
+    h("header", { class: "head" }, h("div", {}, h("h1", {}, "Knowledge bases"), h("p", {}, "A knowledge base is a set of facts: who stands in which relation to whom. It never changes after the upload; upload changed facts under a new name."))),
     uploader(root),
     h("section", { class: "card flush" }, list.element));
 }
@@ -79,7 +79,7 @@ function form(place, files, cancel) {
         bar.setAttribute("aria-valuenow", Math.round(share * 100));
         text.textContent = share < 1 ? `${Math.round(share * 100)} % sent` : "Checking and storing…";
       });
-      notify(`${plural(kb.num_facts, "fact")} are in ${kb.name}`);
+      notify(`Uploaded ${kb.name} with ${plural(kb.num_facts, "fact")}`);
       go(to(["kbs", kb.name]));
     } catch (error) {
       send.disabled = false;

@@ -37,10 +37,10 @@ export async function train(root, { params, signal }) {
   select.addEventListener("change", () => { title.value = select.value; show(method); load(settings?.preset); });
   method.addEventListener("change", () => load(settings?.preset));
   const form = h("form", { class: "card stack" },
-    h("div", { class: "two" }, field("Knowledge base", select), field("Name of the model", title, "Each training under a name is its next version.")),
-    field("Method", method, "What learns. Train another under another name, and compare them under Models."),
+    h("div", { class: "two" }, field("Knowledge base", select), field("Name of the model", title, "Each training makes a new version of the model with this name.")),
+    field("Method", method, "The learning algorithm. To compare methods, train each under its own name and open Models."),
     presetPlace,
-    field("Seeds", seeds, "Several, separated by commas: the best on validation becomes the model."),
+    field("Seeds", seeds, "One or more, separated by commas: the best on validation becomes the model."),
     result, h("div", { class: "actions" }, start));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

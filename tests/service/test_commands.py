@@ -164,7 +164,7 @@ def test_mistakes_are_told_in_the_words_of_commands(trained: RunningService) -> 
     unknown = ctp(trained, "train", "family", "--name", "x", "--set", "epohcs=3", code=1)
     assert unknown == "ctp: --set epohcs: there is no such setting (did you mean 'epochs'?)\n"
     variable = ctp(trained, "query", "command-family", "grandparent(rick, Y)", code=1)
-    assert "write ? instead of Y for what is asked for" in variable
+    assert "write ? instead of Y for the place asked for" in variable
 
 
 @pytest.mark.slow

@@ -1,1 +1,1 @@
-"""The REST service, its command line and its client. Never imports `worker` or torch."""
+"""The REST service and its command line. Never imports `worker` or torch."""

@@ -1,4 +1,4 @@
-"""The FastAPI app: the one place where its parts are put together."""
+"""Builds the FastAPI app: the only place where its parts are put together."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ from service.training.router import router as training
 from service.training.waiting import Waiting
 from service.web.router import add_page
 
-# Anybody may ask for the parts, and as often as they like.
+# `/readyz` needs no key, so its look-ups are shared between frequent callers.
 PARTS_SECONDS = 0.25
 DESCRIPTION = "Train Conditional Theorem Provers on your facts, and get answers with the proofs that support them."
 
@@ -77,7 +77,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(Gate, keyring=Keyring(app.state.database, settings))
     app.add_middleware(Observed)
-    # Routes are tried in their order: the one that is in a hurry comes first.
+    # Routes are tried in order, so the one that must be fastest comes first.
     app.include_router(queries)
     app.include_router(health)
     for router in (kbs, formats, training, models):

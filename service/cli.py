@@ -1,4 +1,4 @@
-"""`ctp`: the one program."""
+"""The command line: `ctp` and all its commands."""
 
 import sys
 from typing import Annotated
@@ -40,7 +40,7 @@ def every_command(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
-    """The options of `ctp` itself."""
+    """Takes the options of `ctp` itself."""
 
 
 app.command()(train)

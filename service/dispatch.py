@@ -1,7 +1,7 @@
-"""The dispatcher: hands new jobs to the queue, takes back those whose worker is silent, removes what nobody needs.
+"""The dispatcher: sends new jobs to the queue, takes jobs back from silent workers, removes unneeded KBs and files.
 
-Any number may run; one leads, by a lease in the database. Two at once would do no harm: each of its steps is
-safe to repeat.
+Any number of dispatchers may run; one of them leads, by a lease in the database. Two leaders at once would do no harm:
+every step is safe to repeat.
 """
 
 import os
@@ -37,7 +37,7 @@ PUT_OFF_SECONDS = 60.0
 
 
 class Dispatcher:
-    """One turn of `run` leads, relays and, now and then, reconciles."""
+    """Each turn of `run` renews the lead, publishes new jobs and, now and then, reconciles jobs with the queue."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -51,19 +51,19 @@ class Dispatcher:
         self.witness = lease.Witness(self.database, every, max(settings.lease_seconds / 3, 3 * every))
         self.sweepers = [
             Sweeper("kbs", lambda: sweep_kbs(self.database)),
-            # Apart from the rest: a storage that does not answer must not keep jobs from the queue.
+            # In a thread of its own: a storage that does not answer must not delay jobs.
             Sweeper("files", self.sweep_files),
         ]
 
     def run(self, stop: threading.Event) -> None:
-        """Until told to stop. A part that is away is waited for: nothing is lost meanwhile."""
+        """Runs until told to stop; waits for parts that are away, since nothing is lost meanwhile."""
         threading.Thread(target=self.witness.watch, args=(stop,), name="witness", daemon=True).start()
         while not stop.wait(self.settings.relay_seconds):
             self._attempt(self.turn)
         self._resign()
 
     def turn(self) -> None:
-        """Each step alone: Redis may be away, and most of them need only the database."""
+        """Attempts each step on its own: Redis may be away, and most steps need only the database."""
         if not self._leads():
             return
         steps = [self.relay]
@@ -74,7 +74,7 @@ class Dispatcher:
             self._attempt(step)
 
     def _attempt(self, step: Callable[[], None]) -> None:
-        """Whatever goes wrong in a step is told, and the next is taken: it is tried again in its turn."""
+        """Runs a step and logs its failure, so that the next one can run; a failed step is repeated in a later turn."""
         try:
             step()
         except (SQLAlchemyError, RedisError, QueueError, OSError) as error:
@@ -83,9 +83,10 @@ class Dispatcher:
             log.exception("dispatcher_failed", step=step.__name__)
 
     def relay(self) -> None:
-        """Publishes first and forgets second: a kill in between rings twice, which the claim makes harmless.
+        """Publishes the jobs in the outbox, then removes them from it.
 
-        A job that has ended is taken out instead: each message that is left costs a worker up to a second.
+        A kill in between publishes a job twice, which is harmless: it can be claimed only once. A job that has ended is
+        taken out of the queue instead, since every message left there costs a worker up to a second.
         """
         with self.database.read() as session:
             entries = repository.unpublished(session, RELAY_BATCH)
@@ -100,9 +101,9 @@ class Dispatcher:
             log.info("job_withdrawn" if entry.job_id in ended else "job_published", job_id=entry.job_id)
 
     def take_back(self) -> None:
-        """Jobs whose worker is silent, and parents that nobody has ended.
+        """Takes back jobs whose worker is silent, and ends parents whose children have all ended.
 
-        After a break, and at the start, workers have one lease in which to speak.
+        After an outage, and at the start, workers have one lease's time to report before their jobs are taken back.
         """
         could_speak = self.witness.has_seen(self.settings.lease_seconds)
         with self.database.read() as session:
@@ -123,7 +124,7 @@ class Dispatcher:
             log.info("job_moved_on", job_id=job.id)
 
     def ring_again(self) -> None:
-        """Jobs that wait, but not in the queue: it was flushed, or a worker died between taking and claiming."""
+        """Publishes waiting jobs that are not in the queue: it was emptied, or a worker died before its claim."""
         with self.database.read() as session:
             forgotten = repository.forgotten(session, self.settings.reconcile_seconds)
         waiting = waiting_jobs(self.redis) if forgotten else set()
@@ -143,7 +144,7 @@ class Dispatcher:
             sweeper.wake()
 
     def sweep_files(self) -> None:
-        """Files that are due; what cannot be removed now is put off, so that it keeps nothing else from going."""
+        """Removes the files that are due; postpones those that cannot be removed, so that they block no others."""
         with self.database.read() as session:
             due = removals.due(session, REMOVAL_BATCH)
         for removal in due:
@@ -158,7 +159,7 @@ class Dispatcher:
                     removals.done(session, removal)
 
     def _leads(self) -> bool:
-        """Takes or renews the lease; it outlives a few missed turns, so that a hiccup does not move it."""
+        """Takes or renews the lead; its lease outlives a few missed turns, so that a short delay does not move it."""
         seconds = max(self.settings.lease_seconds / 2, 3 * self.settings.relay_seconds)
         if time.monotonic() - self._led_at < seconds / 3:
             return True
@@ -177,7 +178,7 @@ class Dispatcher:
 
 
 class Sweeper:
-    """Slow cleaning in a thread of its own, one at a time: a storage that does not answer holds up nothing else."""
+    """Runs slow cleaning in a thread of its own, once at a time, so that it holds up nothing else."""
 
     def __init__(self, name: str, work: Callable[[], object]) -> None:
         self.name, self.work = name, work
@@ -192,7 +193,7 @@ class Sweeper:
         try:
             self.work()
         except (SQLAlchemyError, StorageError) as error:
-            # The next time is soon enough.
+            # Not urgent: the next sweep tries again.
             log.warning("sweep_failed", work=self.name, error=str(error))
         except Exception:
             log.exception("sweep_failed", work=self.name)

@@ -11,7 +11,7 @@ ServiceError
 ├── Invalid              422
 ├── TooMany              429
 └── Unavailable          503, with Retry-After
-`ctp_core`'s errors are mapped by CORE_STATUS, the storage's by `storage_problem`: they know no HTTP.
+Errors of `ctp_core` and of the storage know nothing of HTTP: CORE_STATUS and `storage_problem` map them.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ RETRY_AFTER_SECONDS = 2
 
 
 class ServiceError(Exception):
-    """`code` is stable and for programs; `detail` is for people and names the value and the remedy."""
+    """An error that a caller sees: `code` is stable, for programs; `detail` tells people the value and the remedy."""
 
     status: ClassVar[int] = 500
     title: ClassVar[str] = "Internal error"
@@ -109,7 +109,7 @@ def problem(status: int, title: str, code: str, detail: str, extra: Mapping[str,
 
 
 def core_problem(error: core.CtpError) -> dict[str, Any]:
-    """The problem of an error of `ctp_core`, with what it knows beyond its text."""
+    """Returns the problem for an error of `ctp_core`, with the error's details as extra keys."""
     status, title = next((CORE_STATUS[c] for c in type(error).__mro__ if c in CORE_STATUS), (500, "Internal error"))
     extra: dict[str, Any] = {}
     if isinstance(error, core.UnknownSymbol):
@@ -120,6 +120,6 @@ def core_problem(error: core.CtpError) -> dict[str, Any]:
 
 
 def storage_problem(error: StorageError) -> dict[str, Any]:
-    """Model files that could not be written or read, though nothing is wrong with them."""
+    """Returns the problem for files that could not be written or read although nothing is wrong with them."""
     status, title = (507, "No room") if isinstance(error, StorageFull) else (503, "Unavailable")
     return problem(status, title, error.code, str(error), {})

@@ -1,4 +1,4 @@
-"""The SQL of leading: of many processes that could play a role, one does, for as long as it renews its lease."""
+"""Elects a leader: the one process that plays a role for as long as it renews its lease in the database."""
 
 from sqlalchemy import or_, select, update
 from sqlalchemy.engine import CursorResult
@@ -16,7 +16,7 @@ def leader(session: Session, role: str) -> str | None:
 
 
 def take(session: Session, role: str, owner: str, seconds: float) -> bool:
-    """Takes or renews the lease; False where somebody else has it."""
+    """Takes or renews the lease; returns False if another process holds it."""
     mine = update(Lease).where(Lease.role == role, or_(Lease.owner == owner, Lease.expires_at < now()))
     result = session.execute(mine.values(owner=owner, expires_at=now() + seconds))
     assert isinstance(result, CursorResult)
@@ -33,5 +33,5 @@ def take(session: Session, role: str, owner: str, seconds: float) -> bool:
 
 
 def resign(session: Session, role: str, owner: str) -> None:
-    """Lets another lead at once."""
+    """Gives up the lease, so that another process can lead at once."""
     session.execute(update(Lease).where(Lease.role == role, Lease.owner == owner).values(expires_at=0))

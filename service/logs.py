@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, from our own code and from the libraries' loggers alike."""
+"""Configures structured logs: one JSON object per line, from our own code and from libraries alike."""
 
 import logging
 import sys
@@ -9,7 +9,7 @@ import structlog
 
 
 class Lossy:
-    """A stream that loses what cannot be written, as on a full disk: no work ends for want of a line in the log."""
+    """A stream that drops what cannot be written, as on a full disk: a lost line must not end any work."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

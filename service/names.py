@@ -1,4 +1,4 @@
-"""Names that users give to KBs and models, and ids that the server makes."""
+"""Checks the names that users give to KBs and models, and makes ids."""
 
 import re
 import secrets
@@ -11,7 +11,7 @@ ID_BYTES = 8
 
 
 def check_name(name: str) -> str:
-    """The name itself; raises Invalid where it cannot stand in a URL or is taken by a route."""
+    """Returns the name; raises Invalid if it cannot be part of a URL or is the name of a route."""
     if not NAME.fullmatch(name) or name in RESERVED:
         raise Invalid(
             "bad_name",

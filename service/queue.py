@@ -1,4 +1,4 @@
-"""The queue: Celery on Redis, which is only the doorbell. The database is the truth about every job."""
+"""The queue: Celery on Redis. It only wakes workers up; the database holds the state of every job."""
 
 import json
 import socket
@@ -24,17 +24,19 @@ PUBLISH_TIMEOUT_SECONDS = 5
 
 def redis_url(settings: Settings) -> str:
     if not settings.redis_url:
-        raise Unavailable("no_redis", "CTP_REDIS_URL is not set: start everything with `ctp up`, or name your Redis")
+        raise Unavailable(
+            "no_redis", "CTP_REDIS_URL is not set: start everything with `ctp up`, or set it to the URL of your Redis"
+        )
     return settings.redis_url
 
 
 def celery_url(url: str) -> str:
-    """Celery has its own name for sockets."""
+    """Returns the URL in Celery's spelling, which has its own scheme for sockets."""
     return url.replace("unix://", "redis+socket://", 1) if urlsplit(url).scheme == "unix" else url
 
 
 def make_celery(settings: Settings) -> Celery:
-    """One app for both sides: the service sends by task name, the workers add the tasks."""
+    """Makes the Celery app of both sides: the service sends tasks by name, the workers register them."""
     app = Celery("ctp", broker=celery_url(redis_url(settings)), set_as_current=False)
     app.conf.update(
         task_ignore_result=True,
@@ -57,17 +59,17 @@ def make_celery(settings: Settings) -> Celery:
 
 
 def make_redis(settings: Settings) -> Redis:
-    """For calls that Redis answers at once."""
+    """Makes a client with short timeouts, for calls that Redis answers at once."""
     seconds = PUBLISH_TIMEOUT_SECONDS
     return Redis.from_url(redis_url(settings), socket_timeout=seconds, socket_connect_timeout=seconds)
 
 
 def publish_job(app: Celery, job_id: str, priority: int) -> None:
-    """Redis serves 0 first; our users' larger number is the more urgent one."""
+    """Sends a job to the train queue. Redis serves priority 0 first; for users, a larger number is more urgent."""
     app.send_task(
         TRAIN_TASK,
         args=[job_id],
-        # So that a look into the queue tells which jobs are in it.
+        # Lets `_messages` tell which jobs are in the queue.
         task_id=job_id,
         queue=TRAIN_QUEUE,
         priority=PRIORITIES - 1 - priority,
@@ -77,7 +79,7 @@ def publish_job(app: Celery, job_id: str, priority: int) -> None:
 
 
 def waiting_jobs(redis: Any) -> set[str]:
-    """The jobs that are in the train queue."""
+    """Returns the ids of the jobs in the train queue."""
     return {job_id for _, _, job_id in _messages(redis)}
 
 
@@ -89,11 +91,11 @@ def withdraw_jobs(redis: Any, job_ids: Collection[str]) -> None:
 
 
 def _messages(redis: Any) -> Iterator[tuple[str, bytes, str]]:
-    """List, message and job of all in the train queue; the transport keeps one list for each priority."""
+    """Yields (list, message, job id) for the train queue; the transport keeps one list for each priority."""
     separator = "\x06\x16"
     for name in (TRAIN_QUEUE, *(f"{TRAIN_QUEUE}{separator}{step}" for step in range(1, PRIORITIES))):
         for message in redis.lrange(name, 0, -1):
-            # What somebody else has put there must not keep the dispatcher from its work.
+            # A foreign message must not stop the dispatcher.
             with suppress(ValueError, KeyError, TypeError):
                 yield name, message, json.loads(message)["headers"]["id"]
 
@@ -103,19 +105,19 @@ def alive_key(role: str, owner: str) -> str:
 
 
 def alive(redis: Any, role: str, machine: str = "*") -> int:
-    """How many workers of a role, on a machine or on any, have said in the last seconds that they are there."""
+    """Counts the workers of a role, on one machine or on all, that have announced themselves in the last seconds."""
     return sum(1 for _ in redis.scan_iter(match=alive_key(role, f"{machine}:*"), count=1000))
 
 
 @contextmanager
 def announced(settings: Settings, role: str) -> Iterator[None]:
-    """Says in Redis that this process is there, for as long as the block runs."""
+    """Announces this process in Redis for as long as the block runs."""
     redis, stop = make_redis(settings), threading.Event()
     key = alive_key(role, f"{socket.gethostname()}:{threading.get_native_id()}")
 
     def announce() -> None:
         while True:
-            # The server may be on its way back; silence is what tells others that we cannot be reached.
+            # Redis may come back; until then our silence tells others that we cannot be reached.
             with suppress(RedisError):
                 redis.set(key, b"1", ex=ALIVE_SECONDS)
             if stop.wait(ALIVE_EVERY_SECONDS):

@@ -1,4 +1,4 @@
-"""`python -m worker train` and `python -m worker query`: a Celery worker; `ctp worker` becomes it."""
+"""`python -m worker train` or `query`: runs a Celery worker; `ctp worker` replaces itself by it."""
 
 import os
 import sys
@@ -12,9 +12,9 @@ OPTIONS = ["--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--w
 
 
 def main(role: str) -> None:
-    # Read by torch's thread pool when it is loaded, so it must be set before.
+    # Must be set before torch is loaded: its thread pool reads the variable only then.
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads(get_settings().threads)))
-    # A train worker's thread only waits for a process of its own that trains: see worker.nursery.
+    # The one thread of a train worker only waits for the process that trains: see worker.nursery.
     concurrency = QUERY_THREADS if role == "query" else 1
     serve(role, ["--quiet", "worker", "--queues", role, *OPTIONS, "--concurrency", str(concurrency)])
 

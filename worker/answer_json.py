@@ -1,7 +1,7 @@
-"""Answers as JSON, in one pass: what is written here is what the caller of `POST /query` receives.
+"""Writes answers as JSON in one pass: the caller of `POST /query` receives exactly what is written here.
 
-Written out by hand: an answer with proofs has hundreds of small objects, and making dictionaries of them first took
-longer than finding the proofs.
+The JSON is written by hand because an answer with proofs has hundreds of small objects: making dictionaries of them
+first took longer than finding the proofs.
 """
 
 import json
@@ -17,7 +17,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 def answers_json(model: Model, answers: Answers) -> bytes:
-    """The inside of the answer's object, without its braces."""
+    """Returns the JSON of the answers without its outer braces; raises ValueError for a number that is not finite."""
     head = {"explainable": model.explainable, "semiring": model.semiring, "truncated": answers.truncated}
     listed = ",".join([_answer(answer, rank) for rank, answer in enumerate(answers.items, 1)])
     return f'{_encode(head)[1:-1]},"answers":[{listed}]'.encode()
@@ -65,5 +65,5 @@ def _unification(one: Unification) -> str:
 
 def _number(value: float) -> str:
     if not isfinite(value):
-        raise ValueError(f"{value} is no number in JSON")
+        raise ValueError(f"{value} is not a number in JSON")
     return repr(float(value))

@@ -1,4 +1,4 @@
-"""The Celery app of the workers: `ctp worker train` and `ctp worker query` start it."""
+"""Runs the Celery app of a train or query worker."""
 
 import gc
 from contextlib import ExitStack
@@ -16,8 +16,8 @@ def serve(role: str, arguments: list[str]) -> None:
     settings = get_settings()
     configure_logs(settings.log_level)
     app = make_celery(settings)
-    # A job waits in the queue, where a free worker finds it. A batch may wait here: a consumer that does not prefetch
-    # sleeps up to a second after its slots were full.
+    # Jobs are not prefetched: they wait in the queue, where any free worker finds them. Batches are, because otherwise
+    # the consumer sleeps up to a second after its slots were full.
     app.conf.update(worker_disable_prefetch=role != QUERY_QUEUE, worker_prefetch_multiplier=1)
     register(app, settings)
     presence = ExitStack()
@@ -39,15 +39,15 @@ def serve(role: str, arguments: list[str]) -> None:
 
 
 def _prepare(role: str, settings: Settings) -> None:
-    """A query worker loads torch before it says that it is there; a train worker has a child do so."""
+    """Loads torch before a query worker announces itself; a train worker lets a child process load it."""
     if role == QUERY_QUEUE:
-        # What is loaded stays: the collector need not look through it, now or later.
+        # Loaded modules stay for ever, so the garbage collector need not scan them.
         gc.disable()
         from worker.query_engine import engine  # noqa: PLC0415
 
         engine(settings)
         gc.freeze()
-        # Answers are trees of tuples, which go when nobody needs them; cycles are rare.
+        # Answers are trees of tuples, freed by reference counting; cycles are rare.
         gc.set_threshold(100_000, 20, 50)
         gc.enable()
     else:

@@ -1,8 +1,7 @@
-"""The process that trains: it loads torch, then takes one job after another from its standard input.
+"""The process that trains: it loads torch, then reads one job id after another from its standard input.
 
-`python -m worker.child`, started by worker.nursery. It says `beat` while it works on a job and `done` after it. The end
-of its input means that its parent is gone, and with it everybody who waits for the job: it ends at once, and the lease
-does the rest.
+Started by worker.nursery as `python -m worker.child`. It writes `beat` while it works on a job and `done` after it. If
+its input ends, its parent is gone: it exits at once, and the dispatcher takes its job back when the lease expires.
 """
 
 import gc
@@ -31,7 +30,7 @@ def main() -> None:
     configure_logs(settings.log_level)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    # Replies have a channel of their own: whatever a library prints goes to the log.
+    # Replies get a descriptor of their own; anything that a library prints goes to the log.
     replies = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -39,7 +38,7 @@ def main() -> None:
     training = TrainingJob(settings, stop)
 
     def beat() -> None:
-        # Nobody needs a job that is not ours any more: silence has us killed where we do not notice.
+        # If the lease is lost but the training does not notice, our silence makes the parent kill us.
         if not training.clings:
             _say(replies, BEAT)
 
@@ -53,13 +52,13 @@ def main() -> None:
 
 
 def _say(replies: int, word: str) -> None:
-    """A line in one piece, whichever thread says it."""
+    """Writes a line in one piece, so that lines of several threads do not mix."""
     os.write(replies, f"{word}\n".encode())
 
 
 @contextmanager
 def repeated(call: Callable[[], None], seconds: float) -> Iterator[None]:
-    """In a thread of its own: what the block waits for, it may wait for long."""
+    """Calls `call` every `seconds` in a thread while the block runs, even if the block hangs."""
     over = threading.Event()
 
     def repeat() -> None:
@@ -84,7 +83,7 @@ def _listen(jobs: "queue.SimpleQueue[str]", stop: threading.Event) -> None:
 
 
 def _lines() -> Iterator[str]:
-    """Unbuffered: a thread that waits in a buffered read would hold its lock when the process ends."""
+    """Yields the lines of standard input, unbuffered: a buffered read would hold a lock when the process ends."""
     rest = b""
     while piece := os.read(STDIN, 4096):
         *lines, rest = (rest + piece).split(b"\n")

@@ -1,4 +1,4 @@
-"""The torch device and the threads of this process."""
+"""Chooses the torch device and the number of threads of this process."""
 
 import torch
 
@@ -6,7 +6,7 @@ from service.local.processes import num_threads
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is a GPU where there is one; CUDA_VISIBLE_DEVICES tells workers apart."""
+    """Returns the device; `auto` is a GPU if there is one. CUDA_VISIBLE_DEVICES assigns GPUs to workers."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)

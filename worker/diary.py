@@ -1,4 +1,4 @@
-"""The epochs of a job that are not in the database yet: short ones are written several at once."""
+"""Collects the epochs of a job that are not in the database yet, so that short ones are written together."""
 
 import time
 from typing import Any
@@ -8,12 +8,15 @@ from sqlalchemy.orm import Session
 from service.training import repository
 from service.training.repository import Claim
 
-# A commit costs more than a small epoch.
+# A commit takes longer than a small epoch.
 DIARY_SECONDS = 0.5
 
 
 class Diary:
-    """`note` each epoch, `write` them where `due`, and with every checkpoint: what is behind one is never run again."""
+    """Call `note` after each epoch, and `write` when `due` and with every checkpoint.
+
+    Epochs before a checkpoint are never run again, so they must be written with it.
+    """
 
     def __init__(self, claim: Claim) -> None:
         self.claim = claim
@@ -28,10 +31,10 @@ class Diary:
         self._unwritten[progress["epoch"]] = progress
 
     def write(self, session: Session) -> None:
-        """Raises LeaseLost where the job is not ours any more. To be repeated where the transaction is."""
+        """Writes the collected epochs; raises LeaseLost. May be repeated if the transaction is repeated."""
         for progress in self._unwritten.values():
             repository.record_epoch(session, self.claim, progress)
 
     def written(self) -> None:
-        """The transaction of `write` was committed."""
+        """Forgets the written epochs; call it after the transaction of `write` has committed."""
         self._unwritten, self._written_at = {}, time.monotonic()

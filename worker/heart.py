@@ -1,4 +1,4 @@
-"""The heart of a running job: renews its lease, tells how far it is, and notices when it must stop."""
+"""The heart of a running job: renews its lease, writes its progress, and notices when it must stop."""
 
 import threading
 import time
@@ -18,19 +18,19 @@ log = structlog.get_logger()
 
 
 class Released(Exception):
-    """The worker is told to stop: the job goes back to the queue, and nothing is wrong with it."""
+    """The worker must stop: the job goes back to the queue and has not failed."""
 
 
 @dataclass
 class Pace:
-    """How long the rest will take, from what this run has done since it began at epoch `begun_at`."""
+    """Estimates the time left from the epochs that this run has done since it began at epoch `begun_at`."""
 
     begun_at: int = 0
     started: float = field(default_factory=time.monotonic)
 
     def values(self, progress: Progress) -> dict[str, Any]:
-        """The progress as the job shows it."""
-        # At the end of an epoch the trainer counts it among the finished ones, and its step is the last.
+        """Returns the progress with the time left, as shown to users."""
+        # At the end of an epoch, `epoch` already counts it and `step` is the last, so the step must not count again.
         within = progress.step / progress.steps if 0 < progress.step < progress.steps else 0.0
         done = progress.epoch + within - self.begun_at
         left = progress.epochs - progress.epoch - within
@@ -39,7 +39,7 @@ class Pace:
 
 
 class Heart:
-    """Beats in a thread of its own, for as long as the block runs."""
+    """Beats in a thread of its own while the `with` block runs."""
 
     def __init__(self, database: Database, claim: Claim, settings: Settings, stop: threading.Event) -> None:
         self.database, self.claim, self.settings, self.told_to_stop = database, claim, settings, stop
@@ -59,11 +59,11 @@ class Heart:
 
     @property
     def unheard(self) -> bool:
-        """It knows that the lease is lost, and the block still runs."""
+        """Tells whether the lease is lost but the block has not ended yet."""
         return self.lost and not self._done.is_set()
 
     def check(self, progress: Progress | None = None) -> None:
-        """Called at every step; raises where the training must end."""
+        """Notes the progress; raises LeaseLost or Released if the training must end. Called at every step."""
         self._progress = progress or self._progress
         if self.lost:
             raise LeaseLost(self.claim.job_id)
@@ -80,7 +80,7 @@ class Heart:
                 self.lost = True
                 return
             except SQLAlchemyError as error:
-                # The database may come back before the lease ends; if not, the lease is lost and we are told then.
+                # The database may come back before the lease expires; if not, the next renewal raises LeaseLost.
                 log.warning("heartbeat_failed", error=str(error))
                 continue
             shown = progress

@@ -1,4 +1,4 @@
-"""Models in memory: the least recently used give way when they take more than their share."""
+"""Keeps models in memory; drops the least recently used ones when they take too much."""
 
 import gc
 import threading
@@ -24,12 +24,12 @@ from worker.device import choose_device
 
 MAX_DEPTH = 8
 MEASURE_SECONDS = 5.0
-Key = tuple[str, str | None]  # artifact, other KB
+Key = tuple[str, str | None]  # artifact, id of another KB
 
 
 @dataclass
 class Loaded:
-    """A model in memory. Models are not made for threads: one batch of questions at a time."""
+    """A model in memory. Models are not thread-safe: hold `lock` while asking one."""
 
     model: Model
     file_bytes: int
@@ -39,14 +39,14 @@ class Loaded:
     measured: float = float("-inf")
 
     def measure(self) -> None:
-        """Tables that a model makes when it is first asked count as well, so this is done now and then."""
+        """Updates the size now and then, since a model may build tables when it is asked."""
         if time.monotonic() - self.measured > MEASURE_SECONDS:
             self.num_bytes = self.file_bytes + array_bytes(self.model, set())
             self.measured = time.monotonic()
 
 
 def array_bytes(value: Any, seen: set[int], depth: int = 0) -> int:
-    """Bytes of all tensors and arrays that can be reached through attributes and containers."""
+    """Sums the bytes of all tensors and arrays that are reachable through attributes and containers."""
     if id(value) in seen or depth > MAX_DEPTH:
         return 0
     seen.add(id(value))
@@ -57,14 +57,14 @@ def array_bytes(value: Any, seen: set[int], depth: int = 0) -> int:
     if isinstance(value, dict):
         return sum(array_bytes(part, seen, depth + 1) for part in value.values())
     if isinstance(value, list | tuple):
-        # Names and ids have no arrays in them; a look at the first tells.
+        # Long lists of names or ids contain no arrays; the first element tells.
         some = value if not value or not isinstance(value[0], str | int | float) else ()
         return sum(array_bytes(part, seen, depth + 1) for part in some)
     return sum(array_bytes(part, seen, depth + 1) for part in vars(value).values()) if hasattr(value, "__dict__") else 0
 
 
 class ModelCache:
-    """Keeps at least the model that is in use, whatever its size."""
+    """A cache of models by total size; always keeps the most recently used one, whatever its size."""
 
     def __init__(self, settings: Settings, count: Callable[[str], None]) -> None:
         self.storage, self.max_bytes = make_storage(settings), settings.model_cache_bytes
@@ -76,9 +76,9 @@ class ModelCache:
         self._lock = threading.Lock()
 
     def get(self, artifact: str, kb_id: str | None) -> Loaded:
-        """Raises ArtifactError where the files are gone or damaged, BadQuestion where the model does not fit the KB.
+        """Returns a model, loaded if need be; only callers that want the same model wait for its loading.
 
-        Whoever asks for a model that is being loaded waits for it; nobody else does.
+        Raises ArtifactError if the files are gone or damaged, BadQuestion if the model does not fit the KB.
         """
         key = (artifact, kb_id)
         found = self._find(key)
@@ -110,7 +110,7 @@ class ModelCache:
         return found
 
     def make_room(self) -> None:
-        """Lets the least recently used go until the rest fits; called when a batch is done."""
+        """Drops the least recently used models until the rest fits; called after every batch."""
         evicted = 0
         with self._lock:
             while len(self._loaded) > 1 and sum(m.num_bytes for m in self._loaded.values()) > self.max_bytes:
@@ -118,7 +118,7 @@ class ModelCache:
                 self.count(CACHE_EVICTIONS)
                 evicted += 1
         if evicted:
-            # A model may refer to itself, and a worker's collector comes by itself only after very many answers.
+            # A model may contain reference cycles, and the worker's collector runs only after very many answers.
             gc.collect()
 
     def _load(self, artifact: str, kb_id: str | None) -> Loaded:
@@ -128,7 +128,7 @@ class ModelCache:
             with self.database.read() as session:
                 row = kbs.by_id(session, kb_id)
                 if row is None:
-                    raise ArtifactError(f"the KB {kb_id!r} is gone")
+                    raise ArtifactError(f"the KB {kb_id!r} was deleted")
                 loaded.model = loaded.model.on(kbs.read_kb(session, row))
         loaded.measure()
         return loaded

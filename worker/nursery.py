@@ -1,8 +1,8 @@
-"""The child that trains, seen from its worker: warm before it is needed, and missed at once when it is gone.
+"""Starts and watches the child process that trains: ready before it is needed, replaced as soon as it ends.
 
-Celery's own pool would fork (which hangs after any threaded torch operation) or spawn a process for each task, give
-it four seconds to load torch, and kill it where the machine is busy. Here the parent never loads torch, the child
-does so once and trains one job after another, and a new one is started as soon as the old one has ended.
+Celery's own pool would fork, which hangs after any threaded torch operation, or spawn a process for each task and kill
+it if it needs more than four seconds to load torch. Here the parent never loads torch. The child loads it once and
+trains one job after another.
 """
 
 import select
@@ -22,22 +22,22 @@ from service.training.repository import Claim, LeaseLost
 from worker.names import BEATS_PER_LEASE, DONE, STOP, worker_name
 
 log = structlog.get_logger()
-# A fresh process now and then, so that no leak of any library grows for ever.
+# The child is replaced now and then, so that memory leaks of libraries do not grow for ever.
 JOBS_PER_CHILD = 50
-# Where all parts start at once on few cores, the first child leaves them to those who are waited for.
+# The first child starts a little later, so that parts which the user waits for get the cores first.
 SOON_SECONDS = 4.0
-# Until its first word it loads torch, from a disk that may be slow.
+# Time until the first word of a child, which loads torch from a disk that may be slow.
 LOAD_SECONDS = 120.0
 CLOSE_SECONDS = 30.0
 
 
 class Child:
-    """A process with torch loaded that trains what it is told; one that is silent for `patience` seconds hangs."""
+    """A process that trains the jobs it is told; if it is silent for `patience` seconds, it hangs."""
 
     def __init__(self, patience: float) -> None:
         self.patience, self._has_spoken = patience, False
         pipe = subprocess.PIPE
-        # Unbuffered: what a dead child did not take must not be tried again when its pipe is closed.
+        # Unbuffered, so that closing the pipe of a dead child does not try to write again.
         self.process = subprocess.Popen([sys.executable, "-m", "worker.child"], stdin=pipe, stdout=pipe, bufsize=0)
         self.jobs = 0
 
@@ -46,7 +46,7 @@ class Child:
         return self.process.poll() is None
 
     def tell(self, order: str) -> None:
-        """A child that is gone hears nothing; that it is gone is seen elsewhere."""
+        """Sends an order; does nothing if the child is gone, which others notice."""
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(f"{order}\n".encode())
@@ -54,7 +54,7 @@ class Child:
             log.warning("child_is_gone", process=self.process.pid)
 
     def train(self, job_id: str) -> bool:
-        """Waits for the end of the job; False where the child ended first, or hung and was killed."""
+        """Trains a job; returns False if the child ended before it, or hung and was killed."""
         assert self.process.stdout is not None
         self.jobs += 1
         self.tell(job_id)
@@ -68,14 +68,14 @@ class Child:
         return False
 
     def _speaks(self) -> bool:
-        """Waits in many short pieces: those in which we were stopped ourselves count as one."""
+        """Waits for a word of the child, in many short pieces: a time in which we were stopped counts as one piece."""
         assert self.process.stdout is not None
         patience = self.patience if self._has_spoken else max(self.patience, LOAD_SECONDS)
         pieces = 2 * BEATS_PER_LEASE
         return any(select.select([self.process.stdout], [], [], patience / pieces)[0] for _ in range(pieces))
 
     def close(self) -> int:
-        """The code it ended with, once it has."""
+        """Ends the child, by force if need be; returns its exit code."""
         self.tell(STOP)
         try:
             code = self.process.wait(CLOSE_SECONDS)
@@ -89,24 +89,24 @@ class Child:
 
 
 class Nursery:
-    """One child at a time; Celery hands over one job at a time."""
+    """Keeps one child, since Celery hands over one job at a time."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.database = Database(settings.database)
-        # Closing may happen in a signal handler of the thread that prepares.
+        # Re-entrant: `close` may run in a signal handler of the thread that prepares.
         self._lock = threading.RLock()
         self._child: Child | None = None
         self._closed = False
 
     def prepare_soon(self) -> None:
-        """The first child, a little later; a job that comes before gets it at once."""
+        """Starts the first child a little later, or at once if a job comes before."""
         timer = threading.Timer(SOON_SECONDS, self.prepare)
         timer.daemon = True
         timer.start()
 
     def prepare(self) -> Child | None:
-        """The child, started where there is none; None once this is closed."""
+        """Returns the child, after starting it if need be; None after `close`."""
         with self._lock:
             if self._closed:
                 return None
@@ -115,10 +115,10 @@ class Nursery:
             return self._child
 
     def run(self, job_id: str) -> None:
-        """Until the job has ended, or the child has."""
+        """Runs a job until it, or the child, has ended."""
         child = self.prepare()
         if child is None:
-            return  # the job is still queued, and will be rung again
+            return  # the job is still queued: the dispatcher publishes it again
         done = child.train(job_id)
         if not done or child.jobs >= JOBS_PER_CHILD:
             code = child.close()
@@ -127,14 +127,14 @@ class Nursery:
                 self._report_loss(job_id, child, code)
 
     def close(self) -> None:
-        """The child gives its job back, if it has one, and ends."""
+        """Tells the child to give its job back, if it has one, and to end."""
         with self._lock:
             self._closed = True
             if self._child is not None:
                 self._child.tell(STOP)
 
     def _report_loss(self, job_id: str, child: Child, code: int) -> None:
-        """Sooner than the lease would; where the database is away, the lease does it."""
+        """Reports a lost child at once; if the database is away, the expiring lease does it later."""
         log.warning("child_lost", job_id=job_id, code=code)
         try:
             with self.database.write() as session:
@@ -149,5 +149,5 @@ class Nursery:
 
 @cache
 def nursery(settings: Settings) -> Nursery:
-    """One for each process."""
+    """Returns the nursery of this process."""
     return Nursery(settings)

@@ -1,4 +1,4 @@
-"""Answers batches of questions with models that are kept in memory."""
+"""Answers batches of questions with models from the cache."""
 
 import threading
 import time
@@ -25,11 +25,11 @@ from worker.model_cache import ModelCache
 
 log = structlog.get_logger()
 REPLY_TTL_SECONDS = 60
-ANSWER_SHARE = 0.8  # of the time that the sender waits; the rest is for the way there and back
+ANSWER_SHARE = 0.8  # share of the time that the sender waits; the rest is for transport
 
 
 class Counts:
-    """What this process has counted and not yet told; the threads that answer count at the same time."""
+    """Counts that are not in Redis yet; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._counted: Counter[str] = Counter()
@@ -47,7 +47,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class TimeLeft:
-    """Of a batch: `seconds` for each search, and nothing after `ends`, when nobody waits for the replies any more."""
+    """The time of a batch: at most `seconds` for each search, and none after `ends`, when nobody waits any more."""
 
     seconds: float
     ends: float
@@ -61,7 +61,7 @@ class TimeLeft:
 
 
 class QueryEngine:
-    """One for each process."""
+    """Answers the batches of one process."""
 
     def __init__(self, settings: Settings) -> None:
         limit_threads(settings.threads)
@@ -86,7 +86,7 @@ class QueryEngine:
             log.info("batch_answered", problems=sum(isinstance(reply, dict) for reply in replies))
 
     def replies(self, message: dict[str, Any]) -> list[Reply]:
-        """One for each question: what goes wrong with one is its own affair, what with the model is everybody's."""
+        """Returns one reply per question; an error of the model is the reply to all, any other only to its question."""
         facts = [tuple(Fact(*fact) for fact in shared) for shared in message["facts"]]
         asked = [{**values, "facts": facts[values["facts"]]} for values in message["questions"]]
         time_left = TimeLeft(message["seconds"], time.monotonic() + ANSWER_SHARE * message["reply_seconds"])
@@ -104,7 +104,7 @@ class QueryEngine:
 
 
 def _replies(model: Model, asked: list[dict[str, Any]], time_left: TimeLeft) -> list[Reply]:
-    """All at once; where that fails, each alone, so that only those fail that must."""
+    """Answers all questions at once; if that fails, one by one, so that only the faulty ones fail."""
     try:
         answers = _answers(model, [_question(values) for values in asked], time_left)
         return [_reply(model, answer) for answer in answers]
@@ -118,13 +118,13 @@ def _replies(model: Model, asked: list[dict[str, Any]], time_left: TimeLeft) -> 
 def _reply_alone(model: Model, values: dict[str, Any], time_left: TimeLeft) -> Reply:
     if time_left.is_over:
         return problem(
-            503, "Unavailable", "out_of_time", "questions asked at the same time took too long: try again", {}
+            503, "Unavailable", "out_of_time", "other questions in the same batch took too long: try again", {}
         )
     return _replies(model, [values], time_left)[0]
 
 
 def _answers(model: Model, questions: list[Question], time_left: TimeLeft) -> list[Answers | CtpError]:
-    """The time is for all; who got nothing because others took it is asked again, alone, while somebody waits."""
+    """Answers all questions in a shared time; asks again, alone, those that got nothing because others took it."""
     answers = model.answer(questions, time_left.budget())
     if len(questions) > 1:
         for number, answer in enumerate(answers):
@@ -144,8 +144,16 @@ def _problem(error: Exception) -> Problem:
     if isinstance(error, DBAPIError):
         return problem(503, "Unavailable", "part_is_away", "the database cannot be reached: try again", {})
     if isinstance(error, MemoryError):
-        return problem(503, "Unavailable", "out_of_memory", "the query worker has too little memory for this", {})
-    return problem(500, "Internal error", "query_failed", "the model failed to answer", {})
+        return problem(
+            503,
+            "Unavailable",
+            "out_of_memory",
+            "the query worker has too little memory for this query: ask for less, or give it more memory",
+            {},
+        )
+    return problem(
+        500, "Internal error", "query_failed", "the model failed to answer: the query worker's log says why", {}
+    )
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The tasks: thin. Torch is imported in the process that needs it, when it needs it."""
+"""The Celery tasks. Torch is imported only in the process that needs it, when it needs it."""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""One training job, from the claim to the model: resumable, cancellable, and fenced against its own ghosts."""
+"""Runs a training job from its claim to the stored model: resumable, cancellable, and fenced.
+
+Fenced means that an attempt which has lost its lease can write nothing more.
+"""
 
 import threading
 import time
@@ -37,7 +40,7 @@ FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 5.0
 
 
 class TrainingJob:
-    """Runs jobs in this process, one at a time; `stop` is set where the process is told to end."""
+    """Runs jobs in this process, one at a time; `stop` is set when the process must end."""
 
     def __init__(self, settings: Settings, stop: threading.Event | None = None) -> None:
         self.settings = settings
@@ -49,16 +52,19 @@ class TrainingJob:
 
     @property
     def clings(self) -> bool:
-        """The job is not ours any more, and the training goes on."""
+        """Tells whether the training still runs although its lease is lost."""
         return self._heart is not None and self._heart.unheard
 
     def run(self, job_id: str) -> None:
-        """Trains the job if it is still to be had. Never raises for what went wrong with the job itself."""
+        """Trains the job if it can still be claimed; never raises for a failure of the job itself."""
         structlog.contextvars.bind_contextvars(job_id=job_id)
         try:
             self._run(job_id)
         except Released:
-            log.warning("job_left", reason="told to stop while the database was away: the lease does the rest")
+            log.warning(
+                "job_left",
+                reason="told to stop while the database was away: the job is taken back when its lease expires",
+            )
 
     def _run(self, job_id: str) -> None:
         seconds = self.settings.lease_seconds
@@ -79,7 +85,7 @@ class TrainingJob:
             self._clean_up(job, claim)
 
     def _end(self, claim: Claim, train: Callable[[], None]) -> None:
-        """Whatever happens, the job ends in a state that says so; raises LeaseLost where it is not ours any more."""
+        """Trains and records how the job ended, whatever happens; raises LeaseLost if the claim no longer holds."""
         try:
             train()
         except LeaseLost:
@@ -92,7 +98,7 @@ class TrainingJob:
         except StorageError as error:
             self._fail(claim, error.code, str(error))
         except Exception as error:
-            log.exception("training_crashed")  # the trace names paths of this machine: it is for its log alone
+            log.exception("training_crashed")  # only logged: the trace names paths of this machine
             self._fail(claim, "training_crashed", f"{type(error).__name__}: {error}")
 
     def _train(self, job: Job, claim: Claim, heart: Heart) -> None:
@@ -115,7 +121,7 @@ class TrainingJob:
         self._register(job, claim, trainer.model(), heart)
 
     def _restore(self, job: Job, claim: Claim, trainer: Trainer, heart: Heart) -> int:
-        """Goes on from the newest checkpoint that is whole; the epoch it stands at, 0 for a fresh start."""
+        """Restores the newest undamaged checkpoint; returns its epoch, 0 for a fresh start."""
         for checkpoint in self._read(lambda session: repository.checkpoints(session, job.id)):
             try:
                 trainer.restore(decode(self._stored(partial(self.storage.get, checkpoint.artifact), claim, heart)))
@@ -127,7 +133,7 @@ class TrainingJob:
         return 0
 
     def _save_checkpoint(self, claim: Claim, trainer: Trainer, metrics: dict[str, float], diary: Diary) -> None:
-        """Files first, then the row. A storage that does not take it costs this checkpoint, not the training."""
+        """Stores the files, then the row; if the storage fails, only this checkpoint is lost."""
         files = encode(trainer.checkpoint())
         try:
             key = self.storage.put(f"{checkpoint_owner(claim.job_id)}/{claim.attempt}", files)
@@ -157,7 +163,7 @@ class TrainingJob:
         diary.written()
 
     def _register(self, job: Job, claim: Claim, model: Model, heart: Heart) -> None:
-        """The model's files first; then model, rules and job end in one transaction."""
+        """Stores the model's files, then writes the model, its rules and the end of the job in one transaction."""
         files = encode(model.to_artifact())
         key = self._stored(lambda: self.storage.put(self._model_owner(job, claim), files), claim, heart)
         trained = Trained(key, sum(map(len, files.values())), model.rules())
@@ -170,12 +176,12 @@ class TrainingJob:
         log.info("job_failed", code=code)
 
     def _clean_up(self, job: Job, claim: Claim) -> None:
-        """Has removed what only this attempt wrote and nobody can need; the next one may need its checkpoints."""
+        """Schedules the removal of this attempt's unneeded files; the next attempt may need its checkpoints."""
 
         def remove(session: Session) -> None:
             newest = session.get_one(Job, job.id)
             if newest.status == "succeeded" and newest.attempt == claim.attempt:
-                return  # our own commit, of which we did not hear
+                return  # our own commit succeeded, although we got no reply
             remove_later(session, self._model_owner(job, claim))
             if newest.status in ("failed", "cancelled"):
                 remove_later(session, checkpoint_owner(job.id))
@@ -186,10 +192,10 @@ class TrainingJob:
     def _model_owner(job: Job, claim: Claim) -> str:
         return f"{model_owner(job.model_id)}/{job.id}/{claim.attempt}"
 
-    # The database and the storage may be away for a while: what was trained waits for them.
+    # The database and the storage may be away for a while: a trained model waits for them.
 
     def _stored(self, once: Callable[[], T], claim: Claim, heart: Heart) -> T:
-        """Waits for as long as the job is ours, and no longer than the setting allows; then the job has failed."""
+        """Calls `once` until the storage is back; raises after CTP_STORAGE_WAIT_SECONDS or if the job must stop."""
         deadline, wait, waits = time.monotonic() + self.settings.storage_wait_seconds, FIRST_WAIT_SECONDS, False
         while True:
             heart.check()
@@ -227,9 +233,9 @@ class TrainingJob:
         return self._patiently(once)
 
     def _patiently(self, once: Callable[[], T]) -> T:
-        """Every transaction here is fenced or only reads, so one whose commit was not heard of may be repeated.
+        """Repeats a transaction until the database is back; raises Released if the process must end meanwhile.
 
-        Raises Released where the process is told to end meanwhile: nothing is wrong with the job.
+        Repeating is safe even if the first commit succeeded: every transaction here is fenced or only reads.
         """
         wait = FIRST_WAIT_SECONDS
         while True:

@@ -1,1 +1,1 @@
-"""How fast the service answers: `ctp bench serve`."""
+"""Measures how fast the service answers (`ctp bench serve`) and how it scales (`ctp bench scale`)."""

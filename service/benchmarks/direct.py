@@ -1,4 +1,4 @@
-"""The same model called in Python, in a process of its own: what HTTP, queue and JSON are compared with."""
+"""Times a model called directly in Python, as a baseline for the cost of HTTP, queue and JSON."""
 
 import json
 import sys

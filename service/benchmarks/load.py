@@ -1,7 +1,7 @@
-"""Clients in a process of their own: each asks again as soon as it has its answer. `python -m service.benchmarks.load`.
+"""Load generator, `python -m service.benchmarks.load`: each client asks again as soon as it has its answer.
 
-Reads a plan as JSON from standard input and writes what it saw to standard output. The HTTP is written by hand: a
-general client would take more of the machine than the service does.
+Reads a plan as JSON from standard input and writes figures to standard output. The HTTP is written by hand, because a
+general client would take more CPU than the service.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass
 class Seen:
-    """Latencies of good answers, and how many of each status there were."""
+    """The latencies of good answers, and the number of answers by status."""
 
     seconds: list[float] = field(default_factory=list)
     statuses: Counter[str] = field(default_factory=Counter)
@@ -41,7 +41,7 @@ async def client(plan: dict[str, Any], bodies: list[bytes], number: int, left: l
 
 
 async def _answer(reader: asyncio.StreamReader) -> str:
-    """The status; one of 429 or 503 that does not say when to come back is named so."""
+    """Reads an answer and returns its status, marked if it is a 429 or 503 without Retry-After."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
     status = head[9:12]
     length = int(head.split("content-length:", 1)[1].split("\r\n", 1)[0])
@@ -69,7 +69,7 @@ async def run(plan: dict[str, Any]) -> dict[str, Any]:
 
 
 def percentile(ordered: list[float], share: float) -> float | None:
-    """In milliseconds; None of nothing."""
+    """Returns the percentile in milliseconds; None without values."""
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000, 2) if ordered else None
 
 

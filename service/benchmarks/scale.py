@@ -1,4 +1,4 @@
-"""How much a second worker brings: the same jobs and queries on one and on two of them, on PostgreSQL and Redis."""
+"""Measures the gain of a second worker: the same jobs and queries on one and on two, on PostgreSQL and Redis."""
 
 import os
 import statistics
@@ -24,12 +24,12 @@ SETTINGS = {"relay_seconds": "0.1", "max_queued_jobs": "1000"}
 KB = "umls"
 GOALS_AT_ONCE = 32
 CLIENTS = 8
-MODELS = 4  # a batch of one model is under way at a time: more models, more batches at once
+MODELS = 4  # batches of one model wait for each other: more models keep more batches under way
 
 
 @dataclass(frozen=True)
 class ScaleRun:
-    """What is measured; rounds of one and of two workers take turns, so that a busy machine hurts both alike."""
+    """What to measure; rounds with one and with two workers alternate, so that other load affects both alike."""
 
     jobs: int = 6
     epochs: int = 12
@@ -39,7 +39,7 @@ class ScaleRun:
 
 @dataclass
 class Figures:
-    """Jobs a minute and goals a second, one figure for each round, by number of workers."""
+    """Jobs per minute and goals per second of each round, by number of workers."""
 
     run: ScaleRun
     jobs_per_minute: dict[int, list[float]] = field(default_factory=lambda: {1: [], 2: []})
@@ -78,16 +78,16 @@ def measure(run: ScaleRun) -> Figures:
 
 @contextmanager
 def second(cluster: Cluster, role: str, workers: int) -> Iterator[None]:
-    """Another worker of a role for as long as the block runs, warm before it begins."""
+    """Runs a second worker of a role while the block runs, if `workers` is 2; it is warmed up first."""
     name = f"{role}-2"
     if workers == 1:
         yield
         return
     cluster.start(name)
-    wait_for(lambda: _announced(cluster, role) == workers, f"{name} is there")
+    wait_for(lambda: _announced(cluster, role) == workers, f"{name} runs")
     if role == "train":
         with httpx.Client(base_url=cluster.url(), timeout=600) as client:
-            train(client, 2 * workers, 1)  # its child has loaded torch when it has trained
+            train(client, 2 * workers, 1)  # after a training, its child has loaded torch
     yield
     cluster.parts[name].stop()
     wait_for(lambda: _announced(cluster, role) < workers, f"{name} has left")
@@ -99,7 +99,7 @@ def _announced(cluster: Cluster, role: str) -> int:
 
 
 def train(client: httpx.Client, jobs: int, epochs: int) -> list[str]:
-    """The models of as many jobs, when the last has ended."""
+    """Runs jobs and returns their models when the last has ended."""
     started = []
     for number in range(jobs):
         config = {"method": "proofs", "epochs": epochs, "seed": number}
@@ -116,14 +116,14 @@ def _status(client: httpx.Client, job_id: str) -> str:
 
 
 def training(client: httpx.Client, run: ScaleRun) -> float:
-    """Jobs a minute."""
+    """Returns jobs per minute."""
     started = time.perf_counter()
     train(client, run.jobs, run.epochs)
     return 60 * run.jobs / (time.perf_counter() - started)
 
 
 def querying(client: httpx.Client, models: Sequence[str], seconds: float) -> float:
-    """Goals a second, asked by a few clients that wait for each answer."""
+    """Returns goals per second, asked by a few clients that wait for each answer."""
     entities = client.get(f"/kbs/{KB}/entities", params={"limit": GOALS_AT_ONCE}).json()["items"]
     predicate = client.get(f"/kbs/{KB}/predicates").json()["items"][0]["name"]
     goals = [{"subject": entity["name"], "predicate": predicate, "object": None} for entity in entities]

@@ -1,4 +1,4 @@
-"""`ctp bench serve`: starts the embedded service, trains on two samples, and measures from a second process."""
+"""`ctp bench serve`: starts the embedded service, trains on samples, and measures from other processes."""
 
 import json
 import os
@@ -33,7 +33,7 @@ FINE = {"200", "429", "503"}
 
 
 def measure(kbs: list[str], seconds: float, console: Console) -> dict[str, Any]:
-    """Rows of the table, and the three figures that are not in it."""
+    """Returns the rows of the table, the storm, the time of a first query, and the machine."""
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="ctp-bench-") as folder, _service(Path(folder)) as client:
         for kb in kbs:
@@ -74,7 +74,7 @@ def _row(
 
 
 def _storm(client: httpx.Client, folder: Path, kb: str) -> dict[str, Any]:
-    """Many clients at once: every answer is a good one or says when to come back, and memory does not grow."""
+    """Asks with many clients at once; reports answers other than 200, 429 and 503, and the growth of memory."""
     bodies = _bodies(client, kb, 0)
     _load(client, STORM_CLIENTS, 2000, bodies, 60)
     before = _processes(folder)
@@ -91,7 +91,7 @@ def _storm(client: httpx.Client, folder: Path, kb: str) -> dict[str, Any]:
 
 
 def _bodies(client: httpx.Client, kb: str, proofs: int) -> list[dict[str, Any]]:
-    """Questions about facts of the KB, for the object and for the subject in turn; the same each time."""
+    """Makes questions from facts of the KB, alternately for the object and the subject; always the same ones."""
     facts: list[dict[str, str]] = []
     cursor = None
     while True:
@@ -144,7 +144,7 @@ def _python(module: str, plan: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _health_watched(client: httpx.Client) -> Iterator[list[float]]:
-    """The longest that /healthz took meanwhile, in milliseconds."""
+    """Yields a list whose item is the slowest /healthz during the block, in milliseconds."""
     slowest, stop = [0.0], threading.Event()
 
     def watch() -> None:
@@ -164,7 +164,7 @@ def _health_watched(client: httpx.Client) -> Iterator[list[float]]:
 
 
 def _first_query(kb: str, console: Console) -> float:
-    """From a start with a model that no worker has loaded, to its first answer."""
+    """Returns the seconds of the first query after a start, when no worker has loaded the model."""
     console.print(f"first query on {kb} after a start")
     with tempfile.TemporaryDirectory(prefix="ctp-bench-") as folder:
         with _service(Path(folder)) as client:
@@ -197,14 +197,14 @@ def _service(folder: Path) -> Iterator[httpx.Client]:
 
 @dataclass(frozen=True)
 class Usage:
-    """Seconds of CPU and megabytes of memory of one part."""
+    """CPU seconds and megabytes of memory of one part."""
 
     cpu: float
     memory: float
 
 
 def _processes(folder: Path) -> dict[str, Usage]:
-    """What the API and the query worker took: the processes that have this data folder in their environment."""
+    """Returns the usage of the API and the query worker: the processes with this data folder in their environment."""
     found: dict[str, Usage] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""`ctp alive`: for the health checks of containers."""
+"""`ctp alive`: the health check of containers."""
 
 import socket
 from enum import StrEnum
@@ -18,7 +18,7 @@ class AlivePart(StrEnum):
 
 @needs("service", "worker")
 def alive(part: Annotated[AlivePart, typer.Argument(help="The part that runs on this machine.")]) -> None:
-    """Succeed where this machine's part of the service does its work."""
+    """Exit with 0 if the given part of the service works on this machine, else with 1."""
     raise typer.Exit(0 if _alive(part) else 1)
 
 
@@ -40,7 +40,7 @@ def _alive(part: AlivePart) -> bool:
         except httpx.HTTPError:
             return False
     if part is AlivePart.dispatch:
-        # Whichever of them leads: the others are ready to.
+        # Any leader will do: the other dispatchers are ready to replace it.
         return Parts(Database(settings.database), make_redis(settings)).states()[DISPATCHER] == "ok"
     try:
         return num_alive(make_redis(settings), part.value, socket.gethostname()) > 0

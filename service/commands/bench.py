@@ -1,4 +1,4 @@
-"""`ctp bench`: every figure in docs/results comes from here."""
+"""`ctp bench`: the commands behind every figure in docs/results."""
 
 import json
 import shlex
@@ -30,7 +30,7 @@ bench = typer.Typer(
 
 @bench.callback()
 def group() -> None:
-    """Keeps `ctp bench NAME` a group however many commands there are."""
+    """Makes `ctp bench` a group even if it has only one command."""
 
 
 bench.command()(scale)
@@ -49,12 +49,14 @@ def links(
     config: Config = "{}",
     seeds: Annotated[int, typer.Option(min=1)] = 1,
     split: Annotated[
-        str, typer.Option(help="test; to choose settings valid, or resplit: new splits without test facts.")
+        str, typer.Option(help="test; valid to choose settings; or resplit: new splits without the test facts.")
     ] = "test",
-    resume: Annotated[Path | None, typer.Option(help="Folder for checkpoints: a run killed here goes on.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints, from which an interrupted run continues.")
+    ] = None,
     json_file: Figures = None,
 ) -> None:
-    """Link prediction: filtered MRR and Hits@k, or AUC-PR for Countries; CPU time and memory."""
+    """Measure link prediction: filtered MRR and Hits@k, or AUC-PR for Countries; CPU time and memory."""
     import torch  # noqa: PLC0415
 
     from ctp_core.benchmarks.links import LinksRun, run, spread  # noqa: PLC0415
@@ -81,12 +83,14 @@ def clutrr(
     prover: Annotated[str | None, typer.Option(help="tabled or exact; what the preset says where not given.")] = None,
     preset: Preset = None,
     config: Config = "{}",
-    depth: Annotated[int | None, typer.Option(help="Depth of answers; by default to the fixpoint.")] = None,
+    depth: Annotated[
+        int | None, typer.Option(help="Depth of the search for answers; default: until nothing new is proved.")
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1)] = 10,
     split: Annotated[str, typer.Option(help="test, or valid to choose settings.")] = "test",
     json_file: Figures = None,
 ) -> None:
-    """Relation prediction on family graphs: accuracy by number of edges; CPU time and memory."""
+    """Measure relation prediction on family graphs: accuracy by number of edges; CPU time and memory."""
     import torch  # noqa: PLC0415
 
     from ctp_core.benchmarks.clutrr import ClutrrRun, run  # noqa: PLC0415
@@ -107,15 +111,15 @@ def parsed(config: str) -> dict[str, Any]:
     try:
         settings = json.loads(config)
     except ValueError as error:
-        raise typer.BadParameter(f"--config {config!r} is no JSON ({error})") from None
+        raise typer.BadParameter(f"--config {config!r} is not JSON ({error})") from None
     if not isinstance(settings, dict):
-        raise typer.BadParameter(f'--config {config!r} is no object, such as {{"epochs": 3}}')
+        raise typer.BadParameter(f'--config {config!r} is not an object such as {{"epochs": 3}}')
     return settings
 
 
 @contextmanager
 def epochs_shown(title: str) -> "Iterator[OnStep]":
-    """A bar of the epochs of the seed that is being trained, with its loss; gives what moves it on."""
+    """Shows a bar with the epochs and the loss of the current seed; yields the function that updates it."""
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "loss {task.fields[loss]:.3g}")
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
         line = bar.add_task(title, total=None, loss=0.0)
@@ -123,7 +127,7 @@ def epochs_shown(title: str) -> "Iterator[OnStep]":
 
 
 def write(figures: dict[str, Any], json_file: Path | None) -> None:
-    """With the command that made them."""
+    """Writes the figures as JSON, with the command that made them."""
     figures["command"] = f"ctp {shlex.join(sys.argv[1:])}"
     if json_file:
         json_file.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
@@ -133,8 +137,8 @@ def write(figures: dict[str, Any], json_file: Path | None) -> None:
 @needs("all")
 def serve(
     json_file: Figures = None,
-    kb: Annotated[list[str] | None, typer.Option(help="Sample KBs to train and ask on.")] = None,
-    seconds: Annotated[float, typer.Option(help="How long each row is measured.", min=1)] = 8.0,
+    kb: Annotated[list[str] | None, typer.Option(help="Sample KBs to train on and query; may be repeated.")] = None,
+    seconds: Annotated[float, typer.Option(help="Seconds for which each row is measured.", min=1)] = 8.0,
 ) -> None:
     """Measure how fast the embedded service answers, against the same model called in Python."""
     from service.benchmarks.serve import measure  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""A comparison of model versions as tables, and who is better in words."""
+"""Prints a comparison of model versions as tables, with a verdict in words."""
 
 from string import ascii_uppercase
 from typing import Any
@@ -9,11 +9,11 @@ from rich.text import Text
 from service.commands.console import name, out, short, table
 
 BESIDE = 26  # columns that a table needs besides those of the versions
-SURE = 0.01  # chance below which a difference is taken to be real
+SURE = 0.01  # p-value below which a difference counts as real
 
 
 def print_comparison(found: dict[str, Any]) -> None:
-    """What matters most comes last, where the terminal ends up."""
+    """Prints the comparison; what matters most comes last, at the bottom of the terminal."""
     versions = [f"{model['name']}@{model['version']}" for model in found["models"]]
     titles = _titles(versions)
     if titles != versions:
@@ -37,13 +37,13 @@ def print_comparison(found: dict[str, Any]) -> None:
 
 
 def _titles(versions: list[str]) -> list[str]:
-    """The versions, or a letter for each where their names do not fit beside each other."""
+    """Returns the versions, or a letter for each if their names do not fit side by side."""
     fit = sum(len(version) + 2 for version in versions) <= out.width - BESIDE
     return versions if fit else list(ascii_uppercase[: len(versions)])
 
 
 def _settings(found: dict[str, Any], titles: list[str], versions: list[str]) -> None:
-    """Those that several have as a table; one method's own are no difference to another's, and are listed below."""
+    """Prints the settings that several versions have as a table, and those of one version below it."""
     own: list[list[str]] = [[] for _ in versions]
     shared = []
     for row in found["config"]:
@@ -67,7 +67,7 @@ def _values(title: str, rows: list[dict[str, Any]], titles: list[str]) -> None:
 
 
 def _scores(contest: dict[str, Any], titles: list[str]) -> None:
-    """Shares of right answers; a star where a version differs from the first one with p < 0.01, two with p < 0.0001."""
+    """Prints the shares of right answers; `*` marks a difference from the first version, p < 0.01, `**` p < 0.0001."""
     rows: list[tuple[str | Text, ...]] = []
     for group in contest["groups"]:
         cells = [f"{100 * right:.1f} %{_stars(p)}" for right, p in zip(group["right"], group["p_values"], strict=True)]
@@ -83,7 +83,7 @@ def _stars(p: float | None) -> str:
 
 
 def _verdict(contest: dict[str, Any], versions: list[str]) -> None:
-    """Each version against the first, and what a difference by chance would take."""
+    """Prints each version against the first, and whether their difference may be chance."""
     everything = contest["groups"][0]
     asked, available = everything["num_questions"], contest["num_available"]
     first, *others = [round(share * asked) for share in everything["right"]]
@@ -113,7 +113,7 @@ def _disagreements(contest: dict[str, Any], versions: list[str]) -> None:
 
 
 def _question(subject: str | None, predicate: str | None, object: str | None) -> str:
-    """As `ctp query` takes it."""
+    """Returns the question in the form that `ctp query` takes."""
     return f"{predicate or '?'}({subject or '?'}, {object or '?'})"
 
 
@@ -126,5 +126,5 @@ def _answer(version: str, given: dict[str, Any]) -> None:
 
 
 def _indented(text: str, columns: int, style: str) -> Padding:
-    """Also where it goes on in the next line."""
+    """Indents a text, including its continuation lines."""
     return Padding(name(text, style), (0, 0, 0, columns), expand=False)

@@ -1,4 +1,4 @@
-"""What the client commands share: the connection, tables or JSON, and errors that say what to do."""
+"""Shared by the client commands: the connection, tables or JSON, and errors that say what to do."""
 
 import json
 import re
@@ -18,12 +18,12 @@ from rich.text import Text
 from ctp_client import ApiError, Client, ClientError
 
 Url = Annotated[str | None, typer.Option("--url", envvar="CTP_URL", help="Address of the service.")]
-Key = Annotated[str | None, typer.Option("--key", envvar="CTP_KEY", help="Key, where the service asks for one.")]
+Key = Annotated[str | None, typer.Option("--key", envvar="CTP_KEY", help="Your key, if the service needs one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def _in_a_folder(path: Path | None) -> Path | None:
-    """Told before the work is done, not after."""
+    """Checks that the file can be written, before the work is done."""
     if path is not None and path.is_dir():
         raise typer.BadParameter(f"{path} is a folder: name a file")
     if path is not None and not path.absolute().parent.is_dir():
@@ -31,8 +31,8 @@ def _in_a_folder(path: Path | None) -> Path | None:
     return path
 
 
-Figures = Annotated[Path | None, typer.Option("--json", help="Write the figures there.", callback=_in_a_folder)]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Most rows.")]
+Figures = Annotated[Path | None, typer.Option("--json", help="File to write the figures to.", callback=_in_a_folder)]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
 
 OLDER = "and older ones: --limit shows more"
 
@@ -50,14 +50,14 @@ COMMANDS = {
     r"\bconfig\.(\w+): there is no such key": r"--set \1: there is no such setting",
     r"\bconfig\.(\w+):": r"--set \1:",
 }
-WIDE = 200  # columns where the output goes to a file or a pipe: nothing is cut off there
+WIDE = 200  # columns of output to a file or a pipe, so that nothing is cut off
 out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
 err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else WIDE)
 
 
 @contextmanager
 def connected(url: str | None, key: str | None) -> Iterator[Client]:
-    """A client; what goes wrong is told in one line, and ends the program with 1."""
+    """Yields a client; prints an error in one line and exits with 1."""
     try:
         with Client(url, key) as client:
             yield client
@@ -70,24 +70,24 @@ def connected(url: str | None, key: str | None) -> Iterator[Client]:
 
 
 def in_commands(detail: str) -> str:
-    """The service's advice in the words of this program: it speaks of calls, and here are commands."""
+    """Rewrites advice of the service for the terminal: calls of the API become commands."""
     for call, command in COMMANDS.items():
         detail = re.sub(call, command, detail)
     return detail
 
 
 def printable(name: str) -> str:
-    """A name that cannot steer the terminal: control characters and text-direction marks are written out."""
+    """Escapes control characters and text-direction marks, so that a name cannot control the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
 
 
 def name(text: str, style: str = "") -> Text:
-    """A name as text, never as markup."""
+    """Returns a name as plain text that is never read as markup."""
     return Text(printable(text), style)
 
 
 def print_json(value: BaseModel | Iterable[BaseModel] | dict[str, Any] | list[Any]) -> None:
-    """One JSON document on stdout; a list of items is one array."""
+    """Prints one JSON document; several items become one array."""
     if isinstance(value, BaseModel):
         data: Any = value.model_dump(mode="json")
     elif isinstance(value, dict):
@@ -98,7 +98,7 @@ def print_json(value: BaseModel | Iterable[BaseModel] | dict[str, Any] | list[An
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers: Sequence[str] = ()) -> Table:
-    """A plain table; the columns in `numbers` are aligned to the right."""
+    """Makes a plain table; the columns in `numbers` are right-aligned."""
     made = Table(box=None, pad_edge=False, header_style="bold dim", padding=(0, 2, 0, 0))
     for column in columns:
         made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
@@ -108,12 +108,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers:
 
 
 def short(value: Any) -> str:
-    """A setting or a metric in a table."""
+    """Formats a setting or a metric for a table."""
     return f"{value:.4g}" if isinstance(value, float) else "–" if value is None else str(value)
 
 
 def strength(score: float) -> Text:
-    """A number in [0, 1] in the colour of its strength."""
+    """Formats a number in [0, 1] in a colour that shows its strength."""
     style = "green" if score >= 0.8 else "yellow" if score >= 0.4 else "red"
     return Text(f"{score:.3f}", style)
 
@@ -134,5 +134,5 @@ def status(word: str) -> Text:
 
 
 def to_the_minute(then: datetime | None) -> str:
-    """`2026-01-01 12:00`, in UTC."""
+    """Formats a time as `2026-01-01 12:00`, in UTC."""
     return "" if then is None else f"{then:%Y-%m-%d %H:%M}"

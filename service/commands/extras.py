@@ -1,4 +1,4 @@
-"""Commands that need more than the client: what `pip install ctp` leaves out is named, not a module that is missing."""
+"""Guards commands that need more than the client: they name the missing extra instead of a missing module."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,18 +12,18 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 STORES = ("celery", "sqlalchemy", "structlog")
-# A few modules of each extra, any of which may be there without the others: torch is in many notebooks.
+# Several modules of each extra: one of them, such as torch, may be installed without the extra.
 MODULES: dict[Extra, tuple[str, ...]] = {
     "service": (*STORES, "alembic", "fastapi", "uvicorn"),
     "worker": (*STORES, "faiss", "safetensors", "scipy", "torch"),
 }
 MODULES["all"] = MODULES["service"] + MODULES["worker"]
 WORDS: dict[Extra, str] = {"service": "the service", "worker": "the worker", "all": "the service and its workers"}
-USAGE = 2  # exit code of a command that cannot be run as it was asked for
+USAGE = 2  # exit code of a command that cannot run as requested
 
 
 def needs(*sufficient: Extra) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """A command that runs where any of the extras is installed, and otherwise says how to install the first."""
+    """Makes a command run only if one of the extras is installed; otherwise it says how to install the first."""
 
     def decorate(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         @wraps(command)

@@ -1,4 +1,4 @@
-"""`ctp gc`."""
+"""`ctp gc`: removes files that nothing refers to."""
 
 from typing import Annotated
 
@@ -11,11 +11,11 @@ from service.settings import UserError, get_settings
 @needs("service")
 def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
-    min_age: Annotated[float, typer.Option(help="Seconds for which a file must have been there.", min=0)] = 3600.0,
+    min_age: Annotated[float, typer.Option(help="Minimum age in seconds of files to remove.", min=0)] = 3600.0,
 ) -> None:
-    """Remove files that no model, checkpoint or job knows of, and name models whose files are gone.
+    """Remove files that no model, checkpoint or job refers to, and list models whose files are missing.
 
-    Files that the service has not written are listed as foreign and stay.
+    Files that the service did not write are listed as foreign and are kept.
     """
     from service.db.engine import Database  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415

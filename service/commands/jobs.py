@@ -1,4 +1,4 @@
-"""`ctp jobs`: trainings, as they run and as they ran."""
+"""`ctp jobs`: lists, shows, watches and cancels training jobs."""
 
 from typing import Annotated
 
@@ -28,7 +28,7 @@ Reference = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job.")]
 
 @jobs.command("list")
 def list_jobs(limit: Limit = 20, url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """Your jobs, newest first."""
+    """List your jobs, newest first."""
     with connected(url, key) as client:
         listed = list(client.jobs.list(limit + 1))
     found = listed[:limit]
@@ -46,7 +46,7 @@ def list_jobs(limit: Limit = 20, url: Url = None, key: Key = None, as_json: Json
 
 @jobs.command()
 def show(job: Reference, url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """One job."""
+    """Show the state of one job."""
     with connected(url, key) as client:
         found = client.jobs.get(job)
     if as_json:
@@ -78,7 +78,7 @@ def watch(job: Reference, url: Url = None, key: Key = None, as_json: Json = Fals
 
 @jobs.command()
 def cancel(job: Reference, url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """Stop a job, queued or running; its worker is free within seconds."""
+    """Cancel a queued or running job; its worker is free within seconds."""
     with connected(url, key) as client:
         found = client.jobs.cancel(job)
     if as_json:

@@ -1,4 +1,4 @@
-"""`ctp kb`: knowledge bases."""
+"""`ctp kb`: uploads, shows, exports and deletes knowledge bases."""
 
 from itertools import islice
 from pathlib import Path
@@ -10,13 +10,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from ctp_client import Kb
 from service.commands.console import Json, Key, Limit, Url, connected, err, name, out, print_json, short, table
 
-kb = typer.Typer(help="Knowledge bases: upload, look, export, delete.", no_args_is_help=True)
+kb = typer.Typer(help="Knowledge bases: upload, show, export, delete.", no_args_is_help=True)
 Reference = Annotated[str, typer.Argument(metavar="KB", help="Id or name of a KB.")]
 
 
 @kb.command("list")
 def list_kbs(url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """The KBs you can use: your own and the samples."""
+    """List the KBs that you can use: your own and the samples."""
     with connected(url, key) as client:
         kbs = list(client.kbs.list())
     if as_json:
@@ -39,7 +39,7 @@ def list_kbs(url: Url = None, key: Key = None, as_json: Json = False) -> None:
 
 @kb.command()
 def show(kb: Reference, url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """What is in a KB, and its most frequent predicates."""
+    """Show the size of a KB, its warnings and its most frequent predicates."""
     with connected(url, key) as client:
         found = client.kbs.get(kb)
         predicates = sorted(client.kbs.predicates(kb), key=lambda p: -p.num_facts)
@@ -57,12 +57,12 @@ def show(kb: Reference, url: Url = None, key: Key = None, as_json: Json = False)
 @kb.command()
 def presets(
     kb: Reference,
-    method: Annotated[str | None, typer.Option(help="Method whose settings are shown.")] = None,
+    method: Annotated[str | None, typer.Option(help="Show all settings for this method.")] = None,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """What can be trained on a KB: the methods, and what each preset means for one of them."""
+    """Show the methods that can be trained on a KB, and the settings of each preset."""
     with connected(url, key) as client:
         found = client.presets(kb, method)
     if as_json:
@@ -78,7 +78,7 @@ def presets(
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a hybrid's parts by the name of the part."""
+    """Flattens the settings of a hybrid's parts to `part.setting`."""
     parts = {
         name: value if isinstance(value, dict) and "method" in value else {"": value} for name, value in config.items()
     }
@@ -102,7 +102,7 @@ def upload(
     splits = {"file": file, "train": train, "valid": valid, "test": test}
     files = {split: path for split, path in splits.items() if path is not None}
     if not files:
-        raise typer.BadParameter("name a FILE, or --train and where there are any --valid and --test")
+        raise typer.BadParameter("name a FILE, or --train with optional --valid and --test")
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(), DownloadColumn(), console=err, transient=True, disable=as_json
     )
@@ -144,7 +144,7 @@ def facts(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """The facts of a KB, filtered by any of their three places."""
+    """List the facts of a KB, filtered by subject, predicate or object."""
     with connected(url, key) as client:
         found = list(islice(client.kbs.facts(kb, subject, predicate, object, limit=limit), limit))
     if as_json:
@@ -157,15 +157,15 @@ def facts(
 @kb.command()
 def export(
     kb: Reference,
-    to: Annotated[Path, typer.Argument(help="File to write, or a folder for one file of each split.")],
+    to: Annotated[Path, typer.Argument(help="File to write, or a folder for one file per split.")],
     format: Annotated[
         str | None, typer.Option(help="Format (see `ctp kb formats`); else as the file's suffix says.")
     ] = None,
-    split: Annotated[str | None, typer.Option(help="train, valid or test; else all of them in one file.")] = None,
+    split: Annotated[str | None, typer.Option(help="train, valid or test; default: all of them in one file.")] = None,
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Write a KB to a file, or split by split to a folder."""
+    """Write a KB to a file, or one file per split to a folder."""
     with connected(url, key) as client:
         if to.is_dir() and split is None:
             for file in client.kbs.export_splits(kb, to, format):
@@ -184,7 +184,7 @@ def _joined(splits: list[str]) -> str:
 
 @kb.command()
 def delete(kb: Reference, url: Url = None, key: Key = None) -> None:
-    """Delete a KB that no model stands on."""
+    """Delete a KB that no model uses."""
     with connected(url, key) as client:
         client.kbs.delete(kb)
     err.print(name(f"deleted {kb}"))

@@ -1,4 +1,4 @@
-"""`ctp keys`: who may call the service."""
+"""`ctp keys`: makes, lists and revokes API keys."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,11 +18,13 @@ keys = typer.Typer(help="Make, list and revoke the keys of the API.", no_args_is
 @keys.command()
 @needs("service")
 def create(
-    role: Annotated[str, typer.Option(help="read, write or admin.")] = "write",
-    tenant: Annotated[str, typer.Option(help="Whose KBs, models and jobs the key opens.")] = "default",
+    role: Annotated[
+        str, typer.Option(help="read (look and query), write (also change things) or admin (also see metrics).")
+    ] = "write",
+    tenant: Annotated[str, typer.Option(help="Tenant whose KBs, models and jobs the key gives access to.")] = "default",
     label: Annotated[str, typer.Option(help="A note on what the key is for.")] = "",
 ) -> None:
-    """Make a key and print it: it is not kept and cannot be shown again."""
+    """Make a key and print it; only a hash is stored, so it cannot be shown again."""
     from service.errors import ServiceError  # noqa: PLC0415
     from service.keys import service  # noqa: PLC0415
 
@@ -31,7 +33,7 @@ def create(
     except ServiceError as error:
         raise typer.BadParameter(error.detail) from None
     typer.echo(str(token))
-    # Which one, for there may be several: the settings and the folder decide, not CTP_URL.
+    # There may be several services: the settings and the folder choose one here, not CTP_URL.
     typer.echo(f"for the service on {_shown(get_settings().database)}", err=True)
 
 
@@ -55,7 +57,7 @@ def list_keys() -> None:
 @keys.command()
 @needs("service")
 def revoke(key: Annotated[str, typer.Argument(help="The prefix of the key, or the whole key.")]) -> None:
-    """Revoke a key: it is refused within two seconds."""
+    """Revoke a key; the service refuses it within two seconds."""
     from service.errors import ServiceError  # noqa: PLC0415
     from service.keys import service  # noqa: PLC0415
 
@@ -72,7 +74,7 @@ def _shown(database_url: str) -> str:
 
 
 def _database() -> "Database":
-    """With the newest schema, so that a key can be made before the first start."""
+    """Opens the database and migrates it, so that a key can be made before the first start."""
     from service.db.engine import Database  # noqa: PLC0415
     from service.db.migrate import migrate  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415

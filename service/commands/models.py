@@ -1,4 +1,4 @@
-"""`ctp models`: the registry."""
+"""`ctp models`: lists, compares, aliases, exports, imports and deletes models."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +35,7 @@ def list_models(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Model versions, newest first."""
+    """List model versions, newest first."""
     with connected(url, key) as client:
         listed = list(client.models.list(named, limit + 1))
     found = listed[:limit]
@@ -61,7 +61,7 @@ def list_models(
 
 @models.command()
 def show(model: Reference, url: Url = None, key: Key = None, as_json: Json = False) -> None:
-    """One version: its settings, metrics and lineage."""
+    """Show one version: its settings, metrics and lineage."""
     with connected(url, key) as client:
         found = client.models.get(model)
     if as_json:
@@ -78,15 +78,17 @@ def show(model: Reference, url: Url = None, key: Key = None, as_json: Json = Fal
 @models.command()
 def compare(
     references: Annotated[list[str], typer.Argument(metavar="MODEL...")],
-    questions: Annotated[int, typer.Option(min=0, max=1000, help="Asked of every model, from the test split.")] = 100,
+    questions: Annotated[
+        int, typer.Option(min=0, max=1000, help="Questions from the test split to ask every model.")
+    ] = 100,
     disagreements: Annotated[
-        int, typer.Option(min=0, max=1000, help="Most questions to list because the answers differ.")
+        int, typer.Option(min=0, max=1000, help="Maximum number of questions with differing answers to list.")
     ] = 20,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Versions side by side: settings, metrics, how often each is right, and where they differ."""
+    """Compare versions: settings, metrics, how often each is right, and where they disagree."""
     with connected(url, key) as client:
         found = client.models.compare(references, questions, disagreements)
     print_json(found) if as_json else print_comparison(found)
@@ -95,11 +97,11 @@ def compare(
 @models.command()
 def alias(
     model: Reference,
-    alias: Annotated[str, typer.Argument(help="e.g. champion")],
+    alias: Annotated[str, typer.Argument(help="Name of the alias, e.g. champion.")],
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Let an alias mean this version from now on."""
+    """Point an alias to this version from now on."""
     with connected(url, key) as client:
         found = client.models.get(model)
         client.models.set_alias(found, alias)
@@ -122,7 +124,9 @@ def export(
 @models.command("import")
 def import_model(
     archive: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
-    named: Annotated[str | None, typer.Option("--name", help="Name here; else the archive's.")] = None,
+    named: Annotated[
+        str | None, typer.Option("--name", help="Name of the model here; default: the name in the archive.")
+    ] = None,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
@@ -136,11 +140,13 @@ def import_model(
 @models.command()
 def delete(
     model: Reference,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask which version a bare name means.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Delete the newest version of a bare name without asking.")
+    ] = False,
     url: Url = None,
     key: Key = None,
 ) -> None:
-    """Delete a version that no alias points to; of a bare name, the newest, once you have said yes."""
+    """Delete a version that no alias points to; a bare name means the newest version, after a question."""
     with connected(url, key) as client:
         found = client.models.get(model)
         if model == found.name and not yes:
@@ -150,5 +156,5 @@ def delete(
 
 
 def _metric(model: Model) -> str:
-    """The first, by which it was chosen."""
+    """Formats the first metric, by which the model was chosen."""
     return next((f"{key} {value:.3f}" for key, value in model.metrics.items() if isinstance(value, float)), "")

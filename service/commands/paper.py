@@ -1,4 +1,4 @@
-"""`ctp bench paper`: the paper's tables, run again."""
+"""`ctp bench paper`: reproduces the tables of the paper."""
 
 import os
 from pathlib import Path
@@ -19,25 +19,26 @@ def paper(
     data: Annotated[
         Path | None, typer.Option(help="Folder that holds clutrr/*.zip, umls/, kinship/, nations/, countries/.")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings of every cell.")] = 10,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of trainings of every cell.")] = 10,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the cells that are finished, here or elsewhere.")
+        bool, typer.Option("--resume", help="Keep the finished cells of paper.json and train only the others.")
     ] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Cells that match, such as 'clutrr/089907f8/*/lstm/*'; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Train only cells that match, e.g. 'clutrr/089907f8/*/lstm/*'; may be repeated."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Processes, one thread each; as many as there are cores, if not given.")
+        int | None, typer.Option(min=1, help="Processes with one thread each; default: one per core.")
     ] = None,
     report: Annotated[
         Path, typer.Option(help="Folder for paper.md, its plots and paper.json, which keeps the finished cells.")
     ] = Path("docs/results"),
     lab: Annotated[
-        Path | None, typer.Option(help="Folder for the full report; if not given, `lab` beside that of --report.")
+        Path | None, typer.Option(help="Folder for the full report; default: `lab` beside the folder of --report.")
     ] = None,
-    list_cells: Annotated[bool, typer.Option("--list", help="Only say which cells there are.")] = False,
+    list_cells: Annotated[bool, typer.Option("--list", help="Only list the cells.")] = False,
 ) -> None:
-    """Every cell of the paper's CLUTRR and link-prediction tables and its training dynamics, beside its own figures."""
+    """Train every cell of the paper's CLUTRR and link-prediction tables, and report it beside the published figure."""
     from ctp_core.benchmarks.paper.cells import cells as cells_of  # noqa: PLC0415
     from ctp_core.benchmarks.paper.pool import run_cells  # noqa: PLC0415
     from ctp_core.benchmarks.paper.report import Results, write_report  # noqa: PLC0415
@@ -60,7 +61,7 @@ def paper(
                 failed.append(f"{ended.cell.path}: {ended.error}")
             left = "" if ended.eta_seconds is None else f"{ended.eta_seconds / 60:.0f} min left"
             bar.update(line, description=ended.cell.path, completed=ended.done, total=ended.total, now=left)
-            if not bar.console.is_terminal:  # a bar is drawn once, at the end, where nobody watches
+            if not bar.console.is_terminal:  # without a terminal, a bar is drawn only once, at the end
                 typer.echo(f"{ended.done}/{ended.total} {ended.cell.path} {left}", err=True)
 
         run_cells(chosen, data, store, jobs or os.cpu_count() or 1, resume, show)

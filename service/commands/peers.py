@@ -1,4 +1,4 @@
-"""`ctp bench peers`: our models beside other programs, in one run."""
+"""`ctp bench peers`: measures our models and other programs in one run."""
 
 import json
 from dataclasses import asdict
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 def peers(
     data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
     dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1, …")],
-    model: Annotated[list[str] | None, typer.Option(help="Ours: proofs, hybrid, complex, …; may be repeated.")] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="Our methods to run: proofs, hybrid, complex, …; may be repeated.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     json_file: Figures = None,
 ) -> None:
-    """PyKEEN's ComplEx (pip install '.\\[peers]') and ours: MRR, CPU seconds, memory, latency of one query."""
+    """Compare PyKEEN's ComplEx (pip install '.\\[peers]') with ours: MRR, CPU seconds, memory, latency of one query."""
     from ctp_core.benchmarks.peers import OURS, rows  # noqa: PLC0415
 
     found = rows(data, dataset, model or OURS, seed)

@@ -1,4 +1,4 @@
-"""The commands that run a process of the service: all of it with `ctp up`, or one part of it."""
+"""Commands that run the service: all of it with `ctp up`, or one part."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def up(
     from service.logs import configure_logs  # noqa: PLC0415
 
     settings = get_settings()
-    # The terminal shows what the supervisor says; the parts have log files of their own.
+    # The terminal shows only the supervisor's messages; the parts have log files of their own.
     configure_logs("WARNING")
     if port is not None:
         settings = settings.model_copy(update={"port": port})
@@ -57,7 +57,7 @@ def api() -> None:
 
 
 @needs("worker")
-def worker(role: Annotated[Role, typer.Argument(help="What this worker does.")]) -> None:
+def worker(role: Annotated[Role, typer.Argument(help="train: train models; query: answer queries.")]) -> None:
     """Run a Celery worker that trains models or answers queries."""
     command = worker_command(role.value)
     os.execv(command[0], command)  # noqa: S606
@@ -65,7 +65,7 @@ def worker(role: Annotated[Role, typer.Argument(help="What this worker does.")])
 
 @needs("service")
 def dispatch() -> None:
-    """Run the dispatcher: it hands jobs to the queue and takes back those whose worker is silent."""
+    """Run the dispatcher, which sends jobs to the queue and takes jobs back from silent workers."""
     from service.dispatch import Dispatcher  # noqa: PLC0415
     from service.logs import configure_logs  # noqa: PLC0415
 
@@ -82,10 +82,10 @@ def migrate(
     wait: Annotated[float, typer.Option(help="Seconds to wait for a database that does not answer yet.", min=0)] = 0,
     take_store: Annotated[
         bool,
-        typer.Option("--take-store", help="Use the model files at CTP_ARTIFACTS_URL though another database has them."),
+        typer.Option("--take-store", help="Take over the model files at CTP_ARTIFACTS_URL from another database."),
     ] = False,
 ) -> None:
-    """Bring the database to the newest schema, load the sample KBs and mark the store of the model files."""
+    """Migrate the database to the newest schema, load the sample KBs and mark the store of model files."""
     from service.db.engine import AWAY_ERRORS, Database  # noqa: PLC0415
     from service.db.migrate import migrate as run  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415

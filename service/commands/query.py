@@ -1,4 +1,4 @@
-"""`ctp query`: ask a model, and see why."""
+"""`ctp query`: asks a model and shows the answers with their proofs."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -15,25 +15,33 @@ from service.commands.console import Json, Key, Url, connected, name, out, print
 GOAL = re.compile(r"\s*(?P<predicate>[^(]+?)\s*\(\s*(?P<subject>.+?)\s*,\s*(?P<object>.+?)\s*\)\s*\.?\s*")
 OPEN = {"?", "_"}
 VARIABLE = re.compile(r"[A-Z]\w?|_\w+")
-# What a model gives to almost anything: shown only where nothing better is, or when asked for.
+# Models give such scores to almost anything: shown only with --all, or if nothing is better.
 WEAK = 0.1
-EVIDENCE = "evidence"  # `semiring` of models that add evidence, in which no fact proves itself
+EVIDENCE = "evidence"  # `semiring` of models that add up evidence, in which no fact proves itself
 
 
 def query(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="id, name, name@3 or name@champion.")],
-    goal: Annotated[str | None, typer.Argument(help="e.g. 'grandparent(?, morty)': ? is asked for.")] = None,
-    subject: Annotated[str | None, typer.Option("--subject", "-s", help="For names that a goal cannot hold.")] = None,
+    goal: Annotated[str | None, typer.Argument(help="e.g. 'grandparent(?, morty)'; ? is the place asked for.")] = None,
+    subject: Annotated[
+        str | None, typer.Option("--subject", "-s", help="Instead of GOAL, for names with commas or parentheses.")
+    ] = None,
     predicate: Annotated[str | None, typer.Option("--predicate", "-p")] = None,
     object: Annotated[str | None, typer.Option("--object", "-o")] = None,
     facts: Annotated[
-        list[str] | None, typer.Option("--fact", help="'parent(rick, beth)': holds for this question only.")
+        list[str] | None,
+        typer.Option("--fact", help="Extra fact for this question only, e.g. 'parent(rick, beth)'; may be repeated."),
     ] = None,
-    kb: Annotated[str | None, typer.Option("--kb", help="Another KB to apply the model to.")] = None,
-    depth: Annotated[int | None, typer.Option("--depth", min=0, help="Depth of the search, for ctp.")] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="Most answers.")] = 10,
-    proofs: Annotated[int, typer.Option("--proofs", min=0, help="Most proofs of the first answer.")] = 1,
-    new: Annotated[bool, typer.Option("--new", help="Leave out what the KB already states.")] = False,
+    kb: Annotated[
+        str | None, typer.Option("--kb", help="KB to apply the model to; default: the one it was trained on.")
+    ] = None,
+    depth: Annotated[
+        int | None,
+        typer.Option("--depth", min=0, help="Maximum depth of the search, for method ctp; default: as trained."),
+    ] = None,
+    top: Annotated[int, typer.Option("--top", min=1, help="Maximum number of answers.")] = 10,
+    proofs: Annotated[int, typer.Option("--proofs", min=0, help="Maximum number of proofs of the first answer.")] = 1,
+    new: Annotated[bool, typer.Option("--new", help="Leave out answers that are facts of the KB.")] = False,
     every: Annotated[bool, typer.Option("--all", help=f"Show answers with a score below {WEAK} as well.")] = False,
     url: Url = None,
     key: Key = None,
@@ -54,21 +62,23 @@ def query(
 
 @contextmanager
 def hinting(asked: Iterable[str | None]) -> Iterator[None]:
-    """Tells those who wrote a variable as in Prolog how an open place is written here."""
+    """Adds a hint to the error if the goal has a Prolog variable instead of `?`."""
     try:
         yield
     except ApiError as error:
         variables = [name for name in asked if name is not None and VARIABLE.fullmatch(name)]
         if error.code == "unknown_symbol" and variables:
-            raise ClientError(f"{error.detail}: write ? instead of {variables[0]} for what is asked for") from None
+            raise ClientError(f"{error.detail}: write ? instead of {variables[0]} for the place asked for") from None
         raise
 
 
 def parse_goal(text: str) -> tuple[str | None, str | None, str | None]:
-    """(subject, predicate, object) of `predicate(subject, object)`; `?` is open. Raises BadParameter."""
+    """Parses `predicate(subject, object)` to (subject, predicate, object), None for `?`; raises BadParameter."""
     match = GOAL.fullmatch(text)
     if match is None:
-        raise typer.BadParameter(f"{text!r} is not like predicate(subject, object), with ? for what is asked for")
+        raise typer.BadParameter(
+            f"{text!r} is not of the form predicate(subject, object), with ? for the place asked for"
+        )
     subject, predicate, object = (
         None if match[place] in OPEN else match[place] for place in ("subject", "predicate", "object")
     )
@@ -78,12 +88,12 @@ def parse_goal(text: str) -> tuple[str | None, str | None, str | None]:
 def tuple_of(text: str) -> tuple[str, str, str]:
     subject, predicate, object = parse_goal(text)
     if subject is None or predicate is None or object is None:
-        raise typer.BadParameter(f"the fact {text!r} has an open place")
+        raise typer.BadParameter(f"the fact {text!r} has an open place: name all three")
     return subject, predicate, object
 
 
 def print_answers(found: Answers, every: bool = False) -> None:
-    """The first answer and what the KB states always, further ones where they are not weak, or all."""
+    """Prints the answers; weak ones only if `every`, except the first one and known facts."""
     if not found.answers:
         out.print("no answer", style="dim")
         return
@@ -109,20 +119,20 @@ def print_answers(found: Answers, every: bool = False) -> None:
 
 
 def proof_tree(root: Node) -> Tree:
-    """The proof as a tree; the weakest link of it is marked."""
+    """Draws a proof as a tree and marks its weakest link."""
     links = [(link.score, id(link)) for node in root.nodes() for link in node.unifications]
     score, weakest = min(links, default=(1.0, 0))
     return _branch(root, [], weakest if f"{score:.3f}" != "1.000" else 0)
 
 
 def _branch(node: Node, leading: list[Unification], weakest: int) -> Tree:
-    """A goal with the links that lead to it; under it its rule, and under that the goals of the rule's body."""
+    """Draws a goal with the links to it, below it its rule, and below that the goals of the rule's body."""
     own = node.unifications if node.rule is None else []
     title = Text.assemble((printable(str(node.goal)), "bold"), "  ", strength(node.score))
     tree = Tree(_with_links(title.append("  fact" if node.by == "fact" else "", "dim"), leading + own, weakest))
     if node.rule is None:
         return tree
-    # Links come in the order of the body's atoms, after one for the head where there is one; or for the head alone.
+    # Links follow the body's atoms, after one for the head if there is one; or there is only one, for the head.
     links, children = len(node.unifications), len(node.children)
     body = links if links < children else links - children
     rule = _with_links(Text(f"by {printable(node.rule['text'])}", "italic"), node.unifications[:body], weakest)

@@ -1,4 +1,4 @@
-"""`ctp rules`: what a model learnt."""
+"""`ctp rules`: lists the rules that a model has learnt."""
 
 from itertools import islice
 from typing import Annotated
@@ -18,7 +18,7 @@ def rules(
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """The rules of a model, best first."""
+    """List the rules of a model, best first."""
     with connected(url, key) as client:
         if prolog:
             typer.echo(client.models.prolog(model, predicate, min_confidence, limit), nl=False)
@@ -45,5 +45,5 @@ def rules(
 
 def _none(predicate: str | None, min_confidence: float) -> str:
     if predicate is None and not min_confidence:
-        return "no rules: this model has learnt none, or is of a method that answers without any"
+        return "no rules: this model has learnt none, or its method does not learn rules"
     return "no rules match: leave out --predicate or --min-confidence to see all"

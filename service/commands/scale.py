@@ -1,4 +1,4 @@
-"""`ctp bench scale`."""
+"""`ctp bench scale`: measures one worker against two."""
 
 import json
 from typing import Annotated
@@ -14,10 +14,10 @@ def scale(
     jobs: Annotated[int, typer.Option(help="Training jobs in each round.", min=2)] = 6,
     epochs: Annotated[int, typer.Option(help="Epochs of each job.", min=1)] = 12,
     query_seconds: Annotated[float, typer.Option(help="Seconds of queries in each round.", min=1)] = 10.0,
-    rounds: Annotated[int, typer.Option(help="Rounds on one and on two workers, in turn.", min=1)] = 3,
+    rounds: Annotated[int, typer.Option(help="Rounds; each measures one worker, then two.", min=1)] = 3,
     json_file: Figures = None,
 ) -> None:
-    """Training and queries on one and two workers of one thread each, on PostgreSQL and Redis."""
+    """Measure training and queries with one and with two workers of one thread each, on PostgreSQL and Redis."""
     from service.benchmarks.scale import ScaleRun, measure  # noqa: PLC0415
 
     report = measure(ScaleRun(jobs, epochs, query_seconds, rounds)).report()

@@ -1,4 +1,4 @@
-"""`ctp train`: start a training and watch it."""
+"""`ctp train`: starts a training and watches it."""
 
 import json
 from typing import Annotated, Any
@@ -21,18 +21,18 @@ def train(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Override a setting of the preset; method=… trains another, and `ctp kb presets KB` lists which.",
+            help="Override a setting of the preset; method=… chooses a method of `ctp kb presets KB`.",
         ),
     ] = None,
     seeds: Annotated[
-        list[int] | None, typer.Option("--seed", help="Seed; of several, the best on validation is kept.")
+        list[int] | None, typer.Option("--seed", help="Seed; may be repeated, then the best on validation is kept.")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait for its end.")] = False,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Train a model on a KB and show how far it is; Ctrl-C stops watching, not the training."""
+    """Train a model on a KB and show its progress; Ctrl-C stops watching, not the training."""
     config = dict(_setting(text) for text in settings or [])
     with connected(url, key) as client:
         training = client.train(kb, model, preset, config, seeds or (0,))
@@ -61,7 +61,7 @@ def _scores(model: Model) -> str:
 
 
 def watch(client: Client, job_id: str, title: str, quiet: bool = False) -> Job:
-    """Shows progress on stderr until the job has ended; Ctrl-C leaves it running."""
+    """Shows progress on stderr until the job ends and returns it; Ctrl-C leaves it running."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[now]}"))
     try:
         with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
@@ -97,7 +97,7 @@ def _now(progress: dict[str, Any]) -> str:
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """`epochs=20` as JSON where it is JSON, else as text."""
+    """Parses `epochs=20`: the value as JSON if it is JSON, otherwise as text."""
     key, sign, value = text.partition("=")
     if not sign:
         raise typer.BadParameter(f"--set {text!r} is not KEY=VALUE")

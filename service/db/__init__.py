@@ -1,1 +1,1 @@
-"""The database: tables, sessions, and its clock."""
+"""The database: tables, sessions, migrations and its clock."""

@@ -1,4 +1,4 @@
-"""Many rows or values at once, by the fastest way that each database has."""
+"""Inserts many rows, or filters by many values, in the fastest way of each database."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -11,7 +11,7 @@ from service.db.tables import Table
 
 
 def insert_rows(session: Session, table: type[Table], columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """COPY on PostgreSQL, one prepared statement on SQLite."""
+    """Inserts the rows with COPY on PostgreSQL, with one prepared statement on SQLite."""
     if not rows:
         return
     connection = session.connection()
@@ -23,13 +23,13 @@ def insert_rows(session: Session, table: type[Table], columns: Sequence[str], ro
                 copy.write_row(row)
         return
     places = ", ".join("?" for _ in columns)
-    # The names are those of our own tables.
+    # The names come from our own tables, not from a caller.
     statement = f"INSERT INTO {table.__tablename__} ({names}) VALUES ({places})"  # noqa: S608
     connection.exec_driver_sql(statement, [tuple(row) for row in rows])
 
 
 def one_of(session: Session, column: "InstrumentedAttribute[int]", values: Collection[int]) -> ColumnElement[bool]:
-    """`column IN values` with one parameter: a statement with thousands takes longer to build than to run."""
+    """Returns `column IN values` with one parameter: thousands of parameters take longer to build than to run."""
     if session.get_bind().dialect.name == "postgresql":
         return column == any_(bindparam(None, list(values), ARRAY(Integer)))
     listed = func.json_each(json.dumps(list(values))).table_valued("value")

@@ -1,4 +1,4 @@
-"""The database's own clock, so that machines whose clocks differ agree on leases."""
+"""The database's clock, so that machines whose own clocks differ agree on leases."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""A PostgreSQL connection that does not wait for ever: a server that hangs answers nothing, not even that it is gone.
+"""A PostgreSQL connection that gives up on a server that hangs, instead of waiting for ever.
 
-The server's own limit on statements does not help there, nor do those of TCP: the kernel of such a server's machine
-goes on acknowledging what it is sent.
+Neither the server's statement timeout nor those of TCP help here: a server that hangs does not enforce the first, and
+the kernel of its machine goes on acknowledging what it is sent.
 """
 
 import time
@@ -14,7 +14,10 @@ PING_SECONDS = 5
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
-    """Gives up, closed, where one answer takes longer than `patience` seconds; a new one asks only small things."""
+    """Closes itself and raises OperationalError if one answer takes longer than `patience` seconds.
+
+    A new connection starts with the short patience of a ping.
+    """
 
     patience: float = PING_SECONDS
 
@@ -22,7 +25,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
         return super().wait(self._until(time.monotonic() + self.patience, gen), *arguments, **options)
 
     def _until(self, deadline: float, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """The same steps; the driver takes one at least ten times a second, whether something has come or not."""
+        """Runs `gen` until the deadline; the driver resumes it ten times a second or more, even if nothing arrives."""
         try:
             state = next(gen)
             while True:

@@ -17,13 +17,13 @@ from sqlalchemy.orm import Session, sessionmaker
 from service.db.faults import DAMAGED, fault_of
 
 BUSY_SECONDS = 30
-# A server that is there lets one in at once; a statement may be behind others on a busy machine.
+# A running server accepts connections at once, but a statement may wait for others on a busy machine.
 CONNECT_SECONDS, STATEMENT_SECONDS = 5, 60
 POOL_SECONDS = 10
 LOCK_POLL_SECONDS = 0.005
-# Before this version the write-ahead log can be corrupted by several writers.
+# In older versions, several writers can corrupt the write-ahead log.
 SAFE_WAL_VERSION = (3, 51, 3)
-# The database cannot be reached now, or has too much to do: the same call may succeed later.
+# The database cannot be reached or is overloaded: the same call may succeed later.
 AWAY_ERRORS = (OperationalError, InterfaceError, PoolTimeout)
 
 
@@ -34,10 +34,10 @@ def make_engine(url: str) -> Engine:
 
 
 def _postgresql_engine(url: str) -> Engine:
-    from service.db.deadline import PING_SECONDS, DeadlineConnection  # noqa: PLC0415  only here is the driver needed
+    from service.db.deadline import PING_SECONDS, DeadlineConnection  # noqa: PLC0415  needs the driver of PostgreSQL
 
     limits = {"connect_timeout": CONNECT_SECONDS, "options": f"-c statement_timeout={STATEMENT_SECONDS * 1000}"}
-    # Where the URL has an opinion of its own, it counts.
+    # Limits that the URL sets itself take precedence.
     own = {key: value for key, value in limits.items() if key not in make_url(url).query}
     engine = create_engine(
         url, pool_pre_ping=True, pool_size=10, max_overflow=20, pool_timeout=POOL_SECONDS, connect_args=own
@@ -49,7 +49,7 @@ def _postgresql_engine(url: str) -> Engine:
 
     @event.listens_for(engine, "checkin")
     def lay_aside(connection: Any, _: Any) -> None:
-        # What comes next is the pool's ping, in the hurry of whoever asks then.
+        # The next statement is the pool's ping, which must answer quickly: a caller waits for it.
         if connection is not None:
             connection.patience = PING_SECONDS
 
@@ -61,7 +61,7 @@ def _postgresql_engine(url: str) -> Engine:
 
 
 def wait_for_ever(connection: Connection) -> None:
-    """For this transaction: a migration takes as long as its tables are large."""
+    """Lifts the time limits for this transaction: a migration of large tables takes long."""
     if connection.dialect.name == "postgresql":
         driver: Any = connection.connection.driver_connection
         driver.patience = math.inf
@@ -76,7 +76,7 @@ def _sqlite_engine(url: str) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _: Any) -> None:
-        # SQLAlchemy begins transactions itself (below); the driver's own habit of beginning late is switched off.
+        # Transactions are begun below; the driver would begin them later, at the first write.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
         wal = sqlite3.sqlite_version_info >= SAFE_WAL_VERSION
@@ -85,7 +85,7 @@ def _sqlite_engine(url: str) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Any) -> None:
-        # A transaction that reads first and writes later would fail at once when another wrote in between.
+        # A deferred transaction that reads first and writes later fails if another one wrote in between.
         if connection.get_execution_options().get("read_only"):
             connection.exec_driver_sql("BEGIN DEFERRED")
         else:
@@ -95,8 +95,10 @@ def _sqlite_engine(url: str) -> Engine:
 
 
 def _begin_immediate(connection: Any) -> None:
-    """Looks for the lock every few milliseconds. SQLite's own wait grows to 100 ms and misses the gaps that a long
-    load leaves for others between its transactions."""
+    """Tries to take the write lock every few milliseconds, for up to BUSY_SECONDS.
+
+    SQLite's own pauses grow to 100 ms and miss the short gaps that a long load leaves between its transactions.
+    """
     driver = connection.connection.driver_connection
     deadline = time.monotonic() + BUSY_SECONDS
     driver.execute("PRAGMA busy_timeout = 0")
@@ -114,11 +116,11 @@ def _begin_immediate(connection: Any) -> None:
 
 
 class Database:
-    """One engine for each process; `write` and `read` are one transaction each."""
+    """The engine of a process; each `write` and each `read` is one transaction."""
 
     def __init__(self, url: str) -> None:
         self.engine = make_engine(url)
-        # Seen in this process: a look at another place of the same file may find nothing wrong.
+        # Remembered, since reading another place of the same file may find nothing wrong.
         self.damaged = False
         event.listen(self.engine, "handle_error", self._note_damage)
         self._writers = sessionmaker(self.engine, expire_on_commit=False)
@@ -130,13 +132,13 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """Commits at the end, rolls back on any error."""
+        """Opens a transaction that commits at the end and rolls back on any error."""
         with self._writers.begin() as session:
             yield session
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A snapshot that takes no write lock."""
+        """Opens a snapshot that takes no write lock."""
         with self._readers() as session:
             yield session
 

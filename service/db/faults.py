@@ -1,4 +1,4 @@
-"""What a database's error means where waiting does not help: somebody has to do something."""
+"""Faults of a database that do not go away by waiting: somebody has to act."""
 
 import sqlite3
 from typing import NamedTuple
@@ -7,23 +7,23 @@ from sqlalchemy.exc import DBAPIError
 
 
 class Fault(NamedTuple):
-    """`code` is stable and for programs; `detail` names the remedy."""
+    """A fault and its remedy: `code` is stable, for programs; `detail` is for people."""
 
     code: str
     detail: str
 
 
-DAMAGED = Fault("database_damaged", "the database's file is damaged: stop the service and restore it from a copy")
-NOT_MIGRATED = Fault("database_not_migrated", "the database has not the tables of this version: run `ctp migrate`")
+DAMAGED = Fault("database_damaged", "the database file is damaged: stop the service and restore the file from a backup")
+NOT_MIGRATED = Fault("database_not_migrated", "the database lacks the tables of this version: run `ctp migrate`")
 NEWER = Fault(
     "database_newer",
-    "the database was made by a newer version of ctp: install that one, or restore a copy from before the upgrade",
+    "the database was made by a newer version of ctp: install that version, or restore an older backup",
 )
 UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
 
 
 def fault_of(error: Exception) -> Fault | None:
-    """None where the same call may succeed later, or where it is we who are wrong."""
+    """Returns the fault behind an error; None if the call may succeed later, or if the error is a bug of ours."""
     original = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(original, sqlite3.Error):
         code = getattr(original, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF

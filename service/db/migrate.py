@@ -1,4 +1,4 @@
-"""Brings a database to the newest schema."""
+"""Migrates a database to the newest schema, and checks that it has it."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from service.db.engine import AWAY_ERRORS, wait_for_ever
 from service.db.faults import NEWER, NOT_MIGRATED
 from service.settings import UserError
 
-# Any constant: those who migrate at the same time on PostgreSQL wait for one another here.
+# An arbitrary constant: processes that migrate the same PostgreSQL database wait for each other on it.
 MIGRATION_LOCK = 0x6374_7000
 
 
@@ -24,7 +24,7 @@ def alembic_config() -> Config:
 
 
 def migrate(engine: Engine) -> None:
-    """Safe to call at any time and from several processes."""
+    """Migrates to the newest schema; safe to call at any time and from several processes."""
     config = alembic_config()
     with engine.begin() as connection:
         wait_for_ever(connection)
@@ -35,7 +35,7 @@ def migrate(engine: Engine) -> None:
 
 
 def check_schema(engine: Engine) -> None:
-    """Raises UserError where the schema is not the one of this version; a database that is away is waited for later."""
+    """Raises UserError if the schema is not that of this version; a database that is away passes unchecked."""
     revisions = ScriptDirectory.from_config(alembic_config())
     try:
         with engine.connect() as connection:

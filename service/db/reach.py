@@ -1,4 +1,4 @@
-"""What is wrong with a database, for the person who named it."""
+"""Explains an error of the database to the person who configured it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,18 +13,19 @@ from service.settings import UserError
 
 @contextmanager
 def reaching(url: str) -> Iterator[None]:
-    """Turns an error of the database into one line without its password; for programs that a person has started."""
+    """Turns an error of the database into a UserError: one line, without the password of the URL."""
     try:
         yield
     except CommandError as error:
-        # Its only cause here: the migrations of this version do not know the one that the database is at.
+        # Its only cause here is a database at a migration that this version does not know.
         raise UserError(f"{_shown(url)}: {NEWER.detail}") from error
     except (SQLAlchemyError, ImportError) as error:
         fault = fault_of(error)
         if fault is not None:
             raise UserError(f"{_shown(url)}: {fault.detail}") from error
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        detail = f"the database {_shown(url)} cannot be used ({reason}): check CTP_DATABASE_URL, and that it runs"
+        remedy = "check CTP_DATABASE_URL, and that the database is running"
+        detail = f"the database {_shown(url)} cannot be used ({reason}): {remedy}"
         raise UserError(detail) from error
 
 

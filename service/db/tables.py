@@ -23,10 +23,10 @@ class Table(DeclarativeBase):
 
 
 class Kb(Table):
-    """A knowledge base. Samples have the tenant '' and belong to everyone.
+    """A knowledge base. Samples have the tenant '' and are visible to everyone.
 
-    Only rows of status `ready` are visible. `loading` ones are being written until `loading_until`, `deleted` ones
-    are being swept away.
+    Only rows of status `ready` are visible. Rows that are `loading` are given up after `loading_until`; rows that are
+    `deleted` are being removed piece by piece.
     """
 
     __tablename__ = "kbs"
@@ -51,7 +51,7 @@ class Kb(Table):
 
 
 class Symbol(Table):
-    """A name of a KB; `role` is entity or predicate, `position` its number in proofs and tensors."""
+    """A name in a KB; `role` is entity or predicate, `position` is its number in proofs and tensors."""
 
     __tablename__ = "symbols"
     __table_args__ = (UniqueConstraint("kb", "role", "name"),)
@@ -59,15 +59,15 @@ class Symbol(Table):
     kb: Mapped[int] = mapped_column(RowNumber, ForeignKey("kbs.number", ondelete="CASCADE"), primary_key=True)
     role: Mapped[str] = mapped_column(String(16), primary_key=True)
     position: Mapped[int] = mapped_column(primary_key=True)
-    # Sorted by code point on every database, so that a prefix is a range.
+    # Sorted by code point on every database, so that a search by prefix is a range.
     name: Mapped[str] = mapped_column(Text().with_variant(Text(collation="C"), "postgresql"))
     num_facts: Mapped[int] = mapped_column(default=0)
 
 
 class FactBlock(Table):
-    """Up to a few thousand facts of a KB in one of four orders, as bytes of `service.kbs.blocks`.
+    """Up to a few thousand facts of a KB in one of four orders, encoded by `service.kbs.blocks`.
 
-    `subject`, `predicate`, `object` and `position` are those of the block's first fact: where to begin to look.
+    `subject`, `predicate`, `object` and `position` belong to the block's first fact: a search starts from them.
     """
 
     __tablename__ = "fact_blocks"
@@ -83,7 +83,10 @@ class FactBlock(Table):
 
 
 class GraphRow(Table):
-    """The query pair and the label of one graph of a KB of kind `graphs`; its facts follow those of the one before."""
+    """The query pair and the label of one graph of a KB of kind `graphs`.
+
+    The facts of all graphs form one list: those of each graph follow those of the previous one.
+    """
 
     __tablename__ = "graphs"
 
@@ -97,9 +100,10 @@ class GraphRow(Table):
 
 
 class ModelVersion(Table):
-    """One version of a named model. The row outlives its files: a number is never given twice.
+    """One version of a named model. The row outlives its files, so that no version number is used twice.
 
-    `trained_by` is the job whose weights these are: of several seeds, the best one's. `origin` is of an import.
+    `trained_by` is the job that trained the weights; with several seeds, the job of the best seed. `origin` says where
+    an imported model comes from.
     """
 
     __tablename__ = "models"
@@ -133,9 +137,9 @@ class ModelVersion(Table):
 class Job(Table):
     """A training job. `attempt` is the fencing token: only the worker that holds the newest one may write.
 
-    A job of several seeds has one child for each, and ends when the last of them does; no worker ever claims it.
-    `crashes` counts the attempts that ended in silence; `result` is what a child has trained, until the best is chosen.
-    `waiting_for` is the part without which a running job cannot go on now.
+    A job of several seeds has one child per seed and ends when the last child does; no worker ever claims it.
+    `crashes` counts the attempts whose worker fell silent. `result` holds what a child has trained until the best child
+    is chosen. `waiting_for` names the part of the service that a running job is waiting for.
     """
 
     __tablename__ = "jobs"
@@ -169,7 +173,7 @@ class Job(Table):
 
 
 class Outbox(Table):
-    """Jobs that the queue has not been told of yet; written in the transaction that creates the job."""
+    """Jobs that are not in the queue yet; written in the transaction that creates the job."""
 
     __tablename__ = "outbox"
 
@@ -180,7 +184,7 @@ class Outbox(Table):
 
 
 class Removal(Table):
-    """Files that nothing needs any more from `due_at` on; written in the transaction that stops needing them."""
+    """Files that nothing needs after `due_at`; written in the transaction that stops needing them."""
 
     __tablename__ = "removals"
 
@@ -190,7 +194,10 @@ class Removal(Table):
 
 
 class Store(Table):
-    """Whose files these are: one row, whose id is also in the mark of the store (`service.files.stores`)."""
+    """The store of files that belongs to this database: one row, with the id in the store's mark file.
+
+    `service.files.stores` compares the two.
+    """
 
     __tablename__ = "stores"
 
@@ -199,7 +206,7 @@ class Store(Table):
 
 
 class Metric(Table):
-    """Loss and validation metrics of one epoch."""
+    """The loss and the validation metrics of one epoch."""
 
     __tablename__ = "metrics"
 
@@ -212,7 +219,7 @@ class Metric(Table):
 
 
 class Checkpoint(Table):
-    """A saved state of a job; the files are written and checked before the row is."""
+    """A saved state of a job; its files are written and checked before the row is written."""
 
     __tablename__ = "checkpoints"
 
@@ -226,7 +233,7 @@ class Checkpoint(Table):
 
 
 class RuleRow(Table):
-    """A rule that a model learnt, as decoded when it was trained."""
+    """A rule that a model has learnt, decoded at the end of its training."""
 
     __tablename__ = "rules"
     __table_args__ = (Index("ix_rules_predicate", "model_id", "predicate"),)
@@ -258,7 +265,7 @@ class Alias(Table):
 
 
 class Lease(Table):
-    """Who leads: one row for each role that only one process may play at a time."""
+    """The current leader: one row for each role that only one process may play at a time."""
 
     __tablename__ = "leases"
 
@@ -268,7 +275,7 @@ class Lease(Table):
 
 
 class IdempotencyKey(Table):
-    """The answer to a creating call, so that the same call twice creates one thing."""
+    """The stored answer to a creating call, so that repeating the call creates nothing new."""
 
     __tablename__ = "idempotency_keys"
 
@@ -283,7 +290,7 @@ class IdempotencyKey(Table):
 
 
 class ApiKey(Table):
-    """A key: looked up by its prefix, which is public; the secret is kept as a hash only."""
+    """An API key, looked up by its public prefix; only a hash of the secret is stored."""
 
     __tablename__ = "api_keys"
 

@@ -1,1 +1,1 @@
-"""Model files and checkpoints: where they are stored, and which of them nobody needs any more."""
+"""Stores the files of models and checkpoints, and removes those that nothing needs any more."""

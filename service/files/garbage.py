@@ -1,4 +1,4 @@
-"""Files that no row knows of, and rows whose files are gone."""
+"""Finds files that no row refers to, and rows whose files are gone."""
 
 import time
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from service.db.engine import Database
 from service.db.tables import Checkpoint, Job, ModelVersion, Removal
 from service.files.storage import Entry, Storage
 
-# Files are written before their row: what is younger may be about to get one.
+# Files are written before their row, so a younger file may be about to get one.
 SAFE_AGE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
 class Findings:
-    """`orphans` can be removed; `missing` are keys of ready models or checkpoints that are not there.
+    """`orphans` can be removed; `missing` are keys of models, checkpoints or results whose files are gone.
 
-    `foreign` are files that no part of the service has written: they are left alone.
+    `foreign` are files that the service did not write: they are left alone.
     """
 
     orphans: list[Entry]
@@ -29,7 +29,7 @@ class Findings:
 
 
 def find_garbage(database: Database, storage: Storage, min_age_seconds: float = SAFE_AGE_SECONDS) -> Findings:
-    # The files are listed first: one that gets its row meanwhile is then known when the rows are read.
+    # The files are listed first: a file that gets its row meanwhile is then known when the rows are read.
     entries = list(storage.entries())
     with database.read() as session:
         known, leaving = known_keys(session), tuple(session.scalars(select(Removal.owner)))
@@ -44,7 +44,7 @@ def find_garbage(database: Database, storage: Storage, min_age_seconds: float = 
 
 
 def known_keys(session: Session) -> set[str]:
-    """Keys that a model, a checkpoint or a seed that waits for the others stands on."""
+    """Returns the keys that models, checkpoints and finished seeds of unfinished jobs refer to."""
     models = session.scalars(select(ModelVersion.artifact).where(ModelVersion.artifact.is_not(None)))
     checkpoints = session.scalars(select(Checkpoint.artifact))
     results = [result for result in session.scalars(select(Job.result).where(Job.parent_id.is_not(None))) if result]
@@ -56,5 +56,5 @@ def _is_under(key: str, owners: tuple[str, ...]) -> bool:
 
 
 def _beginnings(key: str) -> Iterator[str]:
-    """`a`, `a/b` and `a/b/c` of `a/b/c`: removing any of them would remove the key."""
+    """Yields `a`, `a/b` and `a/b/c` for `a/b/c`: removing any of them would remove the key."""
     return accumulate(key.split("/"), "{}/{}".format)

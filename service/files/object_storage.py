@@ -1,4 +1,4 @@
-"""Model files in an object store, through fsspec: S3 and whatever else it knows."""
+"""Stores model files in an object store through fsspec: S3, and whatever else fsspec supports."""
 
 import time
 from collections.abc import Iterator
@@ -34,19 +34,19 @@ from service.files.storage import (
     unmarked,
 )
 
-# Whoever calls waits better than the library does: it can be told to stop.
+# Our callers do the waiting rather than the library, because they can be told to stop.
 S3_OPTIONS = {"config_kwargs": {"connect_timeout": 5, "read_timeout": 20, "retries": {"max_attempts": 1}}}
 S3_RETRIES = 2
 LIBRARY_ERRORS = (BotoCoreError, ResponseParserError, ClientError, HTTPError)
-# What S3-compatible servers call a full disk; S3 itself never is.
+# Codes of S3-compatible servers for a full disk; S3 itself is never full.
 FULL_CODES = ("StorageFull", "QuotaExceeded")
 
 
 class ObjectStorage:
-    """There is no rename: each object is put whole, the manifest last, and read back before its row is written."""
+    """Writes each object whole, the manifest last, and reads all of them back: object stores have no atomic rename."""
 
     def __init__(self, url: str) -> None:
-        # Lists are never remembered: other machines write too. Nor is a connection made for other settings taken over.
+        # Listings are not cached, since other machines write too; connections are not shared with other settings.
         options = S3_OPTIONS if urlsplit(url).scheme == "s3" else {}
         filesystem, root = url_to_fs(url, use_listings_cache=False, skip_instance_cache=True, **options)
         filesystem.retries = S3_RETRIES
@@ -62,9 +62,9 @@ class ObjectStorage:
                     self.filesystem.pipe_file(self._path(f"{key}/{name}"), files[name])
             self.get(key)
         except FileNotFoundError as error:
-            raise StorageRefused(f"{self.root} is not there ({error})") from error
+            raise StorageRefused(f"{self.root} does not exist ({error})") from error
         except BaseException:
-            # What cannot be removed now is an orphan that `ctp gc` finds, or is written again under the same key.
+            # What cannot be removed now is found by `ctp gc` later, or overwritten under the same key.
             with suppress(StorageError):
                 self.delete(key)
             raise
@@ -107,7 +107,7 @@ class ObjectStorage:
         return marked
 
     def mark(self) -> str | None:
-        """Asks for the bucket where there is no mark: it is there before anything is in it."""
+        """Without a mark, checks that the bucket exists: an empty bucket is a new store, a missing one is an error."""
         with self._reaching(), suppress(FileNotFoundError):
             return decode_mark(self.filesystem.cat_file(self._path(MARK)))
         bucket = self.root.split("/", maxsplit=1)[0]
@@ -115,7 +115,7 @@ class ObjectStorage:
             with self._reaching():
                 self.filesystem.ls(bucket, detail=False)
         except FileNotFoundError as error:
-            raise StorageRefused(f"{bucket} is not there") from error
+            raise StorageRefused(f"{bucket} does not exist") from error
         return None
 
     def set_mark(self, store_id: str) -> None:
@@ -124,8 +124,8 @@ class ObjectStorage:
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
-        """Says of every library's error what it means; a file that is not there stays a FileNotFoundError."""
-        what = f"{self.root} did not take the call"
+        """Turns errors of the libraries into StorageError; a missing file stays a FileNotFoundError."""
+        what = f"{self.root} refused or missed the call"
         try:
             yield
         except FileNotFoundError:
@@ -144,6 +144,6 @@ class ObjectStorage:
 
 
 def _modified(detail: dict[str, Any]) -> float:
-    """Where a store does not tell, now: an object of unknown age is never taken for an old one."""
+    """Returns the time of change, or now if the store does not tell it: unknown objects must not count as old."""
     modified = detail.get("LastModified") or detail.get("created")
     return modified.timestamp() if isinstance(modified, datetime) else time.time()

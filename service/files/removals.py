@@ -1,4 +1,4 @@
-"""Files that nothing needs any more: noted in the transaction that stops needing them, removed by the dispatcher."""
+"""Schedules the removal of files: noted in the transaction that stops needing them, done by the dispatcher."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from service.db.tables import Removal
 
 
 def remove_later(session: Session, owner: str, seconds: float = 0.0) -> None:
-    """Files under `owner` go when the time is up; until then a query or a lost worker may still hold them."""
+    """Schedules the files under `owner` for removal in `seconds`; until then a query or a lost worker may use them."""
     session.add(Removal(owner=owner, due_at=now() + seconds))
 
 
@@ -27,5 +27,5 @@ def put_off(session: Session, removal: Removal, seconds: float) -> None:
 
 
 def keep(session: Session, owner: str) -> None:
-    """The files are needed after all."""
+    """Cancels the removal: the files are needed after all."""
     session.execute(delete(Removal).where(Removal.owner == owner))

@@ -1,8 +1,9 @@
-"""Model files and checkpoints, under keys that name their owner and their content.
+"""Stores the files of models and checkpoints under keys that name their owner and their content.
 
-A key is `owner/sha256-of-the-manifest`, the manifest names the checksum of the tensors: what is under a key is whole
-or refused. Every process that may write has an owner of its own, so that nobody removes what another has written.
-A mark says whose store this is (`service.files.stores`): what has none is not empty, but not there.
+A key is `owner/sha256-of-the-manifest`, and the manifest holds the checksum of the tensors, so incomplete or damaged
+files are always noticed. Every process that may write has an owner of its own, so that no process removes what another
+has written. A mark file says which database the store belongs to (`service.files.stores`). A store without its mark is
+treated as absent (for example not mounted), not as empty.
 """
 
 import errno
@@ -28,7 +29,7 @@ Files = dict[str, bytes]
 MEMBERS = (MANIFEST, TENSORS)
 PART = ".part"
 MARK = "ctp-store.json"
-# `service.training.outcomes` and `service.models.transfer` name the owners.
+# `service.training.outcomes` and `service.models.transfer` choose the owners.
 OWNER = re.compile(r"(jobs|models)(/\w+)+")
 KEY = re.compile(rf"{OWNER.pattern}/([0-9a-f]{{64}}|\.[0-9a-f]{{32}}{re.escape(PART)})")
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -45,11 +46,11 @@ REFUSED = (
 
 
 class StorageError(Exception):
-    """Files could not be written, read or removed, and it is not the files that are wrong.
+    """Files could not be written, read or removed, although nothing is wrong with the files themselves.
 
     StorageError
-    ├── StorageFull     no room; nothing of the files was left behind
-    ├── StorageRefused  wrong settings or rights: somebody has to change them
+    ├── StorageFull     no room; no partial files were left behind
+    ├── StorageRefused  wrong settings or permissions: somebody has to change them
     └── StorageAway     cannot be reached now: the same call may succeed later
     Files that are gone or damaged are an ArtifactError.
     """
@@ -66,7 +67,7 @@ class StorageFull(StorageError):
 
 
 class StorageRefused(StorageError):
-    code, remedy = "storage_refused", "check CTP_ARTIFACTS_URL and the rights on it"
+    code, remedy = "storage_refused", "check CTP_ARTIFACTS_URL and its permissions"
 
 
 class StorageAway(StorageError):
@@ -74,7 +75,7 @@ class StorageAway(StorageError):
 
 
 def storage_error(error: OSError, what: str) -> StorageError:
-    """The kind of trouble that the operating system, or s3fs in its words, has told of."""
+    """Returns the StorageError that an error of the operating system, or of s3fs in the same form, stands for."""
     kind = StorageFull if error.errno in FULL else StorageRefused if _is_refusal(error) else StorageAway
     return kind(f"{what} ({error.strerror or error})")
 
@@ -85,7 +86,7 @@ def _is_refusal(error: OSError) -> bool:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something under a key, the rest of a write that was killed, or a file that nobody here has written."""
+    """The files under a key, the remains of an interrupted write, or a file that the service did not write."""
 
     key: str
     num_bytes: int
@@ -97,30 +98,30 @@ class Entry:
 
 
 class Storage(Protocol):
-    """What is under a key never changes."""
+    """Stores files by key; the files under a key never change."""
 
     def put(self, owner: str, files: Files) -> str:
-        """Stores the files whole and durably, or raises StorageError; returns their key."""
+        """Stores all files durably and returns their key; raises StorageError if it cannot."""
         ...
 
     def get(self, key: str) -> Files:
-        """Raises ArtifactError where the files are gone or damaged, StorageError where nobody can tell."""
+        """Reads the files; raises ArtifactError if they are gone or damaged, StorageError if that cannot be told."""
         ...
 
     def delete(self, owner: str) -> None:
-        """Everything under an owner or a key; nothing where there is nothing."""
+        """Removes everything under an owner or a key, if there is anything."""
         ...
 
     def entries(self) -> Iterator[Entry]:
-        """All that is stored, whole or not."""
+        """Lists everything that is stored, complete or not."""
         ...
 
     def check(self) -> str:
-        """The mark; raises StorageError where files could not be written or read now, or where there is no mark."""
+        """Returns the mark; raises StorageError if there is none, or if files cannot be written or read now."""
         ...
 
     def mark(self) -> str | None:
-        """Whose store this is; None where nothing says so."""
+        """Returns the id of the store from its mark; None if there is no mark."""
         ...
 
     def set_mark(self, store_id: str) -> None: ...
@@ -131,7 +132,7 @@ def key_of(owner: str, files: Files) -> str:
 
 
 def checked(key: str, files: Files) -> Files:
-    """The files, if they are those that the key names; raises ArtifactError."""
+    """Returns the files; raises ArtifactError if they are not those that the key names."""
     if sha256(files.get(MANIFEST, b"")).hexdigest() != key.rsplit("/", 1)[1]:
         raise ArtifactError(f"the files {key!r} are damaged or gone")
     decode_manifest(files)
@@ -139,14 +140,14 @@ def checked(key: str, files: Files) -> Files:
 
 
 def checked_owner(owner: str) -> str:
-    """An owner or a key. Whatever else were removed could be everything."""
+    """Returns the owner or key; raises ValueError for anything else, since removing it could remove everything."""
     if not (OWNER.fullmatch(owner) or KEY.fullmatch(owner)):
-        raise ValueError(f"{owner!r} is no owner of files")
+        raise ValueError(f"{owner!r} is not an owner of files")
     return owner
 
 
 def entry_key(path: str) -> str:
-    """What a file belongs to: the key that it lies under, or itself."""
+    """Returns the key whose folder holds the file, or the path itself if there is none."""
     folder = path.rpartition("/")[0]
     return folder if KEY.fullmatch(folder) else path
 
@@ -156,7 +157,7 @@ def encode_mark(store_id: str) -> bytes:
 
 
 def decode_mark(content: bytes) -> str:
-    """A mark that cannot be read is nobody's, but a mark."""
+    """Returns the id in the mark; an empty string, which is nobody's id, if the mark cannot be read."""
     try:
         return str(json.loads(content)["id"])
     except (ValueError, KeyError, TypeError):
@@ -164,11 +165,11 @@ def decode_mark(content: bytes) -> str:
 
 
 def unmarked(root: object) -> StorageAway:
-    return StorageAway(f"{root} has no {MARK}, so it is not mounted or not where the files are")
+    return StorageAway(f"{root} has no file {MARK}, so it is not mounted or is not the folder of the model files")
 
 
 class FolderStorage:
-    """A folder: written aside, synced and renamed, so that a kill leaves all of an artifact or nothing."""
+    """Stores files in a folder; writes aside, syncs and renames, so that a kill leaves a whole artifact or nothing."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -197,7 +198,7 @@ class FolderStorage:
             temporary.rename(target)
             self._sync_ancestors(target)
         except BaseException:
-            # Of a rename that could not be made durable, nothing is left either.
+            # A rename that could not be made durable is undone as well.
             for rest in (temporary, target):
                 shutil.rmtree(rest, ignore_errors=True)
             raise
@@ -217,14 +218,14 @@ class FolderStorage:
     def delete(self, owner: str) -> None:
         folder = self.root / checked_owner(owner)
         self.check()
-        # Others may remove the same at this moment: what counts is that it is gone in the end.
+        # Another process may be removing the same files: what counts is that they are gone in the end.
         shutil.rmtree(folder, ignore_errors=True)
         try:
             with suppress(FileNotFoundError):
                 shutil.rmtree(folder)
         except OSError as error:
             raise storage_error(error, f"the files of {owner!r} cannot be removed") from error
-        # Folders that became empty; a writer that needs one at this moment makes it again.
+        # Removes folders that became empty; a writer that needs one makes it again.
         for parent in folder.parents:
             if parent == self.root:
                 return
@@ -245,7 +246,7 @@ class FolderStorage:
 
     @staticmethod
     def _entry(key: str, paths: list[Path]) -> Iterator[Entry]:
-        """Nothing where they go at this moment."""
+        """Yields one entry, or nothing if the files are removed meanwhile."""
         with suppress(FileNotFoundError):
             found = [path.lstat() for path in paths]
             size = sum(state.st_size for state in found if not stat.S_ISDIR(state.st_mode))
@@ -285,7 +286,7 @@ class FolderStorage:
         return True
 
     def _sync_ancestors(self, target: Path) -> None:
-        """The name of the artifact, and those of the folders that may have been made for it."""
+        """Syncs the folders above: they hold the name of the artifact and of folders that were made for it."""
         for parent in target.parents:
             _sync_folder(parent)
             if parent == self.root:
@@ -312,7 +313,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def make_storage(settings: Settings) -> Storage:
-    """A folder for `file://`, and fsspec for everything else."""
+    """Makes a FolderStorage for `file://` URLs, and an ObjectStorage for all others."""
     url = urlsplit(settings.artifacts)
     if url.scheme == "file":
         return FolderStorage(Path(url.path))

@@ -1,6 +1,6 @@
-"""Which store of files belongs to which database: an id that is in both.
+"""Ties a store of files to its database by an id that both hold.
 
-Without it, `ctp gc` could not tell the files of another service from files that nobody needs, nor a folder that is not
+Without the id, `ctp gc` could not tell another service's files from files that nobody needs, nor a folder that is not
 mounted from a new one.
 """
 
@@ -14,15 +14,15 @@ from service.files.storage import Storage, StorageAway, StorageRefused
 from service.names import new_id
 
 ONE = 1
-OTHERS = "the store belongs to another database (`ctp migrate --take-store` makes it this one's)"
-LOST = "the store has no mark, but models should be in it (if they are lost: `ctp migrate --take-store`)"
+OTHERS = "the store belongs to another database (`ctp migrate --take-store` assigns it to this one)"
+LOST = "the store has no mark, but models should be in it (if they are lost, run `ctp migrate --take-store`)"
 
 
 def adopt(database: Database, storage: Storage, take: bool = False) -> None:
-    """Marks a new store; safe to repeat and to break off.
+    """Marks a new store as this database's; safe to repeat and to interrupt.
 
-    Raises StorageRefused for another database's store, and StorageAway where files must be in it but the mark is not;
-    `take` is the word of somebody who knows better.
+    Raises StorageRefused for another database's store, and StorageAway if the mark is missing though models should be
+    there. `take` overrides both.
     """
     marked = storage.mark()
     with database.write() as session:
@@ -38,7 +38,7 @@ def adopt(database: Database, storage: Storage, take: bool = False) -> None:
 
 
 def check(database: Database, storage: Storage) -> None:
-    """Raises StorageError where the store cannot be used, or is another database's."""
+    """Raises StorageError if the store cannot be used or belongs to another database."""
     with database.read() as session:
         store = session.get(Store, ONE)
     if storage.check() != (store and store.id):

@@ -1,1 +1,1 @@
-"""Is it alive, and is every part there?"""
+"""Liveness, readiness and metrics of the service."""

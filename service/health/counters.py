@@ -1,4 +1,4 @@
-"""What is counted, for Prometheus. Worker processes count in Redis, for nobody asks them."""
+"""Counters for Prometheus. Workers count in Redis, since Prometheus does not scrape them."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -14,17 +14,17 @@ LATENCY = Histogram(
 )
 BATCH_SIZE = Histogram(
     "ctp_batch_questions",
-    "Questions in one task.",
+    "Questions in one batch to a query worker.",
     buckets=(1, 2, 4, 8, 16, 32, 64),
     registry=REGISTRY,
 )
-# Fields of the Redis hash in which query workers count.
+# The Redis hash in which query workers count, and its fields.
 WORKER_COUNTS = "ctp:counts"
 CACHE_HITS, CACHE_MISSES, CACHE_EVICTIONS = "model_cache_hits", "model_cache_misses", "model_cache_evictions"
 ANSWERED = "questions_answered"
 WORKER_FIELDS = {
     CACHE_HITS: "Batches whose model was in memory.",
     CACHE_MISSES: "Batches whose model had to be loaded.",
-    CACHE_EVICTIONS: "Models that gave way to others.",
+    CACHE_EVICTIONS: "Models removed from memory to make room for others.",
     ANSWERED: "Questions that query workers answered.",
 }

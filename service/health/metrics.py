@@ -1,4 +1,4 @@
-"""The page that Prometheus reads: what this process counted, and what the database and the queue know now."""
+"""The page that Prometheus reads: the counters of this process and the state of the database and the queue."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,13 +20,13 @@ JOB_STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
 
 class Now:
-    """Gauges that are read when somebody asks; what cannot be reached is left out, and `ctp_part_up` tells."""
+    """Gauges that are measured at each request; those of a part that is away are left out (see `ctp_part_up`)."""
 
     def __init__(self, database: Database, redis: Any) -> None:
         self.database, self.redis = database, redis
 
     def collect(self) -> Iterator[Metric]:
-        up = GaugeMetricFamily("ctp_part_up", "1 where a part of the service is there.", labels=["part"])
+        up = GaugeMetricFamily("ctp_part_up", "1 if a part of the service is up, else 0.", labels=["part"])
         for part, state in Parts(self.database, self.redis).states().items():
             up.add_metric([part], float(state == "ok"))
         yield up

@@ -12,13 +12,13 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz", responses=example(200, {"status": "ok"}))
 async def healthz() -> dict[str, str]:
-    """The process answers."""
+    """Check that the API process answers."""
     return {"status": "ok"}
 
 
 @router.get("/readyz", responses=example(200, {"status": "ok", "parts": {"database": "ok", "queue": "ok"}}))
 async def readyz(request: Request) -> JSONResponse:
-    """Every part that a training and a query need is there; 503 names those that are missing."""
+    """Check that every part that trainings and queries need is up; a 503 names the missing parts."""
     listens = "ok" if request.app.state.batcher.listens else "missing"
     parts = {**await request.app.state.parts.get(None), "replies": listens}
     ready = all(state == "ok" for state in parts.values())
@@ -34,5 +34,5 @@ EXAMPLE_METRIC = 'ctp_requests_total{method="POST",route="/query",status="200"} 
     responses={200: {"content": {"text/plain": {"example": EXAMPLE_METRIC}}}},
 )
 def get_metrics(request: Request, database: DatabaseDep) -> Response:
-    """Counts and times of the whole service, for Prometheus."""
+    """Get counters and timings of the whole service, for Prometheus."""
     return Response(metrics.exposition(database, request.app.state.redis), media_type=metrics.CONTENT_TYPE)

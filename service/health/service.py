@@ -1,4 +1,4 @@
-"""What is there, part by part."""
+"""Checks which parts of the service are up."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ ANSWER_SECONDS = 4.0
 
 
 class Parts:
-    """Part -> `ok`, or what is wrong with it; the storage only where it is given."""
+    """Checks all parts: each state is `ok` or says what is wrong; the storage is checked only if given."""
 
     def __init__(self, database: Database, redis: Any, storage: Storage | None = None) -> None:
         self._askers = [
@@ -33,7 +33,7 @@ class Parts:
             self._askers.append(Asker({"storage": SILENT}, lambda: _storage(database, storage)))
 
     def states(self) -> States:
-        """All are asked at once, and one that hangs is waited for no longer than the others are."""
+        """Asks all parts at once and waits at most ANSWER_SECONDS for the slowest."""
         for asker in self._askers:
             asker.ask()
         deadline = time.monotonic() + ANSWER_SECONDS
@@ -41,7 +41,7 @@ class Parts:
 
 
 class Asker:
-    """Asks in a thread, of which there is never more than one: the next to ask finds it still waiting."""
+    """Checks a part in a thread, one at a time: a call during a check that hangs does not start another."""
 
     def __init__(self, silent: States, look: Callable[[], States]) -> None:
         self._silent, self._look = silent, look
@@ -86,7 +86,7 @@ def _storage(database: Database, storage: Storage) -> States:
 
 
 def storage_state(database: Database, storage: Storage) -> str:
-    """Whose it is cannot be told without the database, which says so itself."""
+    """Returns `ok` or the code of the fault; the owner is compared only if the database answers."""
     try:
         storage.check()
         with suppress(SQLAlchemyError):

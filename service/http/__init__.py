@@ -1,1 +1,1 @@
-"""What stands before and around a route: bodies, limits, problems, pages, OpenAPI."""
+"""Everything HTTP that routes share: bodies, limits, problems, pages, OpenAPI."""

@@ -1,19 +1,19 @@
-"""Which of the formats that a call can answer in its caller would like best."""
+"""Chooses the format of an answer by the request's `Accept` header."""
 
 from collections.abc import Sequence
 
 
 def preferred(accept: str, offered: Sequence[str]) -> str:
-    """The media type that the header `Accept` ranks first, the first on offer where it names none of them.
+    """Returns the offered media type that the header ranks highest, or the first one offered if it names none.
 
-    Of equals the one that is named first: some clients ask for `application/json, text/plain, */*` by themselves.
+    A tie goes to the type named first: some clients send `application/json, text/plain, */*` by default.
     """
     ranked = [(wish, quality) for entry in accept.split(",") for wish, quality in _wishes(entry, offered)]
     return max(ranked, key=lambda one: one[1])[0] if ranked else offered[0]
 
 
 def _wishes(entry: str, offered: Sequence[str]) -> list[tuple[str, float]]:
-    """The first on offer that one entry of the header means, and how much it is wanted; nothing where it is not."""
+    """Returns the first offered type that one entry of the header matches, with its quality; empty if none matches."""
     name, *parameters = (part.strip().lower() for part in entry.split(";"))
     fitting = [kind for kind in offered if name in (kind, f"{kind.partition('/')[0]}/*", "*/*")]
     quality = _quality(parameters)

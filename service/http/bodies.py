@@ -1,4 +1,4 @@
-"""JSON bodies, checked strictly, and errors that say what is wrong without echoing the input."""
+"""Reads and checks JSON bodies; errors say what is wrong without echoing the input."""
 
 import json
 import re
@@ -16,15 +16,15 @@ from service.http.suggestions import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 MAX_SHOWN_ERRORS, MAX_SHOWN_CHARACTERS = 5, 80
-# pydantic lists all faults or none: millions would take minutes and gigabytes, in which nobody else is served.
+# pydantic lists all faults or none; listing millions takes minutes and gigabytes, and blocks every other request.
 MAX_LISTED_ERRORS = 1000
 NUL = b"\\u0000"
-# Two backslashes are one in the text: after an even number of them, this is no escape.
+# Two backslashes stand for one in the text, so after an even number of them `\u0000` starts an escape.
 ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def parse_json(model: type[M], body: bytes) -> M:
-    """Raises Invalid with the place and the reason of each fault."""
+    """Parses the body as `model`; raises Invalid with the place and the reason of each fault."""
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
@@ -32,12 +32,12 @@ def parse_json(model: type[M], body: bytes) -> M:
 
 
 def holds_nul(body: bytes) -> bool:
-    """Whether a text or a key in this JSON holds NUL, which PostgreSQL refuses wherever it meets it."""
+    """Tells whether a string or a key in this JSON contains NUL, which PostgreSQL refuses everywhere."""
     return NUL in body and ESCAPED_NUL.search(body) is not None
 
 
 def first_faults(error: ValidationError) -> list[ErrorDetails]:
-    """Without the input, which may be huge, or not even encodable (NaN, half a surrogate pair)."""
+    """Lists the first faults without the input, which may be huge or not encodable (NaN, half a surrogate pair)."""
     if error.error_count() > MAX_LISTED_ERRORS:
         many: ErrorDetails = {
             "type": "too_many",
@@ -61,7 +61,7 @@ def invalid(error: ValidationError, model: type[BaseModel], inside: str = "") ->
 
 
 def _reason(fault: ErrorDetails, at: list[type[BaseModel] | None]) -> str:
-    """pydantic's own words, where it has them for people who do not know pydantic; `at`: the models on the way."""
+    """Says what is wrong to people who do not know pydantic; `at` lists the models on the way to the fault."""
     if fault["type"] == "extra_forbidden":
         keys = list(at[-2].model_fields) if at[-2] else []
         choice = f": choose from {', '.join(keys)}" if keys else ""
@@ -75,18 +75,18 @@ def _reason(fault: ErrorDetails, at: list[type[BaseModel] | None]) -> str:
 
 
 async def read_json(request: Request, model: type[M]) -> M:
-    """The body as `model`, in one pass over the bytes."""
+    """Reads the body as `model`; raises Invalid or UnsupportedMedia."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
         raise UnsupportedMedia("bad_media_type", f"send application/json, not {content_type[:MAX_SHOWN_CHARACTERS]!r}")
     body = await request.body()
     if holds_nul(body):
-        raise Invalid("invalid_request", "a text holds the character NUL, which no database stores")
+        raise Invalid("invalid_request", "a string contains the character NUL, which cannot be stored: remove it")
     return parse_json(model, body)
 
 
 def json_body(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:
-    """A dependency that reads the body as `model`."""
+    """Returns a FastAPI dependency that reads the body as `model`."""
 
     async def read(request: Request) -> M:
         return await read_json(request, model)

@@ -1,4 +1,4 @@
-"""What routes are given: the one place where they meet the process's state."""
+"""Dependencies of routes: the only place where routes reach the state of the process."""
 
 from typing import Annotated
 
@@ -27,7 +27,7 @@ def get_storage(request: Request) -> Storage:
 
 
 async def get_tenant(request: Request) -> str:
-    """Set by the gate; a route that it let through without a tenant has no business asking for one."""
+    """Returns the tenant that the gate has set; public routes have none and must not ask for it."""
     tenant: str = request.scope["ctp.tenant"]
     return tenant
 
@@ -48,7 +48,7 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        description="Repeat a call with the same key and body, and it is carried out once; kept for 24 hours.",
+        description="Any string. A call repeated with the same key and body within 24 hours runs only once.",
     ),
 ]
 

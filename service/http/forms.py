@@ -1,4 +1,4 @@
-"""The fields of a form: only those that a call knows, and each of them once."""
+"""Checks the fields of a form: unknown and repeated fields are refused."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ MAX_SHOWN = 80
 
 @dataclass(frozen=True)
 class Fields:
-    """By name; a text that is empty is not there."""
+    """The fields by name; empty texts are left out."""
 
     texts: dict[str, str]
     files: dict[str, UploadFile]
 
 
 def known_fields(form: FormData, texts: Sequence[str], files: Sequence[str]) -> Fields:
-    """Raises Invalid at a field of another name, and at one that comes twice: neither must be lost in silence."""
+    """Collects the fields; raises Invalid if one is unknown or repeated, rather than ignoring it silently."""
     found = Fields(
         {name: value for name, value in form.items() if isinstance(value, str) and value},
         {name: value for name, value in form.items() if isinstance(value, UploadFile)},
@@ -31,16 +31,16 @@ def known_fields(form: FormData, texts: Sequence[str], files: Sequence[str]) -> 
     unknown = sorted((set(found.files) - set(files)) | (set(found.texts) - set(texts)))
     if unknown:
         known = f"{', '.join(texts)} and the files {', '.join(files)}"
-        raise Invalid("unknown_field", f"unknown form field {unknown[0][:MAX_SHOWN]!r}; known are {known}")
+        raise Invalid("unknown_field", f"unknown form field {unknown[0][:MAX_SHOWN]!r}: the known fields are {known}")
     repeated = [name for name in form if len(form.getlist(name)) > 1]
     if repeated:
-        raise Invalid("repeated_field", f"the form field {repeated[0][:MAX_SHOWN]!r} comes twice: send it once")
+        raise Invalid("repeated_field", f"the form field {repeated[0][:MAX_SHOWN]!r} is repeated: send it once")
     return found
 
 
 @contextmanager
 def room_for(what: str) -> Iterator[None]:
-    """Raises StorageFull where the temporary folder is full while the block writes to it."""
+    """Raises StorageFull if the temporary folder fills up while the block writes to it."""
     try:
         yield
     except OSError as error:

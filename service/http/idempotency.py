@@ -1,6 +1,6 @@
-"""Creating calls that are safe to repeat: the same `Idempotency-Key` twice creates one thing.
+"""Makes creating calls safe to repeat: two calls with the same `Idempotency-Key` create one thing.
 
-The answer is kept in the transaction that creates, so that a kill at any moment leaves both or neither.
+The answer is stored in the transaction that creates the thing, so that a kill at any moment leaves both or neither.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ RACE_RETRIES = 5
 
 @dataclass(frozen=True)
 class Reply:
-    """What a creating call answers."""
+    """The answer of a creating call."""
 
     status: int
     body: dict[str, Any]
@@ -40,10 +40,10 @@ class Once:
     key: str | None
 
     def create(self, database: Database, content: bytes, create: Callable[[Session], Reply]) -> Reply:
-        """Runs `create` in a transaction, or answers as the call with this key did before.
+        """Runs `create` in a transaction, or returns the stored answer of an earlier call with this key.
 
-        `content` says what is asked for: other content under the same key raises Invalid. An IntegrityError is a
-        race with a call of the same kind, and the call is tried again; an error of `create` uses up no key.
+        `content` is the body of the call: a different body under the same key raises Invalid. An IntegrityError means
+        a race with a similar call, so the call is tried again. If `create` raises, the key stays free.
         """
         for _ in range(RACE_RETRIES):
             try:
@@ -51,10 +51,10 @@ class Once:
                     return self._create(session, sha256(content).hexdigest(), create)
             except IntegrityError:
                 continue
-        raise Conflict("busy", "too many calls create the same thing at once: try again")
+        raise Conflict("busy", "too many calls are creating the same thing at once: try again")
 
     def kept(self, database: Database, content: bytes) -> Reply | None:
-        """What a call with this key answered before, for those who would otherwise do much in vain."""
+        """Returns the stored answer of an earlier call with this key, so that costly work can be skipped."""
         if self.key is None:
             return None
         mine = {"tenant": self.tenant, "route": self.route, "key": self.key}
@@ -76,7 +76,7 @@ class Once:
             tenant=self.tenant, route=self.route, key=self.key, body_sha256=digest, status=0, headers={}, body={}
         )
         session.add(row)
-        # Taken before anything is created: of two calls at once, PostgreSQL lets the second wait here.
+        # Inserted before anything is created: of two simultaneous calls, the second waits here on PostgreSQL.
         session.flush()
         reply = create(session)
         row.status, row.headers, row.body = reply.status, reply.headers, reply.body
@@ -86,7 +86,7 @@ class Once:
         if kept.body_sha256 != digest:
             raise Invalid(
                 "idempotency_key_reused",
-                f"Idempotency-Key {self.key!r} was used for another body: use a new key for a new request",
+                f"Idempotency-Key {self.key!r} was used with a different body: use a new key for a new request",
             )
         return Reply(kept.status, kept.body, kept.headers, replayed=True)
 

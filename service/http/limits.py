@@ -1,4 +1,4 @@
-"""Limits that hold before and while a body is read: plain ASGI, in front of the app."""
+"""Limits on call rate, body size and body speed, as plain ASGI middleware in front of the app."""
 
 import asyncio
 import time
@@ -13,26 +13,26 @@ from service.http.problems import respond
 from service.settings import Settings
 
 JSON_TYPE = "application/json"
-# Models are larger than anything else that is sent; their archives go to disk as they come.
+# Archives of models are larger than any other body; they are written to disk as they arrive.
 IMPORT_PATH = "/models/import"
 MAX_BUCKETS = 10_000
 
 
 async def _refuse(error: ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Closes the connection: the rest of the body would otherwise have to be read."""
+    """Answers with the error and closes the connection, so that the rest of the body need not be read."""
     await respond(error.problem(), {**error.headers, "Connection": "close"})(scope, receive, send)
 
 
 @dataclass
 class Bucket:
-    """Fills at `rate` calls a second up to one second's worth; each call takes one."""
+    """A token bucket: fills at `rate` tokens a second, holds at most one second's worth; each call takes one token."""
 
     rate: float
     level: float
     filled: float
 
     def take(self, now: float) -> float:
-        """0 where the call may go on, else the seconds until it may."""
+        """Returns 0 if the call may go on, otherwise the seconds until it may."""
         self.level = min(self.rate, self.level + (now - self.filled) * self.rate)
         self.filled = now
         if self.level >= 1:
@@ -42,7 +42,7 @@ class Bucket:
 
 
 class RateLimit:
-    """So many calls a second for each tenant, counted in this process."""
+    """Limits the calls per second of each tenant, counted in this process only."""
 
     def __init__(self, app: ASGIApp, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.app, self.rate, self.clock = app, settings.max_requests_per_second, clock
@@ -53,7 +53,7 @@ class RateLimit:
         if tenant is None or not self._wait(tenant):
             await self.app(scope, receive, send)
             return
-        detail = f"more than {self.rate:g} requests a second (CTP_MAX_REQUESTS_PER_SECOND): wait and try again"
+        detail = f"more than {self.rate:g} requests per second (CTP_MAX_REQUESTS_PER_SECOND): wait and try again"
         await _refuse(TooMany("too_many_requests", detail), scope, receive, send)
 
     def _wait(self, tenant: str) -> float:
@@ -64,7 +64,7 @@ class RateLimit:
 
 
 class BodyLimit:
-    """Refuses bodies that are too large, declared or chunked, and those that trickle in."""
+    """Refuses bodies that are too large, by their declared or actual length, and bodies that arrive too slowly."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app, self.settings = app, settings
@@ -91,7 +91,7 @@ class BodyLimit:
 
 
 class Body:
-    """The body of one request on its way in."""
+    """The body of one request while it is being received."""
 
     def __init__(self, scope: Scope, receive: Receive, settings: Settings) -> None:
         self._receive, self.settings = receive, settings
@@ -101,7 +101,7 @@ class Body:
         self._received, self._waited, self._complete = 0, 0.0, False
 
     def _chosen_limit(self, path: str) -> tuple[int, str]:
-        """The limit and the setting that moves it."""
+        """Returns the limit in bytes and the setting that changes it."""
         settings = self.settings
         if self.headers.get("content-type", "").split(";")[0].strip().lower() == JSON_TYPE:
             return settings.max_json_bytes, "CTP_MAX_JSON_BYTES; a KB can be sent as a file"
@@ -110,7 +110,7 @@ class Body:
         return settings.max_body_bytes, "CTP_MAX_BODY_BYTES"
 
     def check_head(self) -> None:
-        # Decoded, it would reach the database, which has no NUL in its texts.
+        # Decoded, it would reach the database, which does not accept NUL in strings.
         if b"%00" in self._target:
             raise Invalid("bad_url", "the URL contains a NUL character")
         declared = self.headers.get("content-length", "0")
@@ -135,7 +135,7 @@ class Body:
 
     @property
     def _patience(self) -> float:
-        """Only time spent waiting for the sender counts; each byte that came buys some more of it."""
+        """Returns the seconds left to the sender; only waiting for it counts, and each received byte earns time."""
         earned = self._received / self.settings.min_body_bytes_per_second
         return max(0.0, self.settings.body_seconds + earned - self._waited)
 
@@ -150,6 +150,6 @@ class Body:
         settings = self.settings
         return TooSlow(
             "body_too_slow",
-            f"the body came in too slowly: {settings.body_seconds:g} s (CTP_BODY_SECONDS) and then at least "
-            f"{settings.min_body_bytes_per_second} bytes a second (CTP_MIN_BODY_BYTES_PER_SECOND)",
+            f"the body arrived too slowly: after {settings.body_seconds:g} s (CTP_BODY_SECONDS), send at least "
+            f"{settings.min_body_bytes_per_second} bytes per second (CTP_MIN_BODY_BYTES_PER_SECOND)",
         )

@@ -1,4 +1,4 @@
-"""Every request has an id, a line in the log and its place in the counts."""
+"""Gives every request an id, a line in the log and its share in the metrics."""
 
 import random
 import re
@@ -13,12 +13,12 @@ from service.health.counters import LATENCY, REQUESTS
 log = structlog.get_logger()
 HEADER = "X-Request-Id"
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-# Asked every few seconds by machines: their lines would bury the others.
+# Machines call these every few seconds: their lines would bury all others.
 QUIET = {"/healthz", "/readyz", "/metrics"}
 
 
 class Observed:
-    """Outermost. `ctp.request_id` goes on to the queue and into the worker's lines."""
+    """The outermost middleware. The queue passes `ctp.request_id` on to the worker, which logs it too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -47,7 +47,7 @@ class Observed:
 
     @staticmethod
     def _note(scope: Scope, status: int, seconds: float) -> None:
-        # The template, not the path: a count for each id would grow without end.
+        # The route's template rather than the path: one counter per id would grow without limit.
         route = getattr(scope.get("route"), "path", "other")
         REQUESTS.labels(scope["method"], route, status).inc()
         LATENCY.labels(scope["method"], route).observe(seconds)
@@ -58,5 +58,5 @@ class Observed:
 
 
 def _new_id() -> str:
-    """No secret, so that it need not ask the operating system for every request."""
+    """Makes a random id; it is not a secret, so the operating system is not asked for entropy on every request."""
     return f"{random.getrandbits(128):032x}"

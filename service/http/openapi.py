@@ -1,4 +1,4 @@
-"""Examples and bodies for the OpenAPI page."""
+"""Examples and request bodies for the OpenAPI schema."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ EXAMPLE_PROBLEM = {
     "detail": f"query.limit: {_REASON}",
     "errors": [{"place": "query.limit", "reason": _REASON}],
 }
-# In the place of what FastAPI would say of its own errors, which never leave this service.
+# Replaces FastAPI's description of its own validation errors, which this service never sends.
 PROBLEMS: Responses = {
     422: {"description": "RFC 9457 problem", "content": {"application/problem+json": {"example": EXAMPLE_PROBLEM}}}
 }
@@ -25,12 +25,12 @@ def example(status: int, value: Any) -> Responses:
 
 
 def json_request(model: type[BaseModel]) -> dict[str, Any]:
-    """The entry of a body that the route reads by itself."""
+    """Describes the JSON body of a route that reads the request itself."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": _schema(model)}}}}
 
 
 def upload_body(model: type[BaseModel]) -> dict[str, Any]:
-    """JSON, or a form with files."""
+    """Describes the body of an upload: JSON, or a form with files."""
     text = {"type": "string"}
     file = {"type": "string", "format": "binary"}
     form = {
@@ -52,7 +52,7 @@ def upload_body(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Self-contained: definitions are put where they are used, since they are not among the app's components."""
+    """Returns the schema with its definitions inlined, since they are not among the app's components."""
     schema = model.model_json_schema()
     definitions = schema.pop("$defs", {})
 

@@ -1,4 +1,4 @@
-"""Lists in pieces: `{"items": […], "next_cursor": …}`."""
+"""Paginated lists: `{"items": […], "next_cursor": …}`."""
 
 import base64
 import json
@@ -17,12 +17,14 @@ DEFAULT_LIMIT = 50
 MAX_LIMIT = 1000
 MAX_NUMBER = 2**31
 
-Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Most items in the answer.")]
-Cursor = Annotated[str | None, Query(max_length=500, description="`next_cursor` of the answer before.")]
+Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of items in the answer, at most 1000.")]
+Cursor = Annotated[
+    str | None, Query(max_length=500, description="`next_cursor` of the previous page; omit it for the first.")
+]
 
 
 class Page(BaseModel, Generic[T]):
-    """A piece of a list; `next_cursor` is null in the last one."""
+    """One page of a list; `next_cursor` is null on the last page."""
 
     items: list[T]
     next_cursor: str | None = None
@@ -33,7 +35,7 @@ def encode_cursor(position: list[Any]) -> str:
 
 
 def decode_cursor(cursor: str | None, *types: type) -> list[Any] | None:
-    """The position that the cursor stands for; raises Invalid on one that we did not make."""
+    """Returns the position that the cursor encodes; raises Invalid if this service did not make it."""
     if cursor is None:
         return None
     try:
@@ -43,19 +45,19 @@ def decode_cursor(cursor: str | None, *types: type) -> list[Any] | None:
         if any(not _storable(value) for value in position):
             raise ValueError
     except (ValueError, RecursionError):
-        raise Invalid("bad_cursor", "the cursor is not one of ours: start again without it") from None
+        raise Invalid("bad_cursor", "the cursor is not valid: start again without one") from None
     return position
 
 
 def _storable(value: int | float | str) -> bool:
-    """Whether the database can compare with it: a cursor can be made up."""
+    """Tells whether the database can compare with the value: a caller may send an invented cursor."""
     if isinstance(value, str):
         return "\0" not in value and value.encode(errors="ignore").decode() == value
     return abs(value) < MAX_NUMBER if isinstance(value, int) else math.isfinite(value)
 
 
 def page(rows: Sequence[Row], limit: int, convert: Callable[[Row], T], position: Callable[[Row], list[Any]]) -> Page[T]:
-    """A page from up to limit + 1 rows: the extra row only tells that there is more."""
+    """Makes a page from up to limit + 1 rows: the extra row only shows that there are more."""
     more = len(rows) > limit
     shown = rows[:limit]
     return Page(items=[convert(r) for r in shown], next_cursor=encode_cursor(position(shown[-1])) if more else None)

@@ -1,4 +1,4 @@
-"""Query parameters that a call does not have: refused, as misspelt keys of a body are."""
+"""Refuses unknown query parameters, just as unknown keys of a body are refused."""
 
 from fastapi import Depends
 from fastapi.dependencies.models import Dependant
@@ -12,7 +12,7 @@ MAX_SHOWN = 80
 
 
 async def check_parameters(request: Request) -> None:
-    """Raises Invalid at the first parameter that the route does not know: a filter must not be ignored in silence."""
+    """Raises Invalid for the first unknown parameter: a misspelt filter must not be silently ignored."""
     if not request.scope["query_string"]:
         return
     known = _names(request.scope["route"].dependant)

@@ -1,4 +1,4 @@
-"""Errors on their way out: every one of them is problem+json."""
+"""Turns every error that leaves the service into problem+json."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ log = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 HTTP_CODES = {404: "no_such_route", 405: "method_not_allowed", 400: "bad_request"}
 PART_ERRORS = (*AWAY_ERRORS, RedisError, DatabaseError)
-# Kinds of the last that tell of a call we should not have made, unless the database's schema is another.
+# Kinds of DatabaseError that are bugs of ours, unless the database has another version's schema.
 OUR_ERRORS = (IntegrityError, ProgrammingError, NotSupportedError)
 
 
@@ -30,12 +30,12 @@ def respond(body: dict[str, Any], headers: dict[str, str] | None = None) -> JSON
 
 
 def part_is_away(error: Exception) -> JSONResponse:
-    """The database or the queue cannot be reached, has too much to do, or is not what it should be."""
+    """Answers 503: the database or the queue cannot be reached, is overloaded, or is damaged or not migrated."""
     log.warning("part_is_away", error=str(error))
     fault = fault_of(error)
     if fault is not None:
         return respond(problem(503, "Unavailable", fault.code, fault.detail, {}), retry_headers(503))
-    detail = "the database or the queue cannot be reached: GET /readyz tells which part is missing; try again"
+    detail = "the database or the queue cannot be reached: GET /readyz names the missing part; try again"
     return respond(problem(503, "Unavailable", "part_is_away", detail, {}), retry_headers(503))
 
 
@@ -74,7 +74,7 @@ def add_problem_handlers(app: FastAPI) -> None:
     @app.exception_handler(DataError)
     async def unstorable(_: Request, error: DataError) -> JSONResponse:
         log.warning("unstorable_value", error=str(error.orig))
-        detail = "a value is none that the database can store or compare with, such as a text with the character NUL"
+        detail = "the database cannot store or compare one of the values: it may contain the character NUL"
         return respond(problem(422, "Invalid request", "unstorable_value", detail, {}))
 
     async def part_away(request: Request, error: Exception) -> JSONResponse:
@@ -87,4 +87,6 @@ def add_problem_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
         log.exception("unexpected_error", path=request.url.path, exc_info=error)
-        return respond(problem(500, "Internal error", "internal_error", "this is a fault of the service", {}))
+        return respond(
+            problem(500, "Internal error", "internal_error", "the service failed unexpectedly: its log says why", {})
+        )

@@ -1,4 +1,4 @@
-"""What the database said a moment ago, so that a query need not ask it."""
+"""A short-lived cache of look-ups in the database, so that not every query has to ask it."""
 
 import asyncio
 import time
@@ -12,10 +12,10 @@ MOST = 10_000
 
 
 class Remembered(Generic[K, V]):
-    """Looks up in a thread and remembers for a while; who asks meanwhile waits for the look-up under way.
+    """Looks up each key in a thread and remembers the answer for a while; errors are not remembered.
 
-    Without that, hundreds of calls at once would all look up the same thing whenever it grows old. Errors are not
-    remembered.
+    Callers that ask during a look-up share it. Otherwise hundreds of simultaneous calls would all repeat the look-up
+    of the same key whenever its answer expires.
     """
 
     def __init__(self, look_up: Callable[[K], V], seconds: float = SECONDS) -> None:
@@ -23,7 +23,7 @@ class Remembered(Generic[K, V]):
         self._known: dict[K, tuple[float, asyncio.Task[V]]] = {}
 
     async def get(self, key: K, *, fresh: bool = False) -> V:
-        """Raises what the look-up raises."""
+        """Returns the remembered answer, or a new one if `fresh`; raises what the look-up raises."""
         asked = time.monotonic()
         found = self._known.get(key)
         if found is None or fresh or asked - found[0] >= self._seconds:
@@ -31,7 +31,7 @@ class Remembered(Generic[K, V]):
                 self._known.clear()
             found = self._known[key] = (asked, asyncio.create_task(asyncio.to_thread(self._look_up, key)))
             found[1].add_done_callback(lambda task: self._forget_error(key, task))
-        # A caller that goes away leaves the look-up to the others.
+        # A caller that is cancelled must not cancel the look-up for the others.
         return await asyncio.shield(found[1])
 
     def _forget_error(self, key: K, task: asyncio.Task[V]) -> None:

@@ -1,4 +1,4 @@
-"""uvicorn, with a deadline for the head of a request: on its own it waits for ever."""
+"""Runs uvicorn with a deadline for the head of a request: on its own, uvicorn waits for ever."""
 
 import asyncio
 from typing import Any
@@ -14,10 +14,10 @@ MAX_HEAD_BYTES = 64 * 1024
 
 
 def protocol(settings: Settings) -> type[HttpToolsProtocol]:
-    """The protocol class with this deadline; uvicorn makes one object for each connection."""
+    """Makes the protocol class with the deadline of these settings; uvicorn creates one object per connection."""
 
     class Deadline(HttpToolsProtocol):
-        """Closes a connection whose request head is not complete in time, or too large."""
+        """Closes a connection whose request head is too large or not complete in time."""
 
         _head_timer: asyncio.TimerHandle | None = None
         _head_bytes = 0

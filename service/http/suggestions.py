@@ -1,4 +1,4 @@
-"""What somebody may have meant by a name that is not there."""
+"""Errors for unknown names that suggest the nearest known ones."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ from service.errors import Invalid, NotFound
 
 
 def did_you_mean(names: list[str]) -> str:
-    """` (did you mean 'a' or 'b'?)`, or nothing."""
+    """Returns ` (did you mean 'a' or 'b'?)`, or an empty string without names."""
     if not names:
         return ""
     *most, last = map(repr, names)
@@ -15,7 +15,7 @@ def did_you_mean(names: list[str]) -> str:
 
 
 def not_found(code: str, what: str, name: str, known: Iterable[str], remedy: str) -> NotFound:
-    """`what` and `name` are not there; the nearest of the caller's own names are told, also to programs."""
+    """Says that there is no `what` called `name`; the nearest `known` names go into the text and into `suggestions`."""
     near = nearest(name, known)
     return NotFound(code, f"there is no {what} {name[:140]!r}{did_you_mean(near)}: {remedy}", suggestions=near)
 

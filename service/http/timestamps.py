@@ -1,4 +1,4 @@
-"""Times on the wire: ISO 8601 in UTC; in the database they are seconds since 1970."""
+"""Converts times: seconds since 1970 in the database become ISO 8601 in UTC in answers."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any

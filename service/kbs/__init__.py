@@ -1,1 +1,1 @@
-"""Knowledge bases: upload, list, look into, delete."""
+"""Knowledge bases: upload, list, browse, export, delete."""

@@ -1,7 +1,7 @@
-"""Facts as blocks of bytes: a million rows are a thousand rows of the database, written and read in order.
+"""Encodes facts as blocks of bytes: a million facts become about a thousand rows of the database.
 
-Besides the order of the upload, each KB is kept in three sorted orders. Whatever places of a fact are given, in one
-of them the facts that fit stand together.
+Besides the order of the upload, each KB is stored in three sorted orders. Whichever places of a fact a search fixes,
+one of the orders keeps the matching facts together.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from ctp_core.kb.knowledge_base import FactIds
 BLOCK_FACTS = 4096
 SUBJECT, PREDICATE, OBJECT, POSITION = range(4)
 UPLOAD = "upload"
-# ordering -> the columns it is sorted by; the position comes last, so that no two rows are equal.
+# ordering -> the columns that it is sorted by; the position comes last and makes every row unique.
 SORTED = {
     "pso": (PREDICATE, SUBJECT, OBJECT, POSITION),
     "sop": (SUBJECT, OBJECT, PREDICATE, POSITION),
@@ -27,7 +27,7 @@ Rows = NDArray[np.int32]  # [fact, 4]: subject, predicate, object, position
 
 
 def ordering_for(given: set[int]) -> str:
-    """The ordering that begins with the given columns."""
+    """Returns the ordering whose first columns are the given ones; that of the upload if none is given."""
     for name, columns in SORTED.items():
         if given == set(columns[: len(given)]) and given:
             return name
@@ -35,7 +35,7 @@ def ordering_for(given: set[int]) -> str:
 
 
 def blocks(ids: FactIds) -> Iterator[dict[str, Any]]:
-    """The database rows of all facts of a KB, in every ordering."""
+    """Yields the database rows of all facts of a KB, in every ordering."""
     rows = np.column_stack([ids, np.arange(len(ids))]).astype("<i4")
     for name, columns in ORDERINGS.items():
         ordered = rows if name == UPLOAD else rows[np.lexsort([rows[:, column] for column in reversed(columns)])]
@@ -50,7 +50,7 @@ def decode(rows: bytes) -> Rows:
 
 
 def matching(rows: Rows, fixed: dict[int, int], columns: tuple[int, ...], after: tuple[int, ...] | None) -> Rows:
-    """Rows with the fixed values that come after a key, in a block that is sorted by `columns`."""
+    """Returns the rows with the fixed values that come after the key `after`; the block is sorted by `columns`."""
     keep = np.ones(len(rows), dtype=bool)
     for column, value in fixed.items():
         keep &= rows[:, column] == value
@@ -60,7 +60,7 @@ def matching(rows: Rows, fixed: dict[int, int], columns: tuple[int, ...], after:
 
 
 def _greater(keys: Rows, than: tuple[int, ...]) -> NDArray[np.bool_]:
-    """keys > than, column by column from the left."""
+    """Compares keys > than lexicographically, row by row."""
     greater = np.zeros(len(keys), dtype=bool)
     equal = np.ones(len(keys), dtype=bool)
     for column, value in enumerate(than):

@@ -1,4 +1,4 @@
-"""Which formats each kind of KB is read from and written to."""
+"""The formats that each kind of KB can be read from and written to."""
 
 from typing import cast
 

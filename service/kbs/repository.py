@@ -24,37 +24,37 @@ SURROGATES = range(0xD800, 0xE000)
 
 
 def visible(tenant: str) -> Select[Kb]:
-    """KBs that a tenant may see: its own and the samples, once they are loaded."""
+    """Selects the KBs that a tenant may see: its own and the samples, once they are loaded."""
     return select(Kb).where(Kb.tenant.in_([tenant, SAMPLE_TENANT]), Kb.status == "ready")
 
 
 def find(session: Session, tenant: str, reference: str) -> Kb | None:
-    """By id or by name; a tenant's own name hides a sample that a later release brought."""
+    """Finds a KB by id or name; a tenant's own KB hides a sample of the same name from a later release."""
     statement = visible(tenant).where(or_(Kb.id == reference, Kb.name == reference))
     return session.scalars(statement.order_by(Kb.id != reference, Kb.tenant == SAMPLE_TENANT)).first()
 
 
 def by_id(session: Session, kb_id: str) -> Kb | None:
-    """For those who were given the id by somebody that may see it."""
+    """Finds a ready KB by id; the caller must know that the tenant may see it."""
     return session.scalars(select(Kb).where(Kb.id == kb_id, Kb.status == "ready")).one_or_none()
 
 
 def hold(session: Session, kb: Kb, to_delete: bool = False) -> bool:
-    """Until the transaction ends: nobody deletes it, or nobody begins to stand on it. False where it is gone already.
+    """Locks the KB until the transaction ends; returns False if it is already gone.
 
-    On SQLite the transaction itself sees to that.
+    Meanwhile nobody can delete it or, with `to_delete`, start to use it. On SQLite the transaction itself is the lock.
     """
     statement = select(Kb.number).where(Kb.number == kb.number, Kb.status == "ready")
     return session.scalar(statement.with_for_update(read=not to_delete)) is not None
 
 
 def pinned(session: Session, kb_id: str) -> Kb:
-    """The KB of a job: it cannot be deleted while the job's model stands on it."""
+    """Returns the KB of a job, which cannot be deleted while the job's model uses it."""
     return session.scalars(select(Kb).where(Kb.id == kb_id)).one()
 
 
 def owned(session: Session, tenant: str, name: str) -> Kb | None:
-    """Whoever has the name, also while it is loading."""
+    """Returns the tenant's KB of this name, even while it is loading."""
     return session.scalars(select(Kb).where(Kb.tenant == tenant, Kb.name == name)).one_or_none()
 
 
@@ -68,13 +68,13 @@ def listing(session: Session, tenant: str, after: int, limit: int) -> Sequence[K
 
 
 def names(session: Session, tenant: str) -> Sequence[str]:
-    """Of the newest KBs that a tenant may see."""
+    """Returns the names of the newest KBs that a tenant may see."""
     statement = visible(tenant).with_only_columns(Kb.name)
     return session.scalars(statement.order_by(Kb.number.desc()).limit(MAX_COMPARED)).all()
 
 
 def still_loading(session: Session, kb: Kb, seconds: float) -> bool:
-    """Renews the time in which the load must go on; False where it was given up meanwhile."""
+    """Extends the time in which the load must make progress; returns False if it was given up meanwhile."""
     statement = update(Kb).where(Kb.number == kb.number, Kb.status == "loading").values(loading_until=now() + seconds)
     return _changed(session, statement)
 
@@ -85,7 +85,7 @@ def make_ready(session: Session, kb: Kb) -> bool:
 
 
 def give_up(session: Session, kb: Kb) -> None:
-    """From now on invisible, its name free for another; `sweep` removes what it had."""
+    """Hides the KB and frees its name; `sweep` removes its rows later."""
     session.execute(update(Kb).where(Kb.number == kb.number).values(status="deleted", name=f"~{kb.id}"))
 
 
@@ -94,12 +94,12 @@ def _is_abandoned() -> ColumnElement[bool]:
 
 
 def abandoned(session: Session) -> Sequence[Kb]:
-    """KBs to be swept: deleted ones, and those whose load went silent."""
+    """Returns the KBs to be swept: deleted ones, and those whose load has stopped."""
     return session.scalars(select(Kb).where(_is_abandoned()).order_by(Kb.number)).all()
 
 
 def take_abandoned(session: Session, kb: Kb) -> bool:
-    """Gives it up where it is abandoned still: a load that was silent may have gone on, and even ended, meanwhile."""
+    """Gives the KB up if it is still abandoned: its load may have gone on, or even ended, meanwhile."""
     statement = update(Kb).where(Kb.number == kb.number, _is_abandoned())
     return _changed(session, statement.values(status="deleted", name=f"~{kb.id}"))
 
@@ -114,7 +114,7 @@ def position_of(session: Session, kb: Kb, role: str, name: str) -> int | None:
 
 
 def names_like(session: Session, kb: Kb, role: str, name: str) -> Sequence[str]:
-    """Names that may be meant by one that is not there: of few all, of many those that begin alike."""
+    """Returns names to suggest for an unknown one: all if they are few, else those with the same first letter."""
     statement = select(Symbol.name).where(Symbol.kb == kb.number, Symbol.role == role)
     if (kb.num_entities if role == ENTITY else kb.num_predicates) > MAX_COMPARED:
         statement = statement.where(or_(*(_begins_with(first) for first in {name[:1].lower(), name[:1].upper()})))
@@ -122,7 +122,7 @@ def names_like(session: Session, kb: Kb, role: str, name: str) -> Sequence[str]:
 
 
 def _begins_with(prefix: str) -> ColumnElement[bool]:
-    """As a range of the index on names."""
+    """Filters by prefix, as a range of the index on names."""
     end = _after_prefix(prefix)
     return Symbol.name >= prefix if end is None else and_(Symbol.name >= prefix, Symbol.name < end)
 
@@ -130,11 +130,11 @@ def _begins_with(prefix: str) -> ColumnElement[bool]:
 def names_of(session: Session, kb: Kb, role: str, positions: set[int]) -> dict[int, str]:
     wanted = one_of(session, Symbol.position, sorted(positions))
     statement = select(Symbol.position, Symbol.name).where(Symbol.kb == kb.number, Symbol.role == role, wanted)
-    return {position: name for position, name in session.execute(statement)}  # noqa: C416  rows are no tuples to mypy
+    return {position: name for position, name in session.execute(statement)}  # noqa: C416  mypy does not take rows for tuples
 
 
 def found_rows(session: Session, kb: Kb, fixed: dict[int, int], after: list[int] | None, limit: int) -> Rows:
-    """Rows of subject, predicate, object, position with the fixed values, after a key of their ordering."""
+    """Returns `limit` rows (subject, predicate, object, position) or fewer with the fixed values, after a key."""
     ordering = ordering_for(set(fixed))
     columns = ORDERINGS[ordering]
     key = tuple(after) if after is not None else None
@@ -153,7 +153,7 @@ def found_rows(session: Session, kb: Kb, fixed: dict[int, int], after: list[int]
 
 
 def _first_block(session: Session, kb: Kb, ordering: str, fixed: dict[int, int], key: tuple[int, ...] | None) -> int:
-    """The last block that begins at or before the place to look from."""
+    """Returns the number of the last block that begins at or before the start of the search."""
     columns = ORDERINGS[ordering]
     start = key if key is not None else tuple(fixed.get(column, -1) for column in columns)
     attributes = [cast("InstrumentedAttribute[int]", getattr(FactBlock, COLUMNS[column])) for column in columns]
@@ -164,19 +164,19 @@ def _first_block(session: Session, kb: Kb, ordering: str, fixed: dict[int, int],
 
 
 def _beyond(last: list[int], fixed: dict[int, int], columns: tuple[int, ...]) -> bool:
-    """Whether a block's last row already comes after all that fit."""
+    """Tells whether the last row of a block comes after all matching rows."""
     places = [column for column in columns if column in fixed]
     return [last[c] for c in places] > [fixed[c] for c in places]
 
 
 def symbols(session: Session, kb: Kb, role: str, after: int, limit: int) -> Sequence[Symbol]:
-    """In the order of the upload."""
+    """Lists symbols of a role in the order of the upload."""
     statement = select(Symbol).where(Symbol.kb == kb.number, Symbol.role == role, Symbol.position > after)
     return session.scalars(statement.order_by(Symbol.position).limit(limit)).all()
 
 
 def symbols_with_prefix(session: Session, kb: Kb, prefix: str, after: str, limit: int) -> Sequence[Symbol]:
-    """Entities in the order of their names, which makes a prefix a range of the index."""
+    """Lists entities by name, so that a prefix is a range of the index."""
     statement = select(Symbol).where(Symbol.kb == kb.number, Symbol.role == ENTITY, _begins_with(prefix))
     if after:
         statement = statement.where(Symbol.name > after)
@@ -184,7 +184,7 @@ def symbols_with_prefix(session: Session, kb: Kb, prefix: str, after: str, limit
 
 
 def _after_prefix(prefix: str) -> str | None:
-    """The first text that comes after everything that begins with `prefix`; None where nothing does."""
+    """Returns the smallest string that sorts after all strings with this prefix; None if there is none."""
     for length in range(len(prefix), 0, -1):
         following = ord(prefix[length - 1]) + 1
         if following in SURROGATES:
@@ -207,7 +207,7 @@ def vocabulary(session: Session, kb: Kb, role: str) -> Vocabulary:
 
 
 def upload_blocks(session: Session, kb: Kb, first: int, count: int) -> list[Rows]:
-    """Blocks in the order of the upload, from number `first` on."""
+    """Returns up to `count` blocks in the order of the upload, from number `first` on."""
     statement = select(FactBlock.rows).where(
         FactBlock.kb == kb.number,
         FactBlock.ordering == UPLOAD,
@@ -218,7 +218,7 @@ def upload_blocks(session: Session, kb: Kb, first: int, count: int) -> list[Rows
 
 
 def facts_by_split(session: Session, kb: Kb) -> dict[str, int]:
-    """How many facts each split has; they stand one split after the other."""
+    """Returns the number of facts of each split, in the order in which the splits are stored."""
     if kb.kind == "facts":
         return {name: kb.splits[name] for name in SPLITS if name in kb.splits}
     statement = select(GraphRow.split, func.sum(GraphRow.num_facts)).where(GraphRow.kb == kb.number)
@@ -231,13 +231,13 @@ def graph_rows(session: Session, kb: Kb) -> Sequence[GraphRow]:
 
 
 def check_whole(kb: Kb, num_entities: int, num_facts: int) -> None:
-    """Raises ArtifactError where less was found than is there: the KB was deleted, and is being swept away."""
+    """Raises ArtifactError if entities or facts are missing: the KB was deleted and is being swept."""
     if (num_entities, num_facts) != (kb.num_entities, kb.num_facts):
-        raise ArtifactError(f"the KB {kb.name!r} was deleted while it was read")
+        raise ArtifactError(f"the KB {kb.name!r} was deleted while it was being read")
 
 
 def read_kb(session: Session, kb: Kb) -> KnowledgeBase:
-    """The whole KB in memory, numbered as it was uploaded. Raises ArtifactError where it goes away meanwhile."""
+    """Reads the whole KB, numbered as it was uploaded; raises ArtifactError if it is deleted meanwhile."""
     entities, predicates = (vocabulary(session, kb, role) for role in (ENTITY, PREDICATE))
     found = upload_blocks(session, kb, 0, kb.num_facts + 1)
     ids = np.concatenate(found)[:, :3].astype(np.int64) if found else np.zeros((0, 3), np.int64)
@@ -268,7 +268,7 @@ def _graphs(
 
 
 def last_of(session: Session, kb: Kb, column: "InstrumentedAttribute[int]") -> int:
-    """The largest number that rows of a KB have in this column, -1 where there are none."""
+    """Returns the largest value of a column among the rows of a KB; -1 if there are none."""
     largest = session.scalar(select(func.max(column)).where(column.class_.kb == kb.number))
     return -1 if largest is None else largest
 

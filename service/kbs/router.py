@@ -59,7 +59,7 @@ def create_kb(
     settings: SettingsDep,
     once: OnceDep,
 ) -> KbOut:
-    """Upload a knowledge base, as JSON facts or as files. The same content under the same name is answered with 200."""
+    """Upload a knowledge base, as JSON facts or as files. Answers 200 if the same content has this name already."""
     built = upload.build(settings)
 
     def reply(kb: Kb, created: bool) -> Reply:
@@ -79,7 +79,7 @@ def create_kb(
 def list_kbs(
     database: DatabaseDep, tenant: TenantDep, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
 ) -> Page[KbOut]:
-    """The KBs you can use: your own and the samples."""
+    """List the KBs that you can use: your own and the samples."""
     after = decode_cursor(cursor, int) or [0]
     with database.read() as session:
         rows = repository.listing(session, tenant, after[0], limit + 1)
@@ -88,7 +88,7 @@ def list_kbs(
 
 @router.get("/{kb}", responses=example(200, EXAMPLE_KB))
 def get_kb(kb: str, database: DatabaseDep, tenant: TenantDep) -> KbOut:
-    """One KB, by id or name."""
+    """Get one KB, by id or name."""
     with database.read() as session:
         return shown(service.get(session, tenant, kb))
 
@@ -111,7 +111,7 @@ def list_facts(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[FactOut]:
-    """Facts, filtered by any of their three places. Without a filter they come in the order of the upload."""
+    """List facts, filtered by subject, predicate or object. Without a filter they come in the order of the upload."""
     pattern = (subject, predicate, object)
     after = decode_cursor(cursor, *([int] * (4 if any(name is not None for name in pattern) else 1)))
     with database.read() as session:
@@ -127,7 +127,7 @@ def get_neighbourhood(
     entity: Annotated[str, Query(max_length=NAME_LIMIT)],
     limit: Limit = DEFAULT_LIMIT,
 ) -> NeighbourhoodOut:
-    """The facts around an entity: those that begin at it, and those that end there."""
+    """List the facts around an entity: those with it as subject, and those with it as object."""
     with database.read() as session:
         found, more = service.neighbourhood(session, service.get(session, tenant, kb), entity, limit)
     return NeighbourhoodOut(entity=entity, items=[shown_fact(fact) for fact in found], truncated=more)
@@ -137,7 +137,7 @@ def get_neighbourhood(
 def list_predicates(
     kb: str, database: DatabaseDep, tenant: TenantDep, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
 ) -> Page[SymbolOut]:
-    """Predicates with the number of their facts."""
+    """List the predicates of a KB, each with its number of facts."""
     after = decode_cursor(cursor, int) or [-1]
     with database.read() as session:
         rows = repository.symbols(session, service.get(session, tenant, kb), repository.PREDICATE, after[0], limit + 1)
@@ -153,7 +153,7 @@ def list_entities(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[SymbolOut]:
-    """Entities whose names begin with `prefix`, by name."""
+    """List the entities whose names begin with `prefix`, sorted by name."""
     after = decode_cursor(cursor, str) or [""]
     with database.read() as session:
         row = service.get(session, tenant, kb)
@@ -173,7 +173,7 @@ def export_kb(
     format: Annotated[str | None, Query(max_length=32, description="As `GET /formats` names it.")] = None,  # noqa: A002
     split: Annotated[Split | None, Query(description="One split only; else all of them, one after the other.")] = None,
 ) -> StreamingResponse:
-    """Download a KB in any format, unchanged."""
+    """Download a KB as a file, in any format of its kind."""
     with database.read() as session:
         row = service.get(session, tenant, kb)
     name = check_format(format or default_format(row.kind), row.kind, written=True)
@@ -185,5 +185,5 @@ def export_kb(
 
 @router.delete("/{kb}", status_code=204)
 def delete_kb(kb: str, database: DatabaseDep, tenant: TenantDep) -> None:
-    """Delete a KB that no model stands on."""
+    """Delete a KB that no model uses."""
     service.delete(database, tenant, kb)

@@ -1,4 +1,4 @@
-"""What goes over the wire about KBs."""
+"""Requests and answers about KBs."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ FactTuple = tuple[str, str, str]
 
 
 class KbCreate(BaseModel):
-    """A KB as JSON: facts as [subject, predicate, object]."""
+    """A KB to upload as JSON: each fact is [subject, predicate, object]."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -26,11 +26,11 @@ class KbCreate(BaseModel):
 
     name: str = Field(min_length=1, max_length=64)
     kind: Literal["facts"] = "facts"
-    facts: Annotated[list[FactTuple], FailFast()] = Field(description="Rows of subject, predicate, object.")
+    facts: Annotated[list[FactTuple], FailFast()] = Field(description="Facts, each as [subject, predicate, object].")
 
 
 class KbOut(BaseModel):
-    """A KB and what is in it."""
+    """A KB with its size, its splits and warnings about its content."""
 
     id: str
     name: str
@@ -46,7 +46,7 @@ class KbOut(BaseModel):
 
 
 class FactOut(BaseModel):
-    """A fact of a KB and the split it is in."""
+    """A fact of a KB and its split."""
 
     subject: str
     predicate: str
@@ -55,7 +55,7 @@ class FactOut(BaseModel):
 
 
 class NeighbourhoodOut(BaseModel):
-    """Facts around an entity; `truncated` where there are more than asked for."""
+    """Facts around an entity; `truncated` says that there are more than `limit`."""
 
     entity: str
     items: list[FactOut]
@@ -63,7 +63,7 @@ class NeighbourhoodOut(BaseModel):
 
 
 class SymbolOut(BaseModel):
-    """A name and the number of facts it occurs in."""
+    """A name and the number of facts that contain it."""
 
     name: str
     num_facts: int

@@ -1,4 +1,4 @@
-"""What can be done with KBs."""
+"""Operations on KBs: load, find, search, export, delete."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ EXPORT_LINES = 2000
 
 
 def begin_load(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> Load:
-    """Stores a KB up to the last step, which the caller takes with `finish` in a transaction of its own."""
+    """Writes a KB that stays invisible until the caller calls `finish` in a transaction of its own."""
     content = _stored_graphs(built) if isinstance(built, BuiltGraphs) else _stored_facts(built)
     return Load.start(database, tenant, name, content)
 
@@ -72,7 +72,7 @@ def _label(predicates: Vocabulary, label: str | None) -> int:
 
 
 def create(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> tuple[Kb, bool]:
-    """Stores a KB; the same content under the same name is the KB that is there (False)."""
+    """Stores a KB; returns it with True if it is new, with False if the same content already had this name."""
     with begin_load(database, tenant, name, built) as loaded, database.write() as session:
         return loaded.finish(session), loaded.created
 
@@ -85,7 +85,7 @@ def get(session: Session, tenant: str, reference: str) -> Kb:
 
 
 def held(session: Session, tenant: str, reference: str, to_delete: bool = False) -> Kb:
-    """A KB that stays until the transaction ends, or that nobody begins to stand on before it is deleted."""
+    """Finds a KB and locks it until the transaction ends: against deletion or, with `to_delete`, against new uses."""
     kb = get(session, tenant, reference)
     if not repository.hold(session, kb, to_delete):
         raise _not_found(session, tenant, reference)
@@ -94,24 +94,24 @@ def held(session: Session, tenant: str, reference: str, to_delete: bool = False)
 
 def _not_found(session: Session, tenant: str, reference: str) -> NotFound:
     known = repository.names(session, tenant)
-    return not_found("kb_not_found", "KB", reference, known, "GET /kbs lists those there are")
+    return not_found("kb_not_found", "KB", reference, known, "GET /kbs lists your KBs")
 
 
 def delete(database: Database, tenant: str, reference: str) -> None:
-    """Refuses a sample, and a KB that a model still stands on. What it had is swept away later."""
+    """Deletes a KB; its rows are swept later. Raises Conflict for a sample, and for a KB that a model uses."""
     with database.write() as session:
         kb = get(session, tenant, reference)
         if kb.tenant != tenant:
-            raise Conflict("kb_is_sample", f"{kb.name!r} is a sample that belongs to everyone: it cannot be deleted")
+            raise Conflict("kb_is_sample", f"{kb.name!r} is a sample, shared by everyone: it cannot be deleted")
         held(session, tenant, kb.id, to_delete=True)
         if repository.has_model(session, kb):
-            raise Conflict("kb_in_use", f"models stand on {kb.name!r}: delete them first")
+            raise Conflict("kb_in_use", f"models use {kb.name!r}: delete them first")
         repository.give_up(session, kb)
 
 
 @dataclass(frozen=True)
 class FoundFact:
-    """A fact, its split, and the key after which the next page begins."""
+    """A fact, its split, and its key, after which the next page can begin."""
 
     fact: Fact
     split: str
@@ -122,9 +122,10 @@ Pattern = tuple[str | None, str | None, str | None]
 
 
 def facts(session: Session, kb: Kb, pattern: Pattern, after: list[int] | None, limit: int) -> list[FoundFact]:
-    """Facts that fit: in the order of the upload where the pattern is empty, else sorted by what it leaves open.
+    """Finds the facts that match a pattern, in which None matches anything.
 
-    Raises Invalid at a name that the KB does not know.
+    They are sorted by the open places, or in the order of the upload if all are open. Raises Invalid for a name that
+    the KB does not have.
     """
     fixed: dict[int, int] = {}
     for column, (role, name) in enumerate(zip(repository.ROLES, pattern, strict=True)):
@@ -137,7 +138,7 @@ def facts(session: Session, kb: Kb, pattern: Pattern, after: list[int] | None, l
 
 
 def check_predicates(session: Session, kb: Kb, names: Iterable[str], place: str) -> None:
-    """Raises Invalid at a name that the KB does not know; `place` is where the caller wrote it."""
+    """Raises Invalid if a predicate is not in the KB; `place` says where the caller named it."""
     for name in names:
         if repository.position_of(session, kb, repository.PREDICATE, name) is None:
             known = repository.names_like(session, kb, repository.PREDICATE, name)
@@ -165,13 +166,16 @@ def _splits(session: Session, kb: Kb, rows: list[list[int]]) -> list[str]:
 
 
 def neighbourhood(session: Session, kb: Kb, entity: str, limit: int) -> tuple[list[FoundFact], bool]:
-    """Facts with the entity as subject, then as object, half of the room each; and whether there are more."""
+    """Returns facts with the entity as subject, then as object, and whether there are more.
+
+    Each half may have half of the limit, and more if the other needs less.
+    """
     if repository.position_of(session, kb, repository.ENTITY, entity) is None:
         near = repository.names_like(session, kb, repository.ENTITY, entity)
         remedy = f"GET /kbs/{kb.name}/entities lists those of this KB"
         raise not_found("entity_not_found", "entity", entity, near, remedy)
     going = facts(session, kb, (entity, None, None), None, limit + 1)
-    # A fact of an entity about itself is there already.
+    # A fact from the entity to itself is among the first half already.
     coming = [f for f in facts(session, kb, (None, None, entity), None, limit + 1) if f.fact.subject != entity]
     share = max(limit - len(coming), limit // 2) if len(going) > limit // 2 else len(going)
     shown = going[:share] + coming[: limit - min(share, len(going))]
@@ -179,7 +183,7 @@ def neighbourhood(session: Session, kb: Kb, entity: str, limit: int) -> tuple[li
 
 
 def export(database: Database, kb: Kb, format_name: str, split: str | None) -> Iterator[bytes]:
-    """The KB as a file, piece by piece. No transaction stays open while the reader takes its time."""
+    """Yields the KB as a file, piece by piece; no transaction stays open while a slow reader downloads it."""
     with database.read() as session:
         if kb.kind == "graphs":
             whole = repository.read_kb(session, kb)
@@ -198,16 +202,16 @@ def export(database: Database, kb: Kb, format_name: str, split: str | None) -> I
 
 def _wanted(kb: Kb, split: str | None) -> list[str]:
     if split is not None and split not in kb.splits:
-        raise NotFound("split_not_found", f"{kb.name!r} has no split {split!r}: it has {', '.join(kb.splits)}")
+        raise NotFound("split_not_found", f"{kb.name!r} has no split {split!r}: use {', '.join(kb.splits)}")
     return [name for name in SPLITS if name in kb.splits and split in (None, name)]
 
 
 def _range(counts: Mapping[str, int], split: str | None) -> range:
-    """Positions of a split's facts, or of all."""
+    """Returns the positions of the facts of a split; of all facts if it is None."""
     if split is None:
         return range(sum(counts.values()))
     if split not in counts:
-        raise NotFound("split_not_found", f"there is no split {split!r}: there are {', '.join(counts)}")
+        raise NotFound("split_not_found", f"there is no split {split!r}: use {', '.join(counts)}")
     start = sum(counts[name] for name in SPLITS[: SPLITS.index(split)] if name in counts)
     return range(start, start + counts[split])
 
@@ -215,7 +219,7 @@ def _range(counts: Mapping[str, int], split: str | None) -> range:
 def _export_facts(
     database: Database, kb: Kb, entities: Vocabulary, predicates: Vocabulary, positions: range
 ) -> Iterator[Fact]:
-    """Raises ArtifactError where the KB is swept away meanwhile: a short file must not look like a whole one."""
+    """Yields the facts; raises ArtifactError if the KB is deleted meanwhile, since a file must not be cut short."""
     number = seen = 0
     while True:
         with database.read() as session:
@@ -232,7 +236,7 @@ def _export_facts(
 
 
 def _encoded(lines: Iterable[str]) -> Iterator[bytes]:
-    """Lines in larger pieces: each piece is a message to the server."""
+    """Joins lines into larger pieces, since each piece is sent as one message."""
     piece: list[str] = []
     for line in lines:
         piece.append(line)

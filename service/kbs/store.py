@@ -1,4 +1,4 @@
-"""Storing a KB in chunks: invisible until the last transaction, and nobody else waits long for any of them."""
+"""Stores a KB in many short transactions, so that others need not wait long; the last one makes it visible."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,15 +22,15 @@ from service.kbs.blocks import blocks
 from service.names import new_id
 
 log = structlog.get_logger()
-# A load that has written nothing for so long is taken for dead.
+# A load that writes nothing for this long is considered dead.
 LOAD_SECONDS = 20.0
 RACE_RETRIES = 5
 NO_LABEL = -1
 CHUNK_ROWS = 10_000
 CHUNK_BLOCKS = 32
-# Between two transactions, for those who wait for the database: SQLite serves nobody in turn.
+# A pause between transactions lets others write: SQLite does not serve waiting writers in turn.
 PAUSE_SECONDS = 0.01
-# What a KB has, and how much of it goes at once; a block's number occurs once in each of four orderings.
+# Columns of the rows to delete, and the rows per transaction; each block number occurs in four orderings.
 SWEPT = ((Symbol.position, CHUNK_ROWS), (GraphRow.number, CHUNK_ROWS), (FactBlock.number, CHUNK_BLOCKS // 4))
 T = TypeVar("T")
 SYMBOL_COLUMNS = ("kb", "role", "position", "name", "num_facts")
@@ -40,7 +40,7 @@ GRAPH_COLUMNS = ("kb", "number", "split", "num_facts", "subject", "object", "lab
 
 @dataclass(frozen=True)
 class StoredKB:
-    """A KB as the tables have it. `graphs` are rows of split, num_facts, subject, object, label (-1: none)."""
+    """A KB in the form of the tables; `graphs` are rows of split, num_facts, subject, object, label (-1: none)."""
 
     kind: str
     sha256: str
@@ -56,7 +56,7 @@ class StoredKB:
 
 @dataclass
 class Load:
-    """A KB on its way into the database; leaving the block before `finish` gives it up."""
+    """A KB that is being loaded; leaving the `with` block before `finish` gives the load up."""
 
     database: Database
     kb: Kb
@@ -65,7 +65,7 @@ class Load:
 
     @classmethod
     def start(cls, database: Database, tenant: str, name: str, content: StoredKB) -> "Load":
-        """Writes everything but the last step. The same content under the same name is the KB that is there."""
+        """Writes everything except the last step; reuses the KB of this name if it has the same content."""
         kb, created = _begin(database, tenant, name, content)
         load = cls(database, kb, created)
         if created:
@@ -84,7 +84,7 @@ class Load:
             self._give_up()
 
     def finish(self, session: Session) -> Kb:
-        """Makes it visible when the session commits."""
+        """Makes the KB visible when the session commits."""
         if self.created:
             _check(repository.make_ready(session, self.kb))
             log.info("kb_loaded", kb_id=self.kb.id, facts=self.kb.num_facts)
@@ -109,7 +109,7 @@ def _check(ours: bool) -> None:
 
 
 def _begin(database: Database, tenant: str, name: str, content: StoredKB) -> tuple[Kb, bool]:
-    """The KB that has the name, or a new one; of two who take a free name at once, the second finds the first's."""
+    """Returns the KB of this name, or a new one and True; retries if another call takes the name at the same time."""
     for _ in range(RACE_RETRIES):
         try:
             return _begin_once(database, tenant, name, content)
@@ -150,22 +150,22 @@ def _begin_once(database: Database, tenant: str, name: str, content: StoredKB) -
 
 
 def _loading(name: str) -> Conflict:
-    return Conflict("kb_loading", f"a KB named {name!r} is being loaded: try again when it is done")
+    return Conflict("kb_loading", f"a KB named {name!r} is still being loaded: try again later")
 
 
 def _existing(kb: Kb, content: StoredKB) -> Kb:
     if kb.status == "loading":
         raise _loading(kb.name)
     if kb.sha256 != content.sha256 and kb.tenant == repository.SAMPLE_TENANT:
-        raise Conflict("kb_is_sample", f"{kb.name!r} is a sample that belongs to everyone: choose another name")
+        raise Conflict("kb_is_sample", f"{kb.name!r} is the name of a sample: choose another name")
     if kb.sha256 != content.sha256:
-        detail = f"a KB named {kb.name!r} with other facts exists: choose another name or delete it first"
+        detail = f"a KB named {kb.name!r} and other facts exists: choose another name, or delete that KB first"
         raise Conflict("kb_exists", detail)
     return kb
 
 
 def _chunks(kb: int, content: StoredKB) -> Iterator[tuple[Any, Sequence[str], Sequence[Sequence[Any]]]]:
-    """What goes into each transaction."""
+    """Yields the table, columns and rows of each transaction."""
     counts = {
         repository.ENTITY: np.bincount(content.ids[:, [0, 2]].ravel(), minlength=len(content.entities)),
         repository.PREDICATE: np.bincount(content.ids[:, 1], minlength=len(content.predicates)),
@@ -181,7 +181,7 @@ def _chunks(kb: int, content: StoredKB) -> Iterator[tuple[Any, Sequence[str], Se
 
 
 def sweep(database: Database) -> int:
-    """Removes deleted KBs and loads that were given up, a little at a time; how many there were."""
+    """Removes deleted KBs and abandoned loads in short transactions; returns how many there were."""
     with database.read() as session:
         abandoned = repository.abandoned(session)
     for kb in abandoned:

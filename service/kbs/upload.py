@@ -1,4 +1,4 @@
-"""From the body of `POST /kbs` to a KB: what is accepted, and the first thing that is wrong with it."""
+"""Turns the body of `POST /kbs` into a KB, or into an error that names the first fault."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ BODY = "body"
 
 @dataclass(frozen=True)
 class Upload:
-    """A KB on its way in: JSON facts, or files by split, not yet read."""
+    """The content of an upload: JSON facts, or files by split that are not read yet."""
 
     name: str
     kind: str | None = None
@@ -38,7 +38,7 @@ class Upload:
     files: dict[str, UploadFile] = field(default_factory=dict)
 
     def build(self, settings: Settings) -> BuiltKB | BuiltGraphs:
-        """The KB, each line checked. Raises ParseError at the first bad one."""
+        """Builds the KB and checks every line; raises ParseError at the first bad one."""
         limits = KbLimits(settings.max_facts, settings.max_symbols, settings.max_name_length)
         if not self.files:
             builder = FactsBuilder(limits)
@@ -56,7 +56,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class OpenFile:
-    """One file of an upload; `content` reads it from its start, unzipped."""
+    """One file of an upload; `content` reads it from the start and unzips it."""
 
     split: str
     name: str
@@ -79,10 +79,10 @@ class OpenFile:
 
 
 async def read_upload(request: Request) -> AsyncIterator[Upload]:
-    """The dependency of `POST /kbs`: JSON or multipart, by its content type. Files are on disk, not in memory."""
+    """FastAPI dependency that reads the body as JSON or multipart; files are kept on disk, not in memory."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type == "application/json":
-        # Not by `read_json`: a name that cannot be stored is told with its line.
+        # Not `read_json`: a name that cannot be stored is reported with its line later.
         body = parse_json(KbCreate, await request.body())
         yield Upload(check_name(body.name), body.kind, facts=body.facts)
     elif content_type == "multipart/form-data":
@@ -101,7 +101,7 @@ def _from_form(form: FormData) -> Upload:
     fields = known_fields(form, TEXT_FIELDS, FILE_FIELDS)
     texts, files = fields.texts, fields.files
     if not files or ("file" in files) == ("train" in files) or ("file" in files and len(files) > 1):
-        raise Invalid("missing_file", "send either one `file`, or `train` and, where there are any, `valid` and `test`")
+        raise Invalid("missing_file", "send either one `file`, or `train` with optional `valid` and `test`")
     if "file" in files:
         files = {"train": files["file"]}
     kind = texts.get("kind")

@@ -1,1 +1,1 @@
-"""Keys: who calls, for which tenant, and what the key may do."""
+"""API keys: they identify the caller and its tenant, and limit what a call may do."""

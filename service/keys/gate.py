@@ -1,4 +1,4 @@
-"""The gate in front of the app: decides from the head of a request, before any of its body is read."""
+"""The gate in front of the app: checks the key of a request before its body is read."""
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -12,7 +12,7 @@ BEARER = "bearer "
 
 
 class Gate:
-    """Denies by default. Puts `ctp.tenant` into the scope of what it lets through."""
+    """Middleware that denies by default and puts `ctp.tenant` into the scope of requests that it admits."""
 
     def __init__(self, app: ASGIApp, keyring: Keyring) -> None:
         self.app, self.keyring = app, keyring
@@ -38,7 +38,9 @@ class Gate:
             return
         caller = await self._caller(scope)
         if caller.role < role:
-            raise Forbidden("role_too_low", f"this call needs a key of role {role.name}, yours is {caller.role.name}")
+            raise Forbidden(
+                "role_too_low", f"this call needs a key of role {role.name}; yours has role {caller.role.name}"
+            )
         scope["ctp.tenant"] = caller.tenant
 
     async def _caller(self, scope: Scope) -> Caller:
@@ -57,13 +59,13 @@ class Gate:
 
 
 def _check_local(scope: Scope, headers: Headers) -> None:
-    """An open service answers only this machine, and no web page from elsewhere that a browser here has open."""
+    """Refuses calls from other machines, and from web pages of other sites that a browser here has open."""
     server = scope.get("server")
     if server is not None and not is_loopback(server[0]):
-        raise Unauthorized("key_missing", "this service is open on loopback only: elsewhere it needs keys")
+        raise Unauthorized("key_missing", "without a key this service can be used on loopback only: send one")
     host = headers.get("host", "")
     if not is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host):
-        raise Forbidden("foreign_host", "without keys the service answers to localhost only, not to this Host")
+        raise Forbidden("foreign_host", "until a key is made, the service answers only to localhost, not to this Host")
     origin = headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
-        raise Forbidden("foreign_origin", "without keys the service does not answer pages from elsewhere")
+        raise Forbidden("foreign_origin", "until a key is made, the service does not answer pages of other sites")

@@ -11,7 +11,7 @@ from service.db.tables import ApiKey
 
 
 def find(session: Session, prefix: str) -> ApiKey | None:
-    """A key that is not revoked."""
+    """Finds a key that is not revoked."""
     return session.scalars(select(ApiKey).where(ApiKey.prefix == prefix, ApiKey.revoked_at.is_(None))).one_or_none()
 
 
@@ -28,6 +28,6 @@ def any_ever(session: Session) -> bool:
 
 
 def revoke(session: Session, prefix: str) -> bool:
-    """False where there is no such key, or it was revoked before."""
+    """Revokes a key; returns False if there is none, or if it was revoked before."""
     statement = update(ApiKey).where(ApiKey.prefix == prefix, ApiKey.revoked_at.is_(None)).values(revoked_at=now())
     return cast("CursorResult[Any]", session.execute(statement)).rowcount == 1

@@ -1,10 +1,10 @@
-"""What a key may do: `read` looks and asks, `write` changes its own tenant's things, `admin` sees the whole service."""
+"""Roles of keys: `read` reads and queries, `write` also changes its tenant's data, `admin` also sees `/metrics`."""
 
 from enum import IntEnum
 
 
 class Role(IntEnum):
-    """Each role may do what those before it may."""
+    """Each role includes the ones before it."""
 
     read = 1
     write = 2
@@ -12,16 +12,16 @@ class Role(IntEnum):
 
 
 LOOKS = {"GET", "HEAD", "OPTIONS"}
-# What a probe, and a browser that has no key yet, must reach: none of it tells anything about a tenant.
+# Needed by probes and by browsers that have no key yet; they reveal nothing about any tenant.
 PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"}
 PUBLIC_PREFIXES = ("/static/",)
 ADMIN = {"/metrics"}
-# Asking changes nothing, although it is a POST.
+# A query is a POST but changes nothing.
 QUESTIONS = {("POST", "/query")}
 
 
 def required_role(method: str, path: str) -> Role | None:
-    """The least role for a call, None where no key is needed. A route that nobody thought of here needs a key."""
+    """Returns the lowest role for a call; None if no key is needed. Routes not listed here need a key."""
     if path in ADMIN:
         return Role.admin
     looks = method in LOOKS

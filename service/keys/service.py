@@ -1,4 +1,4 @@
-"""Making and revoking keys, and telling from one who calls."""
+"""Makes and revokes keys, and identifies callers by them."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ DEFAULT_TENANT = "default"
 
 @dataclass(frozen=True)
 class Caller:
-    """Whose things a call may touch, and how far it may go."""
+    """The tenant and the role that a call acts with."""
 
     tenant: str
     role: Role
 
 
-NO_KEYS = "it does not listen on {host} without keys: make one with `ctp keys create`, or use CTP_HOST=127.0.0.1"
+NO_KEYS = "the API does not listen on {host} without keys: make one with `ctp keys create`, or use CTP_HOST=127.0.0.1"
 OPEN = Caller(DEFAULT_TENANT, Role.admin)
 
 
 @lru_cache(16)
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Tells whether only this machine can reach the address."""
     if host == "localhost":
         return True
     try:
@@ -41,7 +41,7 @@ def is_loopback(host: str) -> bool:
 
 
 def create(database: Database, tenant: str, role: str, label: str) -> Token:
-    """A new key; its secret is not kept and cannot be shown again."""
+    """Makes a key; its secret is not stored and cannot be shown again."""
     check_name(tenant)
     if role not in Role.__members__:
         raise Invalid("bad_role", f"role {role!r} is not known: use {', '.join(Role.__members__)}")
@@ -52,15 +52,15 @@ def create(database: Database, tenant: str, role: str, label: str) -> Token:
 
 
 def revoke(database: Database, prefix: str) -> None:
-    """By its prefix, or by the whole key."""
+    """Revokes a key, given its prefix or the whole key; raises NotFound."""
     token = Token.parse(prefix)
     with database.write() as session:
         if not repository.revoke(session, token.prefix if token else prefix):
-            raise NotFound("key_not_found", f"there is no key {prefix[:20]!r} in use: `ctp keys list` shows them")
+            raise NotFound("key_not_found", f"there is no active key {prefix[:20]!r}: `ctp keys list` shows all keys")
 
 
 def is_open(database: Database, settings: Settings) -> bool:
-    """Whether calls need no key: on loopback until the first key was made. Revoking the last one opens nothing."""
+    """Tells whether calls need no key: only on loopback, and only until the first key is made (revoked or not)."""
     if settings.require_keys or not is_loopback(settings.host):
         return False
     with database.read() as session:
@@ -68,7 +68,7 @@ def is_open(database: Database, settings: Settings) -> bool:
 
 
 def may_listen(database: Database, settings: Settings) -> bool:
-    """On loopback always; elsewhere only once there is a key."""
+    """Tells whether the API may listen on its host: always on loopback, elsewhere only if there is a key."""
     if is_loopback(settings.host):
         return True
     with database.read() as session:
@@ -76,7 +76,7 @@ def may_listen(database: Database, settings: Settings) -> bool:
 
 
 class Keyring:
-    """Who calls, remembered for at most two seconds, so that a query needs no database."""
+    """Identifies callers; remembers each for two seconds, so that most queries do not need the database."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self.database, self.settings = database, settings
@@ -85,15 +85,15 @@ class Keyring:
         self._callers = Remembered(self._look_up)
 
     async def caller(self, token: str) -> Caller:
-        """Raises Unauthorized where the key is not one of ours or was revoked."""
+        """Returns the caller of a key; raises Unauthorized if the key is unknown or revoked."""
         parsed = Token.parse(token)
         caller = await self._callers.get(parsed) if parsed else None
         if caller is None:
-            raise Unauthorized("key_invalid", "the key is unknown or was revoked: ask for one of `ctp keys create`")
+            raise Unauthorized("key_invalid", "the key is unknown or revoked: make a new one with `ctp keys create`")
         return caller
 
     async def is_open(self) -> bool:
-        """Once closed it stays closed, and nobody is asked any more."""
+        """Tells whether calls need no key; once they do, they always will, so the database is not asked again."""
         if self._open:
             self._open = await self._openness.get(None)
         return self._open
@@ -101,6 +101,6 @@ class Keyring:
     def _look_up(self, token: Token) -> Caller | None:
         with self.database.read() as session:
             row = repository.find(session, token.prefix)
-        # A key that is not there is compared as well: the time it takes says nothing about prefixes.
+        # Compares even without a row, so that the time taken does not reveal which prefixes exist.
         right = token.opens(row.secret_sha256 if row else "")
         return Caller(row.tenant, Role[row.role]) if row and right else None

@@ -1,4 +1,4 @@
-"""The text of a key: `ctp_PREFIX_SECRET`. The prefix is public and finds the row; only a hash of the secret is kept."""
+"""The text of a key, `ctp_PREFIX_SECRET`: the public prefix finds the row, which stores a hash of the secret."""
 
 import hmac
 import secrets
@@ -14,7 +14,7 @@ MAX_TOKEN_LENGTH = 128
 
 @dataclass(frozen=True)
 class Token:
-    """A key as its owner holds it; `str(token)` is shown once, when it is made."""
+    """A key as its owner holds it; `str(token)` is shown only once, when the key is made."""
 
     prefix: str
     secret: str
@@ -25,7 +25,7 @@ class Token:
 
     @classmethod
     def parse(cls, text: str) -> "Token | None":
-        """None where the text cannot be a key."""
+        """Parses a key; returns None if the text does not have the form of one."""
         scheme, _, rest = text.partition("_")
         prefix, _, secret = rest.partition("_")
         well_formed = scheme == SCHEME and len(prefix) == 2 * PREFIX_BYTES and prefix.isalnum() and bool(secret)
@@ -39,5 +39,5 @@ class Token:
         return sha256(self.secret.encode()).hexdigest()
 
     def opens(self, digest: str) -> bool:
-        """Whether this is the secret that was hashed, in a time that does not tell how much of it was right."""
+        """Tells whether the secret matches the hash, in a time that does not depend on how much of it is right."""
         return hmac.compare_digest(self.digest, digest)

@@ -1,1 +1,1 @@
-"""All parts of the service as processes of one machine."""
+"""Runs all parts of the service as processes of one machine."""

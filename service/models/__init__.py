@@ -1,1 +1,1 @@
-"""The registry: models, versions, aliases, rules."""
+"""The registry of models: versions, aliases, rules, comparisons, archives."""

@@ -1,8 +1,8 @@
-"""A model as one file: a zip of its two files and a card that says what it is.
+"""Packs a model into one file and unpacks it: a zip of the model's two files and a card that describes it.
 
-Nothing of an archive is trusted: names are compared with those we know and never used as paths, sizes are checked
-against the limits before anything is unpacked and again while it is, checksums are verified. Whether the tensors are
-those of a model is found out by who loads them (`probe`).
+Nothing in an archive is trusted. Names are compared with the known ones and never used as paths; sizes are checked
+before and during unpacking; checksums are verified. Whether the tensors really form a model is checked by loading them
+in a query worker (`probe`).
 """
 
 import io
@@ -27,12 +27,12 @@ from service.settings import MIB, NAME_LIMIT, Settings
 
 CARD = "model.json"
 MEMBERS = (CARD, MANIFEST, TENSORS)
-# The same model is the same file: no date of its packing is in it.
+# A fixed date, so that the same model always gives the same file.
 NO_DATE = (1980, 1, 1, 0, 0, 0)
 MAX_RULES = 100_000
 ENCRYPTED = 0x1
-MAX_ARGUMENT = 2 * NAME_LIMIT + 2  # a constant stands in quotes, and any of its characters may be escaped
-# The end of a zip: a record that says how long its directory is; one of the 64-bit kind would be announced before it.
+MAX_ARGUMENT = 2 * NAME_LIMIT + 2  # a constant is quoted, and any of its characters may be escaped
+# A zip ends with a record of its directory's length; a 64-bit zip has a locator before that record.
 END, LOCATOR = b"PK\x05\x06", b"PK\x06\x07"
 END_BYTES, LOCATOR_BYTES = 22, 20
 DIRECTORY_SIZE = slice(12, 16)
@@ -49,7 +49,7 @@ class CardAtom(BaseModel):
 
 
 class CardRule(BaseModel):
-    """A rule without its text and id, which follow from its atoms, as does its template, which is not read."""
+    """A rule without its text and id, which are derived from its atoms, as is its template, which is not read."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -63,7 +63,7 @@ class CardRule(BaseModel):
 
 
 class Card(BaseModel):
-    """What the registry knows of a version."""
+    """The registry's description of a version."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -96,7 +96,7 @@ def pack(card: Card, files: Files) -> bytes:
 
 
 def unpack(file: BinaryIO, settings: Settings) -> tuple[Card, Files, dict[str, Any]]:
-    """Card, files and config of an archive that is whole; raises Invalid or PayloadTooLarge."""
+    """Returns the card, files and config of an archive; raises Invalid or PayloadTooLarge."""
     try:
         size = _check_directory(file)
         with zipfile.ZipFile(file) as archive:
@@ -104,35 +104,35 @@ def unpack(file: BinaryIO, settings: Settings) -> tuple[Card, Files, dict[str, A
             _check_compression(list(members.values()), size, settings.max_compression_ratio)
             contents = {name: _read(archive, member) for name, member in members.items()}
     except UNREADABLE as error:
-        raise _bad(f"it is not a zip archive that can be read ({type(error).__name__})") from None
+        raise _bad(f"it is not a readable zip archive ({type(error).__name__})") from None
     card = _card(contents.pop(CARD))
     return card, contents, _config(card, contents)
 
 
 def _check_directory(file: BinaryIO) -> int:
-    """The size of the file. The library reads a zip's whole directory into memory: three members need no long one."""
+    """Returns the size of the file; refuses a long directory, which the library would read into memory."""
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - END_BYTES - LOCATOR_BYTES))
     tail = file.read()
     end = tail[-END_BYTES:]
     if len(end) < END_BYTES or not end.startswith(END):
-        raise _bad("it does not end as a zip archive does")
+        raise _bad("it does not end like a zip archive")
     if tail.startswith(LOCATOR) or int.from_bytes(end[DIRECTORY_SIZE], "little") > MAX_DIRECTORY_BYTES:
         raise _bad(f"it must hold exactly {', '.join(MEMBERS)}")
     return size
 
 
 def _check_compression(members: list[zipfile.ZipInfo], size: int, max_ratio: float) -> None:
-    """Weights are hardly compressed at all: what shrinks that much is made to fill the memory."""
+    """Refuses extreme compression: weights hardly shrink, so it can only be meant to fill the memory."""
     if sum(member.compress_size for member in members) > size:
-        raise _bad("its members are longer than itself")
+        raise _bad("its members are larger than the archive itself")
     for member in members:
         if member.file_size > max(MIB, max_ratio * member.compress_size):
             raise _bad(f"{member.filename} is compressed more than {max_ratio:g} times (CTP_MAX_COMPRESSION_RATIO)")
 
 
 def _members(archive: zipfile.ZipFile, max_bytes: int) -> dict[str, zipfile.ZipInfo]:
-    """Exactly those that we write, none of them twice, and no larger than the limit by their own account."""
+    """Returns the members; raises unless they are exactly those of `pack`, with declared sizes within the limit."""
     found = {member.filename: member for member in archive.infolist()}
     if len(archive.infolist()) != len(MEMBERS) or set(found) != set(MEMBERS):
         raise _bad(f"it must hold exactly {', '.join(MEMBERS)}")
@@ -144,7 +144,7 @@ def _members(archive: zipfile.ZipFile, max_bytes: int) -> dict[str, zipfile.ZipI
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """The content, if it is as long as declared: what goes on after that is never unpacked."""
+    """Reads a member; raises if it is not as long as declared, without unpacking the rest."""
     with archive.open(member) as stream:
         content = stream.read(member.file_size)
         if len(content) != member.file_size or stream.read(1):
@@ -154,7 +154,7 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
 
 def _card(content: bytes) -> Card:
     if holds_nul(content):
-        raise _bad(f"{CARD}: a text holds the character NUL")
+        raise _bad(f"{CARD}: a string contains the character NUL")
     try:
         return Card.model_validate_json(content)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Versions side by side: what they were trained with, how well they do, which rules they share, where they differ."""
+"""Compares versions: their settings, metrics and rules, and their answers to the same questions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ MAX_RULES_SHOWN = 200
 
 @dataclass(frozen=True)
 class Compared:
-    """What the database knows of the versions, and what is still to be asked of them."""
+    """The comparison so far, from the database, and the questions that are still to be asked."""
 
     comparison: Comparison
     prepared: Prepared
@@ -39,7 +39,7 @@ def prepare(database: Database, tenant: str, references: Sequence[str], num_ques
         raise Invalid("bad_comparison", f"name 2 to {MAX_MODELS} models in `ids`, separated by commas")
     if len(references) * num_questions > MAX_ASKED:
         most = MAX_ASKED // len(references)
-        raise Invalid("too_many_questions", f"{len(references)} models may be asked {most} `questions` at most")
+        raise Invalid("too_many_questions", f"at most {most} `questions` may be asked of {len(references)} models")
     with database.read() as session:
         models = [service.ready(session, tenant, reference) for reference in references]
         targets = [Target(model.id, model.artifact or "") for model in models]
@@ -47,7 +47,7 @@ def prepare(database: Database, tenant: str, references: Sequence[str], num_ques
 
 
 async def contested(compared: Compared, asking: Asking, num_shown: int) -> Comparison:
-    """With how the versions answer the same questions, or a note why that is not known."""
+    """Returns the comparison with its contest, or with a note that says why there is none."""
     asked = compared.prepared
     outcome = await contest.hold(asked, compared.targets, asking, num_shown) if asked.trials else asked.note
     update = {"contest": outcome} if isinstance(outcome, Contest) else {"note": outcome}
@@ -79,7 +79,7 @@ def _settings(model: ModelVersion) -> dict[str, Any]:
 
 
 def _known_settings(model: ModelVersion) -> dict[str, Any]:
-    """What came after a version was trained has its default in it, which changes nothing."""
+    """Returns the settings, with defaults for those that are newer than the model."""
     try:
         return stored_config(cast(Kind, model.kind), model.config).model_dump(mode="json")
     except (ConfigError, ValidationError):  # a method or a setting that there no longer is
@@ -87,14 +87,14 @@ def _known_settings(model: ModelVersion) -> dict[str, Any]:
 
 
 def differences(values: Sequence[Mapping[str, Any]], only_unequal: bool = True) -> list[Difference]:
-    """By name, in the order in which they first occur; null where a version has no such value."""
+    """Lists values by name, in the order of first occurrence; None for a version that does not have the value."""
     names = dict.fromkeys(name for part in values for name in part)
     rows = [Difference(name=name, values=[part.get(name) for part in values]) for name in names]
     return [row for row in rows if not only_unequal or any(value != row.values[0] for value in row.values)]
 
 
 def _side_by_side(rules: Sequence[Mapping[str, ToldRule]]) -> list[SharedRule]:
-    """The rules that any version is surest of."""
+    """Lists the rules in which any version has most confidence."""
     surest: dict[str, ToldRule] = {}
     for known in rules:
         surest |= {i: rule for i, rule in known.items() if i not in surest or rule.confidence > surest[i].confidence}

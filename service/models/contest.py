@@ -1,4 +1,4 @@
-"""Versions asked the same questions of their KB's test split: how often each is right, and where they differ."""
+"""Asks versions the same questions from their KB's test split: how often is each right, where do they differ."""
 
 import asyncio
 import json
@@ -22,10 +22,10 @@ from service.queries.batcher import MAX_BATCH, Batcher, Target
 from service.queries.wire import Reply
 
 SPLITS = ("test", "valid")
-MAX_FACTS = 300_000  # of a KB that is read for its test facts; a larger one would hold the API up for seconds
-MAX_CANDIDATES = 200  # answers looked through for the first that is not another true one
-NO_SPLIT = "their KB has no test or valid split: upload its facts with some of them as `test`, and train on that"
-UNANSWERABLE = 422  # the status of a question that a model has no answer to
+MAX_FACTS = 300_000  # largest KB that is read for its test facts; a larger one would block the API for seconds
+MAX_CANDIDATES = 200  # answers searched for the first one that is not some other true fact
+NO_SPLIT = "their KB has no test or valid split: upload it with some facts as `test`, and train on that KB"
+UNANSWERABLE = 422  # status of a question that a model cannot be asked
 EVERYTHING = "all"
 
 
@@ -33,12 +33,12 @@ Goal = tuple[str | None, str | None, str | None]
 
 
 class NotAnswered(Exception):
-    """A model whose files cannot be read, or that broke: that is not a wrong answer."""
+    """A model failed to answer, which does not count as a wrong answer."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One question with its right answer; `also_right` are other facts that the KB states, which do not count."""
+    """A question with its expected answer; other true answers, `also_right`, are skipped."""
 
     group: str
     goal: Goal
@@ -57,8 +57,11 @@ class Trial:
         return {**asked, "depth": None, "exclude_known": False}
 
     def first(self, reply: Reply) -> dict[str, Any] | None:
-        """The best answer that is not merely another true one; None where there is none, or the model cannot be asked
-        this (it has never seen the name, say). Raises NotAnswered where it failed to answer."""
+        """Returns the best answer that is not in `also_right`.
+
+        None if there is none, or if the model cannot be asked this, for example because it has never seen a name.
+        Raises NotAnswered if the model failed to answer.
+        """
         if isinstance(reply, dict):
             if reply["status"] != UNANSWERABLE:
                 raise NotAnswered(reply["detail"])
@@ -67,7 +70,7 @@ class Trial:
         return next((a for a in answers if _fact(a) not in self.also_right), None)
 
     def about(self, answer: dict[str, Any]) -> "Trial":
-        """The question whether this answer holds: no proofs are looked for but its own."""
+        """Returns the question whether this answer holds, so that only its own proofs are searched."""
         return replace(self, goal=_fact(answer), also_right=frozenset())
 
 
@@ -89,7 +92,7 @@ def _fact(answer: dict[str, Any]) -> Fact:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the models are asked; without trials `note` says why."""
+    """The questions for the models; if there are none, `note` says why."""
 
     split: str = ""
     trials: tuple[Trial, ...] = ()
@@ -99,14 +102,14 @@ class Prepared:
 
 
 def prepare(session: Session, models: Sequence[ModelVersion], num_questions: int) -> Prepared:
-    """Evenly spread over the split, so that every length or predicate has its share."""
+    """Chooses questions that are evenly spread over the split, so that every length or predicate has its share."""
     if num_questions == 0:
         return Prepared(note="no questions were asked for")
     if len({model.kb_sha256 for model in models}) > 1:
-        return Prepared(note="the models stand on different KBs: train them on the same one")
+        return Prepared(note="the models were trained on different KBs: train them on the same one")
     kb = repository.kb_of(session, models[0])
     if kb is None:
-        return Prepared(note="their KB is not on this service: upload it")
+        return Prepared(note="their KB is not on this service: upload it to compare answers")
     split = next((name for name in SPLITS if kb.splits.get(name)), None)
     if split is None:
         return Prepared(note=NO_SPLIT)
@@ -118,10 +121,10 @@ def prepare(session: Session, models: Sequence[ModelVersion], num_questions: int
 
 
 def choose(split: str, trials: Sequence[Trial], num_questions: int) -> Prepared:
-    """Without those that have so many other true answers that the right one may not be among the candidates."""
+    """Chooses among the trials, without those whose expected answer may be crowded out by other true answers."""
     fair = [trial for trial in trials if len(trial.also_right) < MAX_CANDIDATES]
     if not fair:
-        return Prepared(note=f"their {split} split has no question with an answer to compare by")
+        return Prepared(note=f"their {split} split has no question that can be asked fairly")
     step = max(1.0, len(fair) / num_questions)
     chosen = [fair[int(i * step)] for i in range(min(num_questions, len(fair)))]
     return Prepared(split, tuple(chosen), len(fair), len(trials) - len(fair))
@@ -141,7 +144,7 @@ def _graph_trials(kb: GraphsKB, split: str) -> list[Trial]:
 
 
 def _fact_trials(kb: FactsKB, split: str) -> list[Trial]:
-    """Every fact is asked for from both ends, as the metrics do; those of one predicate and end stand together."""
+    """Makes two trials of each fact, one for either end, as the metrics do; sorted by predicate, then by end."""
     asked = [(fact, _goals(fact)[end]) for end in (0, 1) for fact in kb.facts(split)]
     known: dict[Goal, set[Fact]] = {goal: set() for _, goal in asked}
     for fact in _answers_to(kb, split):
@@ -157,9 +160,9 @@ def _goals(fact: Fact) -> tuple[Goal, Goal]:
 
 
 def _answers_to(kb: FactsKB, split: str) -> list[Fact]:
-    """What the KB states of the predicates of a split and either of its ends.
+    """Returns the facts of the KB that answer any question of the split.
 
-    The rest stays numbers: no other call is served while hundreds of thousands of facts are given their names.
+    Only these are decoded: decoding hundreds of thousands of facts would block other calls.
     """
     every, own = np.concatenate(list(kb.splits.values())), kb.splits[split]
 
@@ -172,7 +175,7 @@ def _answers_to(kb: FactsKB, split: str) -> list[Fact]:
 
 @dataclass(frozen=True)
 class Asking:
-    """A batch at a time, so that the questions of others find their place in between."""
+    """Asks models one batch at a time, so that questions of other callers are served in between."""
 
     batcher: Batcher
     request_id: str
@@ -184,20 +187,20 @@ class Asking:
             questions = [trial.question(proofs) for trial in some]
             replies = await self.batcher.ask(model, questions, self.request_id)
             for place, reply in enumerate(replies):
-                if _found_nothing_in_time(reply):  # those beside it may have taken the time: a slow model is not wrong
+                if _found_nothing_in_time(reply):  # others in the batch may have used up the time: slow is not wrong
                     replies[place : place + 1] = await self.batcher.ask(model, [questions[place]], self.request_id)
             found += _firsts(model, some, replies)
         return found
 
     async def explained(self, model: Target, trials: Sequence[Trial], answers: Sequence["Given"]) -> list["Given"]:
-        """The same answers with a proof each, where there is one."""
+        """Returns the same answers, each with its best proof if there is one."""
         asked = [trial.about(answer) for trial, answer in zip(trials, answers, strict=True) if answer is not None]
         found = iter(await self.firsts(model, asked, proofs=1))
         return [answer and {**answer, "proofs": (next(found) or answer)["proofs"]} for answer in answers]
 
 
 async def hold(prepared: Prepared, models: Sequence[Target], asking: Asking, num_shown: int) -> Contest | str:
-    """Asks every model every question, then for the proofs where they differ; a text where one does not answer."""
+    """Asks every model every question, then for proofs where they differ; returns a note if a model fails to answer."""
     seconds = asking.batcher.settings.compare_seconds
     try:
         async with asyncio.timeout(seconds):
@@ -241,7 +244,7 @@ def _right(trial: Trial, answer: Given) -> bool:
 
 
 def _differing(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list[int]:
-    """Questions that one answers rightly come first: they decide who is better."""
+    """Returns the questions with different answers; those that some model answers correctly come first."""
 
     def shown(answer: Given) -> Fact | None:
         return None if answer is None else _fact(answer)
@@ -251,7 +254,7 @@ def _differing(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> l
 
 
 def _groups(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list[GroupScores]:
-    """All questions, then those of each length or predicate."""
+    """Scores all questions, then those of each length or predicate."""
     right = [[_right(trial, answer) for trial, answer in zip(trials, given, strict=True)] for given in answers]
     members: dict[str, list[int]] = {EVERYTHING: list(range(len(trials)))}
     for place, trial in enumerate(trials):
@@ -268,7 +271,7 @@ def _groups(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list
 
 
 def sign_test(pairs: Sequence[tuple[bool, bool]]) -> float:
-    """McNemar's exact test: the chance that questions which only one of two answers rightly fall so unevenly."""
+    """Returns the two-sided p-value of McNemar's exact test, over the pairs (first is right, second is right)."""
     first = sum(a and not b for a, b in pairs)
     second = sum(b and not a for a, b in pairs)
     total = first + second

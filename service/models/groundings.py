@@ -1,4 +1,4 @@
-"""The facts behind a rule: its body joined over the facts of its predicates, of whatever shape it is."""
+"""Finds the facts behind a rule by joining its body over the training facts, whatever the shape of the rule."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,11 @@ Column = NDArray[np.int64]  # [fact]
 NO_ROWS = np.zeros((0, 3), dtype=np.int64)
 PIECE = 4096
 NOBODY = -1
-SECONDS = 1.0  # The search runs in a process that has other callers: it shows what it found by then.
+SECONDS = 1.0  # Limit of the search, which shares its process with other callers.
 
 
 class Ends:
-    """Facts sorted by graph and one of their ends: the other ends of an entity in a graph stand together."""
+    """Facts sorted by graph and near end, so that the far ends of one entity in one graph are adjacent."""
 
     def __init__(self, graphs: Column, near: Column, far: Column) -> None:
         order = np.lexsort((far, near, graphs))
@@ -34,13 +34,13 @@ class Ends:
         self.keys, self.far = (graphs * self.span + near)[order], far[order]
 
     def of(self, graph: int, entity: int) -> Column:
-        """The other ends, sorted."""
+        """Returns the far ends of an entity in a graph, sorted."""
         key = graph * self.span + entity
         first, last = self.keys.searchsorted((key, key + 1)) if 0 <= entity < self.span else (0, 0)
         return self.far[first:last]
 
     def rows(self, graph: int | None) -> Iterator[Row]:
-        """Graph, near and far end of the facts of a graph or of all, a piece at a time."""
+        """Yields (graph, near end, far end) for the facts of one graph, or of all if it is None."""
         first, last = 0, len(self.keys)
         if graph is not None:
             first, last = self.keys.searchsorted((graph * self.span, (graph + 1) * self.span)).tolist()
@@ -51,18 +51,18 @@ class Ends:
 
 
 class Edges:
-    """The training facts of one predicate, found by either end. Facts of different graphs do not meet.
+    """The training facts of one predicate, searchable by either end. Facts of different graphs never join.
 
-    Arrays, not dictionaries: of millions of facts those would take seconds and a gigabyte of the API's memory.
+    Stored in arrays: for millions of facts, dictionaries would take seconds and a gigabyte of the API's memory.
     """
 
     def __init__(self, rows: Rows) -> None:
-        """Rows of graph, subject, object; the graph is 0 in a KB of facts."""
+        """Takes rows of graph, subject, object; the graph is 0 in a KB of facts."""
         graphs, subjects, objects = rows.T
         self.by_subject, self.by_object = Ends(graphs, subjects, objects), Ends(graphs, objects, subjects)
 
     def matches(self, graph: int | None, subject: int | None, object_: int | None) -> Iterator[Row]:
-        """Rows that agree with what is known already."""
+        """Yields the rows (graph, subject, object) that agree with the given values; None matches any."""
         if graph is None or (subject is None and object_ is None):
             rows = self.by_subject.rows(graph)
             yield from (row for row in rows if subject in (None, row[1]) and object_ in (None, row[2]))
@@ -77,28 +77,28 @@ class Edges:
 
 
 class OutOfTime(Exception):
-    """The search has taken as long as it may."""
+    """The search has reached its time limit."""
 
 
 class Search:
-    """For the ways in which training facts make the body of a rule true."""
+    """Searches for the ways in which training facts make the body of a rule true."""
 
     def __init__(self, session: Session, kb: Kb, rule: RuleRow, seconds: float = SECONDS) -> None:
         graphs = repository.graph_rows(session, kb) if kb.kind == "graphs" else ()
-        # Facts of a graph follow those of the one before; a KB of facts is one graph.
+        # The facts of each graph follow those of the previous one; a KB of facts is one graph.
         graph_ends = np.cumsum([graph.num_facts for graph in graphs], dtype=np.int64)
         edges = {name: _edges(session, kb, name, graph_ends) for name in {atom["predicate"] for atom in rule.body}}
         self.body = [(atom["subject"], atom["object"], edges[atom["predicate"]]) for atom in rule.body]
         self.head = rule.head["subject"], rule.head["object"]
         head = rule.head["predicate"]
         self.stated = _labelled(session, kb, head, graphs) if graphs else _edges(session, kb, head, graph_ends)
-        self.anywhere = 0 if kb.kind == "facts" else None  # facts are all of graph 0
+        self.anywhere = 0 if kb.kind == "facts" else None  # all facts of such a KB are in graph 0
         self.constants = _constants(session, kb, rule)
         self.ends = time.monotonic() + seconds
         self.truncated = False
 
     def found(self, known: bool, limit: int) -> list[Pairs]:
-        """Subjects and objects of the body, where the head is a known fact or where it is not, while there is time."""
+        """Returns up to `limit` groundings whose head is a known fact, or is not; sets `truncated` if time runs out."""
         found: dict[Pairs, None] = {}
         try:
             ways = self._known() if known else self._unknown()
@@ -109,7 +109,7 @@ class Search:
         return list(found)
 
     def _known(self) -> Iterator[Pairs]:
-        """From the facts that the head states, so that few of them do not cost a whole join."""
+        """Starts from the known facts of the head, which saves a full join if they are few."""
         subject, object_ = self.head
         for graph, s, o in self.stated.matches(self.anywhere, *map(self.constants.get, self.head)):
             if subject != object_ or s == o:
@@ -117,11 +117,11 @@ class Search:
 
     def _unknown(self) -> Iterator[Pairs]:
         for graph, binding, pairs in self._ways(0, self.anywhere, self.constants):
-            if not any(self.stated.matches(graph, *map(binding.get, self.head))):  # a body about X leaves Y open
+            if not any(self.stated.matches(graph, *map(binding.get, self.head))):  # a body without Y leaves it open
                 yield pairs
 
     def _ways(self, atom: int, graph: int | None, binding: Binding) -> Iterator[tuple[int, Binding, Pairs]]:
-        """(graph, binding of all variables, subject and object of each body atom), from this atom on."""
+        """Yields (graph, binding of all variables, (subject, object) of each body atom) from this atom on."""
         if atom == len(self.body):
             assert graph is not None
             yield graph, binding, ()
@@ -137,7 +137,7 @@ class Search:
 
 
 def _constants(session: Session, kb: Kb, rule: RuleRow) -> Binding:
-    """The arguments that are entities, bound from the start; one that the KB does not have, to nobody."""
+    """Binds the constants of the rule to entities; a constant that the KB does not have matches nothing."""
     names = {atom[place] for atom in (rule.head, *rule.body) for place in ("subject", "object")}
     constants = {name: unquoted(name) for name in names if is_constant(name)}
     found = {name: repository.position_of(session, kb, repository.ENTITY, one) for name, one in constants.items()}
@@ -145,7 +145,7 @@ def _constants(session: Session, kb: Kb, rule: RuleRow) -> Binding:
 
 
 def _edges(session: Session, kb: Kb, predicate: str, graph_ends: Column) -> Edges:
-    """Of the training split, whose facts come first."""
+    """Returns the facts of a predicate in the training split, which is stored first."""
     position = repository.position_of(session, kb, repository.PREDICATE, predicate)
     if position is None:
         return Edges(NO_ROWS)
@@ -156,14 +156,14 @@ def _edges(session: Session, kb: Kb, predicate: str, graph_ends: Column) -> Edge
 
 
 def _labelled(session: Session, kb: Kb, predicate: str, graphs: Sequence[GraphRow]) -> Edges:
-    """Where the label of a graph states the head."""
+    """Returns the query pairs of the graphs whose label is this predicate."""
     position = repository.position_of(session, kb, repository.PREDICATE, predicate)
     rows = [(graph.number, graph.subject, graph.object) for graph in graphs if graph.label == position]
     return Edges(np.array(rows, dtype=np.int64).reshape(-1, 3))
 
 
 def named(session: Session, kb: Kb, rule: RuleRow, ways: list[Pairs]) -> list[tuple[Fact, ...]]:
-    """What was found, as facts."""
+    """Turns groundings into facts with names."""
     wanted = {entity for pairs in ways for pair in pairs for entity in pair}
     names = repository.names_of(session, kb, repository.ENTITY, wanted)
     predicates = [atom["predicate"] for atom in rule.body]

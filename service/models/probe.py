@@ -1,9 +1,9 @@
-"""Whether an imported model really loads: asked of a query worker, since the API has no torch."""
+"""Checks that an imported model really loads, in a query worker, since the API has no torch."""
 
 from service.errors import Invalid, Unavailable
 from service.queries.batcher import Batcher, Target
 
-# Any answer will do, also that the name is unknown: the model was loaded to find out.
+# Any answer will do, even that the name is unknown: the model was loaded to tell.
 QUESTION = {
     "goal": ["ctp:probe", "ctp:probe", "ctp:probe"],
     "facts": [],
@@ -15,7 +15,7 @@ QUESTION = {
 
 
 async def check_loads(batcher: Batcher, model_id: str, artifact: str) -> None:
-    """Raises Invalid where the files are no model, Unavailable where nobody can tell now."""
+    """Raises Invalid if the files are not a model, Unavailable if this cannot be checked now."""
     (reply,) = await batcher.ask(Target(model_id, artifact), [QUESTION], "")
     problem = reply if isinstance(reply, dict) else {}
     if problem.get("status") == Unavailable.status:

@@ -13,7 +13,7 @@ from service.kbs.repository import SAMPLE_TENANT
 
 
 def find(session: Session, tenant: str, reference: str) -> ModelVersion | None:
-    """By id, `name` (latest ready version), `name@3` or `name@alias`."""
+    """Finds a version by id, `name` (the latest ready version), `name@3` or `name@alias`."""
     by_id = session.scalars(
         select(ModelVersion).where(ModelVersion.tenant == tenant, ModelVersion.id == reference)
     ).one_or_none()
@@ -34,19 +34,19 @@ def find(session: Session, tenant: str, reference: str) -> ModelVersion | None:
 
 
 def names(session: Session, tenant: str) -> Sequence[str]:
-    """Of models that have a version which is not deleted."""
+    """Returns the names of models with at least one version that is not deleted."""
     mine = (ModelVersion.tenant == tenant, ModelVersion.status != "deleted")
     return session.scalars(select(ModelVersion.name).where(*mine).distinct().limit(MAX_COMPARED)).all()
 
 
 def versions(session: Session, tenant: str, name: str) -> Sequence[int]:
-    """Of a name, newest first, without the deleted ones."""
+    """Returns the version numbers of a model, newest first, without deleted ones."""
     mine = (ModelVersion.tenant == tenant, ModelVersion.name == name, ModelVersion.status != "deleted")
     return session.scalars(select(ModelVersion.version).where(*mine).order_by(ModelVersion.version.desc())).all()
 
 
 def lock(session: Session, model: ModelVersion) -> ModelVersion:
-    """The newest state of the row, which nobody changes until the transaction ends."""
+    """Returns the newest state of the row, locked until the transaction ends."""
     statement = select(ModelVersion).where(ModelVersion.id == model.id).with_for_update()
     return session.scalars(statement.execution_options(populate_existing=True)).one()
 
@@ -54,7 +54,7 @@ def lock(session: Session, model: ModelVersion) -> ModelVersion:
 def listing(
     session: Session, tenant: str, name: str | None, status: str | None, before: tuple[float, str] | None, limit: int
 ) -> Sequence[ModelVersion]:
-    """Newest first; deleted versions keep their row but are listed only when asked for."""
+    """Lists versions, newest first; deleted versions keep their row but are listed only if asked for."""
     wanted = ModelVersion.status != "deleted" if status is None else ModelVersion.status == status
     statement = select(ModelVersion).where(ModelVersion.tenant == tenant, wanted)
     if name is not None:
@@ -68,7 +68,7 @@ def listing(
 def aliases(session: Session, models: Sequence[ModelVersion]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {model.id: [] for model in models}
     tenants, names = {model.tenant for model in models}, {model.name for model in models}
-    # An alias stands under the name of its model: that is what the table is indexed by.
+    # The table is indexed by tenant and name, so the filter includes both.
     named = (Alias.tenant.in_(tenants), Alias.name.in_(names))
     for alias in session.scalars(select(Alias).where(*named, Alias.model_id.in_(found)).order_by(Alias.alias)):
         found[alias.model_id].append(alias.alias)
@@ -76,22 +76,22 @@ def aliases(session: Session, models: Sequence[ModelVersion]) -> dict[str, list[
 
 
 def drop_alias(session: Session, tenant: str, name: str, alias: str) -> bool:
-    """False where there was none."""
+    """Removes an alias; returns False if there was none."""
     result = session.execute(delete(Alias).where(Alias.tenant == tenant, Alias.name == name, Alias.alias == alias))
     assert isinstance(result, CursorResult)
     return result.rowcount == 1
 
 
 def jobs(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]:
-    """Model id -> the job that was asked for."""
+    """Returns model id -> id of the job that the user started."""
     ids = [model.id for model in models]
-    # Children are left out here: asked for jobs without a parent, SQLite looks through all that have none.
+    # Children are filtered in Python: with `parent_id IS NULL`, SQLite scans all jobs without a parent.
     statement = select(Job.model_id, Job.id, Job.parent_id).where(Job.model_id.in_(ids))
     return {row.model_id: row.id for row in session.execute(statement) if row.parent_id is None}
 
 
 def kb_names(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]:
-    """KB id -> its name, of those that are still there."""
+    """Returns KB id -> name, for the KBs that still exist."""
     ids = {model.kb_id for model in models}
     return {
         row.id: row.name for row in session.execute(select(Kb.id, Kb.name).where(Kb.id.in_(ids), Kb.status == "ready"))
@@ -99,13 +99,13 @@ def kb_names(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]
 
 
 def trainings(session: Session, model: ModelVersion) -> Sequence[Job]:
-    """One job for each seed, the one whose weights the model has first."""
+    """Returns one job for each seed; the job that trained the model's weights comes first."""
     statement = select(Job).where(Job.model_id == model.id, Job.has_children.is_(False))
     return session.scalars(statement.order_by(Job.id != (model.trained_by or ""), Job.position)).all()
 
 
 def checkpoints(session: Session, model: ModelVersion) -> Sequence[tuple[Checkpoint, Job]]:
-    """Of all seeds, newest first."""
+    """Lists the checkpoints of all seeds, newest first within each seed."""
     statement = (
         select(Checkpoint, Job)
         .join(Job, Job.id == Checkpoint.job_id)
@@ -127,20 +127,20 @@ def rules(
 
 
 class ToldRule(NamedTuple):
-    """What a comparison tells of a rule."""
+    """The part of a rule that a comparison shows."""
 
     text: str
     confidence: float
 
 
 def told_rules(session: Session, model: ModelVersion) -> dict[str, ToldRule]:
-    """All rules by their id. There may be a hundred thousand: as whole rows they would take seconds and a gigabyte."""
+    """Returns all rules by id, with few columns: a hundred thousand full rows would take seconds and a gigabyte."""
     statement = select(RuleRow.rule_id, RuleRow.text, RuleRow.confidence).where(RuleRow.model_id == model.id)
     return {rule_id: ToldRule(text, confidence) for rule_id, text, confidence in session.execute(statement)}
 
 
 def rule_predicates(session: Session, model: ModelVersion) -> Sequence[str]:
-    """Of the heads."""
+    """Returns the predicates that occur in heads of rules."""
     return session.scalars(select(RuleRow.predicate).where(RuleRow.model_id == model.id).distinct()).all()
 
 
@@ -158,7 +158,7 @@ def forget_checkpoints(session: Session, job_ids: Sequence[str]) -> None:
 
 
 def kb_of(session: Session, model: ModelVersion) -> Kb | None:
-    """Its own; for an imported model, or one whose KB was removed, any that its tenant sees with the same content."""
+    """Returns the KB of a model or, if that is not here, a visible KB with the same content; None without either."""
     like = and_(Kb.sha256 == model.kb_sha256, Kb.tenant.in_((model.tenant, SAMPLE_TENANT)))
     own = Kb.id == (model.kb_id or "")
     statement = select(Kb).where(Kb.status == "ready", or_(own, like)).order_by(own.desc(), Kb.number)
@@ -166,6 +166,6 @@ def kb_of(session: Session, model: ModelVersion) -> Kb | None:
 
 
 def kb_like(session: Session, tenants: Sequence[str], sha256: str) -> Kb | None:
-    """A KB with the same content, which stays until the transaction ends."""
+    """Returns a KB with this content, locked against deletion until the transaction ends."""
     statement = select(Kb).where(Kb.tenant.in_(tenants), Kb.sha256 == sha256, Kb.status == "ready")
     return session.scalars(statement.order_by(Kb.number).limit(1).with_for_update(read=True)).first()

@@ -1,4 +1,4 @@
-"""`/models`."""
+"""Routes under `/models`."""
 
 import asyncio
 import csv
@@ -57,7 +57,7 @@ def list_models(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[ModelOut]:
-    """Model versions, newest first; deleted ones with `status=deleted` only."""
+    """List model versions, newest first. Deleted versions are listed only with `status=deleted`."""
     before = decode_cursor(cursor, float, str)
     position = (before[0], before[1]) if before else None
     with database.read() as session:
@@ -71,15 +71,26 @@ async def compare_models(
     request: Request,
     database: DatabaseDep,
     tenant: TenantDep,
-    ids: Annotated[str, Query(max_length=1500, description="Models, separated by commas.")],
+    ids: Annotated[
+        str,
+        Query(
+            max_length=1500,
+            description="Two or more models, separated by commas: `id`, `name`, `name@3` or `name@alias`.",
+        ),
+    ],
     questions: Annotated[
-        int, Query(ge=0, le=1000, description="Asked of every model, from the test split of their KB.")
+        int,
+        Query(
+            ge=0,
+            le=1000,
+            description="Number of questions from the test split of their KB to ask every model; 0: none.",
+        ),
     ] = 100,
     disagreements: Annotated[
-        int, Query(ge=0, le=1000, description="Most questions that are listed because the answers differ.")
+        int, Query(ge=0, le=1000, description="Maximum number of questions with differing answers to list.")
     ] = 20,
 ) -> Comparison:
-    """Versions side by side: settings that differ, metrics, rules, how often each is right, and where they differ."""
+    """Compare versions: settings that differ, metrics, rules, how often each is right, and where they disagree."""
     references = [reference.strip() for reference in ids.split(",") if reference.strip()]
     compared = await asyncio.to_thread(comparison.prepare, database, tenant, references, questions)
     asking = Asking(request.app.state.batcher, request.scope.get("ctp.request_id", ""))
@@ -95,9 +106,11 @@ async def import_model(
     settings: SettingsDep,
     storage: StorageDep,
     once: OnceDep,
-    name: Annotated[str | None, Query(max_length=64, description="Another name than the archive's.")] = None,
+    name: Annotated[
+        str | None, Query(max_length=64, description="Name of the model here; default: the name in the archive.")
+    ] = None,
 ) -> ModelOut:
-    """Take in an archive that `export` made, here or elsewhere, as a new version. It answers at once."""
+    """Import an archive made by `export`, here or elsewhere, as a new version that is ready at once."""
     async with transfer.alone(request.app.state.importing, settings.reply_seconds):
         found = await asyncio.to_thread(transfer.Import, archive.file, name or archive.name, settings)
         await asyncio.to_thread(found.store, database, storage)
@@ -119,7 +132,7 @@ async def import_model(
 
 @router.get("/{model}", responses=example(200, EXAMPLE_MODEL))
 def get_model(model: str, database: DatabaseDep, tenant: TenantDep) -> ModelOut:
-    """One version: by id, `name` (the latest ready one), `name@3` or `name@champion`."""
+    """Get one version, by id, `name` (the latest ready version), `name@3` or `name@champion`."""
     with database.read() as session:
         return service.shown(session, [service.get(session, tenant, model)])[0]
 
@@ -129,11 +142,11 @@ def list_metrics(
     model: str,
     database: DatabaseDep,
     tenant: TenantDep,
-    seed: Annotated[int | None, Query(ge=0, description="Of several seeds, another than the best.")] = None,
+    seed: Annotated[int | None, Query(ge=0, description="Seed whose training to show; default: the best one.")] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[EpochOut]:
-    """Loss and validation metrics by epoch, of the training whose weights the model has."""
+    """List loss and validation metrics by epoch, for the training that gave the model its weights."""
     after = decode_cursor(cursor, int) or [0]
     with database.read() as session:
         job = service.training_of(session, service.get(session, tenant, model), seed)
@@ -143,7 +156,7 @@ def list_metrics(
 
 @router.get("/{model}/checkpoints", responses=example(200, {"items": [EXAMPLE_CHECKPOINT], "next_cursor": None}))
 def list_checkpoints(model: str, database: DatabaseDep, tenant: TenantDep) -> Page[CheckpointOut]:
-    """Saved states, newest first: the best and the last of each training."""
+    """List checkpoints, newest first: the best and the last of each training."""
 
     def shown(row: Checkpoint, job: Job) -> CheckpointOut:
         return CheckpointOut.model_validate({**vars(row), "seed": job.config.get("seed")})
@@ -161,14 +174,14 @@ def set_alias(
     database: DatabaseDep,
     tenant: TenantDep,
 ) -> ModelOut:
-    """Let `name@alias` mean a version from now on."""
+    """Set an alias: `name@alias` means this version from now on."""
     with database.write() as session:
         return service.shown(session, [service.set_alias(session, tenant, name, alias, body.version)])[0]
 
 
 @router.delete("/{name}/aliases/{alias}", status_code=204)
 def delete_alias(name: str, alias: str, database: DatabaseDep, tenant: TenantDep) -> None:
-    """Let `name@alias` mean nothing."""
+    """Delete an alias; its version stays."""
     with database.write() as session:
         service.drop_alias(session, tenant, name, alias)
 
@@ -184,8 +197,8 @@ def set_tags(
 
 @router.delete("/{model}", status_code=204)
 def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenant: TenantDep) -> None:
-    """Delete a version, by id or `name@3`, that no alias points to. Its number stays taken; its files go soon after."""
-    # A query that began before may still need the files, and its name is remembered for a while.
+    """Delete a version without aliases, by id or `name@3`. Its number is not reused; its files are removed soon."""
+    # A query that is under way may still need the files, and look-ups of its name are remembered for a while.
     seconds = settings.reply_seconds + settings.query_seconds + REMEMBERED_SECONDS
     with database.write() as session:
         service.delete(session, tenant, model, seconds)
@@ -193,7 +206,7 @@ def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenan
 
 @router.get("/{model}/export", response_class=Response, responses={200: {"content": {ARCHIVE: {}}}})
 def export_model(model: str, database: DatabaseDep, storage: StorageDep, tenant: TenantDep) -> Response:
-    """The version as one archive that carries its symbols and facts, and so answers anywhere."""
+    """Download a version as one archive, with its symbols and facts, so that any service can import and use it."""
     file_name, archive = transfer.export(database, storage, tenant, model)
     return Response(archive, media_type=ARCHIVE, headers={"Content-Disposition": f'attachment; filename="{file_name}"'})
 
@@ -221,7 +234,7 @@ def list_rules(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[RuleOut] | Response:
-    """What the model learnt, best first. `Accept: text/plain` gives Prolog, `text/csv` a table; `Link` leads on."""
+    """List learnt rules, best first. `Accept: text/plain` gives Prolog, `text/csv` a table; `Link` is the next page."""
     after = decode_cursor(cursor, int) or [-1]
     with database.read() as session:
         rows = service.rules(session, tenant, model, predicate, min_confidence, after[0], limit + 1)
@@ -234,7 +247,7 @@ def list_rules(
 
 
 def _link(request: Request, cursor: str | None) -> dict[str, str]:
-    """Where the rest is, for formats that have no place for it."""
+    """Returns the header with the next page, for formats that cannot hold a cursor."""
     if cursor is None:
         return {}
     following = request.url.include_query_params(cursor=cursor)
@@ -272,7 +285,7 @@ def list_groundings(
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Groundings:
-    """The facts behind a rule; those whose head the KB states come first."""
+    """List the facts behind a rule; those whose conclusion is a known fact come first."""
     after = max(0, (decode_cursor(cursor, int) or [0])[0])
     with database.read() as session:
         return service.grounded(session, tenant, model, rule_id, after, limit)

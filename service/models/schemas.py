@@ -1,4 +1,4 @@
-"""What goes over the wire about models."""
+"""Requests and answers about models."""
 
 from typing import Annotated, Any
 
@@ -8,14 +8,14 @@ from ctp_core.methods import DEFAULT_PRESET
 from service.http.pages import Page
 from service.http.timestamps import Timestamp
 
-# Short notes of a model, for people and programs.
+# Short notes on a model, by key: at most 32.
 Tags = Annotated[
     dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=1024)]], Field(max_length=32)
 ]
 
 
 class Lineage(BaseModel):
-    """What a version was made from."""
+    """The origin of a version: its KB, code, seed and job, or the model that it was imported from."""
 
     kb_id: str | None
     kb_name: str | None
@@ -36,7 +36,7 @@ class ModelOut(BaseModel):
     status: str
     kind: str
     method: str
-    explainable: bool = Field(description="Whether its answers have proofs.")
+    explainable: bool = Field(description="Whether answers come with proofs.")
     preset: str | None
     config: dict[str, Any]
     metrics: dict[str, Any]
@@ -48,7 +48,7 @@ class ModelOut(BaseModel):
 
 
 class AtomOut(BaseModel):
-    """A predicate over two arguments: variables, or entities in quotes."""
+    """A predicate with two arguments, each a variable or an entity in quotes."""
 
     predicate: str
     subject: str
@@ -56,7 +56,7 @@ class AtomOut(BaseModel):
 
 
 class RuleOut(BaseModel):
-    """A learnt rule: confidence as the model has it, support and precision counted over the KB."""
+    """A learnt rule: its confidence comes from the model; support and precision are counted over the KB."""
 
     id: str
     head: AtomOut
@@ -70,7 +70,7 @@ class RuleOut(BaseModel):
 
 
 class EpochOut(BaseModel):
-    """Loss and validation metrics of one epoch."""
+    """The loss and the validation metrics of one epoch."""
 
     epoch: int
     loss: float
@@ -91,7 +91,7 @@ class CheckpointOut(BaseModel):
 
 
 class AliasIn(BaseModel):
-    """The version that an alias is to mean."""
+    """The version that an alias shall point to."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"version": 3}})
 
@@ -99,7 +99,7 @@ class AliasIn(BaseModel):
 
 
 class TagsIn(BaseModel):
-    """All tags of a version."""
+    """The new tags of a version, which replace all its tags."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"tags": {"stage": "tried"}}})
 
@@ -115,27 +115,27 @@ class FactRef(BaseModel):
 
 
 class GroundingOut(BaseModel):
-    """Facts that make the body of a rule true; `known` says whether its head is a fact too."""
+    """Facts that make the body of a rule true; `known` says whether the head is a known fact too."""
 
     known: bool
     facts: list[FactRef]
 
 
 class Groundings(Page[GroundingOut]):
-    """`truncated` says that the search ran out of time: there may be more."""
+    """A page of groundings; `truncated` says that the search ran out of time, so there may be more."""
 
     truncated: bool = False
 
 
 class Difference(BaseModel):
-    """A value that the compared versions do not share, in their order."""
+    """A setting or metric of the compared versions, in their order; null for a version without it."""
 
     name: str
     values: list[Any]
 
 
 class SharedRule(BaseModel):
-    """A rule with the confidence that each version has in it; null where it is not there."""
+    """A rule with its confidence in each version; null for a version without the rule."""
 
     id: str
     text: str
@@ -143,16 +143,16 @@ class SharedRule(BaseModel):
 
 
 class GroupScores(BaseModel):
-    """How often each version is right about the questions of one length or predicate, or about all of them."""
+    """How often each version is right, over the questions of one length or predicate, or over all."""
 
     name: str
     num_questions: int
-    right: list[float] = Field(description="Share of the questions whose first answer is the right one.")
+    right: list[float] = Field(description="Share of questions whose first answer is right, by version.")
     p_values: list[float | None] = Field(description="McNemar's exact test against the first version; null for itself.")
 
 
 class GivenAnswer(BaseModel):
-    """A version's first answer to a question; `proof` is null where it cannot explain itself."""
+    """A version's first answer to a question; `proof` is null if it has none."""
 
     answer: str | None
     score: float | None
@@ -161,7 +161,7 @@ class GivenAnswer(BaseModel):
 
 
 class Disagreement(BaseModel):
-    """A question to which not all versions give the same first answer."""
+    """A question to which the versions give different first answers."""
 
     group: str
     goal: dict[str, str | None]
@@ -171,19 +171,21 @@ class Disagreement(BaseModel):
 
 
 class Contest(BaseModel):
-    """The versions asked the same questions of the test split of their KB, or of the valid split where it has none."""
+    """Answers of the versions to the same questions, from the test split of their KB, or else its valid split."""
 
     split: str
     num_questions: int
-    num_available: int = Field(description="Questions of the split that `questions` can ask.")
-    num_left_out: int = Field(description="Questions with too many other true answers to be asked.")
+    num_available: int = Field(description="Questions that the split offers: the most that `questions` can ask.")
+    num_left_out: int = Field(description="Questions that are not asked because they have too many other true answers.")
     groups: list[GroupScores]
-    num_disagreements: int = Field(description="Questions where they differ; `disagreements` says how many are listed.")
-    disagreements: list[Disagreement] = Field(description="Those that a version answers rightly come first.")
+    num_disagreements: int = Field(
+        description="Questions with differing answers; the parameter `disagreements` limits the list."
+    )
+    disagreements: list[Disagreement] = Field(description="Questions that some version answers correctly come first.")
 
 
 class Comparison(BaseModel):
-    """Versions side by side; every list of values is in the order of `models`. `note`: why there is no contest."""
+    """Compared versions; lists of values follow the order of `models`. `note` says why there is no contest."""
 
     models: list["ModelOut"]
     config: list[Difference]

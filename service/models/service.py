@@ -1,4 +1,4 @@
-"""What can be done with models."""
+"""Operations on models: find, show, alias, tag, delete, list rules and groundings."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -20,7 +20,7 @@ from service.models.schemas import FactRef, GroundingOut, Groundings, Lineage, M
 from service.names import check_name
 from service.training.outcomes import checkpoint_owner, model_owner
 
-# What the job of a version that is not ready says about it.
+# What the job of an unfinished version can tell about it.
 TOLD_BY_JOBS = {"pending": "how far it is", "failed": "why"}
 
 
@@ -28,12 +28,12 @@ def get(session: Session, tenant: str, reference: str) -> ModelVersion:
     model = repository.find(session, tenant, reference)
     if model is None:
         known = repository.names(session, tenant)
-        raise not_found("model_not_found", "model", reference, known, "GET /models lists those there are")
+        raise not_found("model_not_found", "model", reference, known, "GET /models lists your models")
     return model
 
 
 def ready(session: Session, tenant: str, reference: str) -> ModelVersion:
-    """A model that can answer; raises Conflict that says why it cannot."""
+    """Returns a model that can answer; raises Conflict with the reason if it cannot."""
     model = get(session, tenant, reference)
     if model.status != "ready" or model.artifact is None:
         job = repository.jobs(session, [model]).get(model.id)
@@ -75,7 +75,10 @@ def _explainable(model: ModelVersion) -> bool:
 
 
 def training_of(session: Session, model: ModelVersion, seed: int | None) -> Job | None:
-    """The job whose weights the model has, or that of a seed; None of an import. Raises NotFound on another seed."""
+    """Returns the job of a seed, or the one that trained the model's weights; None for an imported model.
+
+    Raises NotFound if the model was not trained with the seed.
+    """
     jobs = repository.trainings(session, model)
     if seed is None:
         return jobs[0] if jobs else None
@@ -86,7 +89,7 @@ def training_of(session: Session, model: ModelVersion, seed: int | None) -> Job 
 
 
 def set_alias(session: Session, tenant: str, name: str, alias: str, version: int) -> ModelVersion:
-    """Moves the alias to a ready version of this name."""
+    """Points the alias to a ready version of this model."""
     check_name(alias)
     if alias.isdigit():
         raise Invalid("bad_alias", f"alias {alias!r} would read as a version number: use a name with a letter")
@@ -111,15 +114,15 @@ def set_tags(session: Session, tenant: str, reference: str, tags: dict[str, str]
 
 
 def delete(session: Session, tenant: str, reference: str, seconds: float) -> None:
-    """Marks the version; its files go after `seconds`, when no query can be under way any more.
+    """Marks a version as deleted; its files are removed after `seconds`, when no query can need them any more.
 
-    A bare name is refused: which version it means changes with every training.
+    Raises Conflict for a bare name, whose version changes with every training, and for a version that is in use.
     """
     found = get(session, tenant, reference)
     if reference == found.name:
         versions = repository.versions(session, tenant, found.name)
         listed = ", ".join(f"{found.name}@{version}" for version in versions[:10])
-        detail = f"{found.name!r} is not one version: say which, of {listed or 'none that is left'}"
+        detail = f"{found.name!r} does not name one version: choose from {listed or 'none, all are deleted'}"
         raise Conflict("version_needed", detail, versions=list(versions[:10]))
     model = repository.lock(session, found)
     if model.status == "deleted":
@@ -127,7 +130,9 @@ def delete(session: Session, tenant: str, reference: str, seconds: float) -> Non
     aliases = repository.aliases(session, [model])[model.id]
     if aliases:
         names = ", ".join(repr(alias) for alias in aliases)
-        raise Conflict("model_has_alias", f"{model.name}@{model.version} is {names}: move or remove the alias first")
+        raise Conflict(
+            "model_has_alias", f"{model.name}@{model.version} has the alias {names}: move or remove it first"
+        )
     if model.status == "pending":
         raise Conflict("model_pending", f"{model.name}@{model.version} is being trained: cancel its job first")
     model.status, model.artifact, model.artifact_bytes = "deleted", None, None
@@ -141,7 +146,7 @@ def delete(session: Session, tenant: str, reference: str, seconds: float) -> Non
 def rules(
     session: Session, tenant: str, reference: str, predicate: str | None, min_confidence: float, after: int, limit: int
 ) -> Sequence[RuleRow]:
-    """Best first. Raises Invalid at a predicate that neither the rules nor the KB of the model know."""
+    """Lists rules, best first; raises Invalid for a predicate that is neither in the rules nor in the KB."""
     model = ready(session, tenant, reference)
     found = repository.rules(session, model, predicate, min_confidence, after, limit)
     if not found and predicate is not None:
@@ -155,11 +160,11 @@ def rules(
 
 
 def grounded(session: Session, tenant: str, reference: str, rule_id: str, after: int, limit: int) -> Groundings:
-    """The facts behind a rule, those whose head is known first, without the first `after` of them."""
+    """Returns a page of the facts behind a rule, after the first `after`; those with a known head come first."""
     model = ready(session, tenant, reference)
     rule = repository.rule(session, model, rule_id)
     if rule is None:
-        why = "a rule that only a proof names was too weak to be listed"
+        why = "proofs may use rules that were too weak to be listed"
         raise NotFound("rule_not_found", f"model {reference!r} lists no rule {rule_id[:80]!r}: {why}")
     kb = repository.kb_of(session, model)
     if kb is None:
@@ -167,7 +172,10 @@ def grounded(session: Session, tenant: str, reference: str, rule_id: str, after:
     search = groundings.Search(session, kb, rule)
     end = after + limit
     ways: list[tuple[bool, groundings.Pairs]] = []
-    for known in (True, False):  # in the same order each time: what was shown before is found again and passed over
+    for known in (
+        True,
+        False,
+    ):  # always in the same order, so that groundings of earlier pages are found again and skipped
         ways += [(known, pairs) for pairs in search.found(known, end + 1 - len(ways))]
     facts = groundings.named(session, kb, rule, [pairs for _, pairs in ways[after:end]])
     items = [

@@ -1,4 +1,4 @@
-"""Models on their way out of one registry and into another."""
+"""Exports models from one registry and imports them into another."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -23,12 +23,12 @@ from service.settings import Settings
 from service.training.outcomes import add_rules, model_owner
 from service.training.repository import next_version
 
-# Time for the row of an import to appear before its files count as left behind.
+# Files of an import whose row does not appear within this time are removed.
 UNCLAIMED_SECONDS = 3600.0
 
 
 def export(database: Database, storage: Storage, tenant: str, reference: str) -> tuple[str, bytes]:
-    """File name and archive. The archive answers anywhere: symbols and facts are in the model's own files."""
+    """Returns the file name and the archive, which is self-contained: the model's files hold its symbols and facts."""
     with database.read() as session:
         model = service.ready(session, tenant, reference)
         rules = repository.rules(session, model, None, 0.0, -1, None)
@@ -40,7 +40,7 @@ def export(database: Database, storage: Storage, tenant: str, reference: str) ->
 
 @asynccontextmanager
 async def alone(importing: asyncio.Lock, seconds: float) -> AsyncIterator[None]:
-    """One archive at a time is in the memory of this process; raises TooMany where it was not our turn in time."""
+    """Lets one archive at a time into memory; raises TooMany if others take longer than `seconds`."""
     try:
         await asyncio.wait_for(importing.acquire(), seconds)
     except TimeoutError:
@@ -52,7 +52,7 @@ async def alone(importing: asyncio.Lock, seconds: float) -> AsyncIterator[None]:
 
 
 class Import:
-    """An archive that was unpacked and checked, but is not yet in the registry."""
+    """An archive that is unpacked and checked, but not in the registry yet."""
 
     def __init__(self, file: BinaryIO, name: str | None, settings: Settings) -> None:
         self.card, self.files, self.config = unpack(file, settings)
@@ -62,14 +62,14 @@ class Import:
         self.owner = f"{model_owner(self.model_id)}/import"
         self.artifact = ""
         parts = (self.name.encode(), self.card.model_dump_json().encode(), *(self.files[n] for n in sorted(self.files)))
-        # What makes two imports the same.
+        # Two imports with the same digests are the same import.
         self.content = b"".join(sha256(part).digest() for part in parts)
         self.num_bytes = sum(map(len, self.files.values()))
 
     def store(self, database: Database, storage: Storage) -> None:
-        """The note that removes the files comes first: a kill leaves nothing behind that nobody knows of.
+        """Stores the files and frees their memory.
 
-        They are not kept in memory after that.
+        Their removal is scheduled first, so that a kill leaves no unknown files behind.
         """
         with database.write() as session:
             remove_later(session, self.owner, UNCLAIMED_SECONDS)
@@ -81,10 +81,10 @@ class Import:
             remove_later(session, self.owner)
 
     def create(self, database: Database, once: Once, create: Callable[[Session], Reply]) -> Reply:
-        """The files of an import that was made before are not needed.
+        """Registers the model; drops its files if the call is refused or repeats an earlier one.
 
-        A refusal comes before the commit. Any other error may come after it, and then they are: if not, they go when
-        their time is up.
+        A ServiceError is raised before the commit. Any other error may come after it, when the files are needed, so
+        they are kept; if no row needs them, their scheduled removal deletes them.
         """
         try:
             reply = once.create(database, self.content, create)

@@ -1,4 +1,4 @@
-"""From the body of `POST /models/import` to an archive: the file itself, or a form with it."""
+"""Reads the body of `POST /models/import`: the archive itself, or a form that contains it."""
 
 import asyncio
 import tempfile
@@ -29,14 +29,14 @@ OPENAPI = {
 
 @dataclass(frozen=True)
 class Archive:
-    """Not yet looked into; `name` is the name it is to get here, None for its own."""
+    """An archive that is not opened yet; `name` is the model's name here, None for the name in the archive."""
 
     file: BinaryIO
     name: str | None = None
 
 
 async def read_archive(request: Request) -> AsyncIterator[Archive]:
-    """The dependency of the route. A large archive is on disk, not in memory, and gone when the call has ended."""
+    """FastAPI dependency that reads the archive; a large one is kept on disk until the call ends."""
     content_type = request.headers.get("content-type", "").split(";", maxsplit=1)[0].strip().lower()
     if content_type in MEDIA_TYPES:
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as file:
@@ -55,7 +55,7 @@ async def read_archive(request: Request) -> AsyncIterator[Archive]:
 
 
 async def write_pieces(pieces: AsyncIterator[bytes], file: BinaryIO) -> None:
-    """A disk may be slow: nobody else waits for it. Raises StorageFull where it has no room."""
+    """Writes in threads, so that a slow disk blocks nobody else; raises StorageFull if the disk is full."""
     waiting = bytearray()
     with room_for("the archive"):
         async for piece in pieces:

@@ -1,1 +1,1 @@
-"""Questions: from the call to the query workers and back, in batches."""
+"""Queries: sends questions to the query workers in batches, and returns their answers."""

@@ -1,6 +1,6 @@
-"""Batches: the questions to one model that arrive while its batches are under way are sent as one task.
+"""Groups questions into batches: questions that arrive while a model is busy are sent together as one task.
 
-Two batches may be under way for each model, so that the worker answers one while this process deals with the other.
+Two batches per model may be under way, so that the worker answers one while this process handles the other.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Target:
-    """What a question is for: a model, on its own KB or on another one."""
+    """The model that a question is for, on its own KB or on another one."""
 
     model_id: str
     artifact: str
@@ -43,7 +43,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question that waits, and the request it came with."""
+    """A waiting question and the id of its request."""
 
     question: dict[str, Any]
     request_id: str
@@ -52,7 +52,7 @@ class Asked:
 
 @dataclass
 class Lane:
-    """What waits for one target, and how many batches of it are under way."""
+    """The questions that wait for one target, and the number of its batches under way."""
 
     waiting: deque[Asked] = field(default_factory=deque)
     senders: int = 0
@@ -60,18 +60,18 @@ class Lane:
 
 @dataclass
 class Batch:
-    """A batch that a worker has; `workers` are those that were there when it was sent."""
+    """A batch under way; `workers` are those that were alive when it was sent."""
 
     future: "asyncio.Future[list[Reply]]"
     workers: frozenset[str]
 
 
 class WorkerLost(Exception):
-    """A worker that may have had the batch is gone."""
+    """A worker that may hold the batch is gone."""
 
 
 class Batcher:
-    """Lives in the event loop of one API process; replies come by one Redis list of its own."""
+    """Sends the questions of one API process to workers and receives the replies through a Redis list of its own."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -91,7 +91,7 @@ class Batcher:
 
     @property
     def listens(self) -> bool:
-        """Without its loops no question would ever be answered."""
+        """Tells whether the loops run, without which no question is answered."""
         return bool(self.loops) and not any(loop.done() for loop in self.loops)
 
     async def stop(self) -> None:
@@ -104,8 +104,11 @@ class Batcher:
         await self.redis.aclose()
 
     async def _end_tasks(self) -> None:
-        """Cancels them until they are done: `asyncio.wait_for` of Python 3.11, which the Redis client sends with, loses
-        a cancellation that comes just when its own call is done, and a loop would go on for ever."""
+        """Cancels all tasks, repeatedly until they are done.
+
+        One cancellation is not enough: `asyncio.wait_for` of Python 3.11, which the Redis client uses, loses one that
+        arrives just when its own call is done, and a loop would go on for ever.
+        """
         tasks = list(self.tasks)
         while running := [task for task in tasks if not task.done()]:
             for task in running:
@@ -114,10 +117,10 @@ class Batcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def ask(self, target: Target, questions: Sequence[dict[str, Any]], request_id: str) -> list[Reply]:
-        """One reply for each question. Raises TooMany where too much waits, Unavailable where no worker answers."""
+        """Returns one reply per question; raises TooMany if too many wait, Unavailable if no worker answers."""
         if self.num_waiting + len(questions) > self.settings.max_waiting_queries:
             limit = self.settings.max_waiting_queries
-            raise TooMany("too_many_queries", f"{limit} questions wait already (CTP_MAX_WAITING_QUERIES): try again")
+            raise TooMany("too_many_queries", f"{limit} questions already wait (CTP_MAX_WAITING_QUERIES): try again")
         loop = asyncio.get_running_loop()
         asked = [Asked(question, request_id, loop.create_future()) for question in questions]
         lane = self.lanes[target]
@@ -141,7 +144,7 @@ class Batcher:
         try:
             while lane.waiting:
                 taken = [lane.waiting.popleft() for _ in range(min(len(lane.waiting), MAX_BATCH))]
-                # A caller that went away is not asked for.
+                # Callers that have gone away need no answer.
                 batch = [asked for asked in taken if not asked.reply.done()]
                 if batch:
                     await self._answer(target, batch)
@@ -160,13 +163,17 @@ class Batcher:
         except BaseException as error:
             for asked in batch:
                 if not asked.reply.done():
-                    failure = error if isinstance(error, Unavailable) else Unavailable("query_lost", "try again")
+                    failure = (
+                        error
+                        if isinstance(error, Unavailable)
+                        else Unavailable("query_lost", "the query was lost: try again")
+                    )
                     asked.reply.set_exception(failure)
             if not isinstance(error, Exception):
                 raise
 
     async def _send(self, target: Target, batch: list[Asked]) -> list[Reply]:
-        """Once more where a worker is lost, for the batch may have been with it; not a third time."""
+        """Sends a batch, and once more if a worker that may have held it is lost; raises Unavailable after that."""
         questions, facts = apart([asked.question for asked in batch])
         message = {
             "reply_to": self.reply_key,
@@ -182,7 +189,10 @@ class Batcher:
                 return await self._send_once(message)
             except WorkerLost:
                 log.warning("query_worker_lost", attempt=attempt, request_ids=message["request_ids"])
-        raise Unavailable("query_worker_lost", "the query worker died twice on this query: try another, or later")
+        raise Unavailable(
+            "query_worker_lost",
+            "the query worker died twice during this query: try a smaller query, or try again later",
+        )
 
     async def _send_once(self, message: dict[str, Any]) -> list[Reply]:
         batch_id = uuid.uuid4().hex
@@ -193,7 +203,9 @@ class Batcher:
             await loop.run_in_executor(self.publisher, self._publish, {**message, "batch_id": batch_id})
             return await asyncio.wait_for(batch.future, self.settings.reply_seconds)
         except TimeoutError:
-            raise Unavailable("no_query_worker", "no query worker answered in time: try again, or start one") from None
+            raise Unavailable(
+                "no_query_worker", "no query worker answered in time: try again, or start another worker"
+            ) from None
         finally:
             del self.under_way[batch_id]
 
@@ -206,14 +218,14 @@ class Batcher:
                 retry=False,
                 ignore_result=True,
                 expires=self.settings.reply_seconds,
-                # Celery would otherwise write out all questions once more, for its logs.
+                # Otherwise Celery formats all questions once more for its logs.
                 argsrepr="(…)",
             )
         except Exception as error:
             raise Unavailable("queue_down", "the queue cannot be reached: try again in a moment") from error
 
     async def _for_ever(self, turn: Callable[[], Awaitable[None]]) -> None:
-        """One turn after another. Whatever goes wrong in one is told, and the next begins: everybody waits for them."""
+        """Repeats `turn` for ever and logs its errors: all queries depend on these loops."""
         while True:
             try:
                 await turn()
@@ -225,7 +237,7 @@ class Batcher:
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _listen(self) -> None:
-        """Hands one message to whoever waits for it."""
+        """Receives one message and hands its replies to the batch that waits for them."""
         popped = await self.redis.blpop([self.reply_key], timeout=BLOCK_SECONDS)
         if popped is not None:
             batch_id, replies = unpack(cast("bytes", popped[1]))
@@ -234,7 +246,7 @@ class Batcher:
                 batch.future.set_result(replies)
 
     async def _watch(self) -> None:
-        """Knows who is there; a batch that was sent when a worker was there that is gone now is given up."""
+        """Looks which workers are alive; fails batches that were sent while a worker was alive that is gone now."""
         found = [key async for key in self.redis.scan_iter(match=alive_key(QUERY_QUEUE, "*"), count=1000)]
         self.workers = frozenset(key.decode() for key in found)
         for batch in self.under_way.values():
@@ -244,7 +256,7 @@ class Batcher:
 
 
 def apart(questions: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[list[Any]]]:
-    """Questions that name their facts by number, and the facts: many goals of one call share one list of them."""
+    """Returns the questions, with facts replaced by a number, and the lists of facts, which many questions share."""
     numbers: dict[int, int] = {}
     facts: list[list[Any]] = []
     numbered = []

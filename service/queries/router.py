@@ -1,4 +1,4 @@
-"""`/query`."""
+"""Route `/query`."""
 
 import time
 
@@ -19,8 +19,8 @@ router = APIRouter(tags=["queries"])
 
 @router.post("/query", responses=example(200, EXAMPLE_ANSWER), openapi_extra=json_request(QueryRequest))
 async def query(request: Request) -> Response:
-    """Ask a model. One place of the goal may be null, which asks for it; the answers come with their proofs."""
-    # No dependencies: FastAPI takes longer to resolve them than everything else here does.
+    """Ask a model a question. The null place of a goal is the one asked for; answers come with their proofs."""
+    # No FastAPI dependencies: resolving them takes longer than everything else here.
     started = time.perf_counter()
     state, tenant = request.app.state, await get_tenant(request)
     await check_parameters(request)

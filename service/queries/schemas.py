@@ -1,4 +1,4 @@
-"""What goes over the wire about queries."""
+"""Requests and answers about queries."""
 
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ Name = Annotated[str, Field(min_length=1, max_length=NAME_LIMIT)]
 
 
 class GoalIn(BaseModel):
-    """A fact with at most one place null: that one is asked for."""
+    """A fact to check, or to complete: at most one place may be null, and that place is asked for."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -23,13 +23,13 @@ class GoalIn(BaseModel):
 
     subject: Name | None = None
     predicate: Name | None = Field(
-        None, description="Where null, a model of graphs lists the labels of its training graphs only."
+        None, description="If null, a model of graphs answers only with labels of its training graphs."
     )
     object: Name | None = None
 
 
 class QueryRequest(BaseModel):
-    """A question to a model, or several at once."""
+    """One question to a model (`goal`) or several at once (`goals`)."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -43,22 +43,24 @@ class QueryRequest(BaseModel):
         },
     )
 
-    model: str = Field(min_length=1, max_length=140, description="`id`, `name`, `name@3` or `name@champion`.")
-    kb: str | None = Field(None, min_length=1, max_length=64, description="Another KB to apply the model to.")
+    model: str = Field(min_length=1, max_length=140, description="Model, as `id`, `name`, `name@3` or `name@champion`.")
+    kb: str | None = Field(
+        None, min_length=1, max_length=64, description="KB to apply the model to; default: the KB it was trained on."
+    )
     goal: GoalIn | None = None
     goals: list[GoalIn] | None = Field(None, min_length=1, max_length=GOALS_LIMIT)
     facts: Annotated[list[tuple[Name, Name, Name]], FailFast()] = Field(
-        default_factory=list, description="Facts for this query only."
+        default_factory=list, description="Extra facts for this query only, each as [subject, predicate, object]."
     )
-    top_k: int = Field(10, ge=1, le=MAX_TOP_K, description="Most answers.")
-    proofs: int = Field(3, ge=0, le=MAX_PROOFS, description="Most proofs of each answer.")
+    top_k: int = Field(10, ge=1, le=MAX_TOP_K, description="Maximum number of answers to each goal.")
+    proofs: int = Field(3, ge=0, le=MAX_PROOFS, description="Maximum number of proofs of each answer.")
     depth: int | None = Field(
         None,
         ge=0,
         le=MAX_DEPTH,
-        description="Depth of the search, for `ctp`, which goes step by step; null: as trained.",
+        description="Maximum depth of the search, in rule applications, for method `ctp` only; null: as trained.",
     )
-    exclude_known: bool = Field(False, description="Leave out answers that the KB already states.")
+    exclude_known: bool = Field(False, description="Leave out answers that are facts of the KB.")
 
 
 _UNIFIED = {"left": "parent", "right": "parent", "score": 1.0, "approximate": False}

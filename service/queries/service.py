@@ -1,4 +1,4 @@
-"""From a query to the questions a worker understands, and from its replies to the answer."""
+"""Turns a query into questions for a worker, and the worker's replies into the answer."""
 
 import json
 from typing import Any
@@ -18,14 +18,14 @@ Reference = tuple[str, str, str | None]  # tenant, model, kb
 
 
 class Targets:
-    """Which model a name means now."""
+    """Finds the model that a name currently refers to; remembers it for a moment."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self._known = Remembered(self._look_up)
 
     async def find(self, reference: Reference, *, fresh: bool = False) -> Target:
-        """Raises NotFound or Conflict that says why the model cannot answer."""
+        """Returns the target of a query; raises NotFound or Conflict if the model cannot answer."""
         return await self._known.get(reference, fresh=fresh)
 
     def _look_up(self, reference: Reference) -> Target:
@@ -38,7 +38,7 @@ class Targets:
 
 
 def questions(request: QueryRequest, settings: Settings) -> list[dict[str, Any]]:
-    """One question for each goal; raises where the goals contradict each other or are too many."""
+    """Returns one question per goal; raises Invalid or PayloadTooLarge if the goals are wrong or too many."""
     if (request.goal is None) == (request.goals is None):
         raise Invalid("missing_goal", "send either `goal` or `goals`")
     goals = request.goals if request.goals is not None else [request.goal or GoalIn()]
@@ -57,10 +57,10 @@ def questions(request: QueryRequest, settings: Settings) -> list[dict[str, Any]]
 
 def _check_size(request: QueryRequest, num_goals: int, settings: Settings) -> None:
     if num_goals > settings.max_goals:
-        raise PayloadTooLarge("too_many_goals", f"a query may have {settings.max_goals} goals at most (CTP_MAX_GOALS)")
+        raise PayloadTooLarge("too_many_goals", f"a query may have at most {settings.max_goals} goals (CTP_MAX_GOALS)")
     if len(request.facts) > settings.max_query_facts:
         limit = settings.max_query_facts
-        raise PayloadTooLarge("too_many_facts", f"a query may bring {limit} facts at most (CTP_MAX_QUERY_FACTS)")
+        raise PayloadTooLarge("too_many_facts", f"a query may have at most {limit} facts (CTP_MAX_QUERY_FACTS)")
     results = num_goals * request.top_k * (1 + request.proofs)
     if results > settings.max_query_results:
         raise PayloadTooLarge(
@@ -74,13 +74,15 @@ def _check_goal(goal: GoalIn) -> None:
     places = {"subject": goal.subject, "predicate": goal.predicate, "object": goal.object}
     unknown = [place for place, name in places.items() if name is None]
     if len(unknown) > 1:
-        raise Invalid("too_many_unknowns", f"a goal may leave one place open, this one leaves {', '.join(unknown)}")
+        raise Invalid(
+            "too_many_unknowns", f"a goal may leave one place open; this one leaves open {', '.join(unknown)}"
+        )
 
 
 async def ask(
     targets: Targets, batcher: Batcher, reference: Reference, asked: list[dict[str, Any]], request_id: str
 ) -> tuple[Target, list[Reply]]:
-    """The replies; where the model's files are gone, the database is asked what became of it."""
+    """Asks the model; if its files are gone, looks its name up again and asks the new version, if any."""
     target = await targets.find(reference)
     replies = await batcher.ask(target, asked, request_id)
     if any(isinstance(reply, dict) and reply["code"] == ArtifactError.code for reply in replies):
@@ -91,7 +93,7 @@ async def ask(
 
 
 def answer_body(target: Target, elapsed_ms: float, replies: list[bytes], goals: list[GoalIn] | None) -> bytes:
-    """The answer as JSON around the workers' bytes."""
+    """Returns the answer as JSON, built around the workers' bytes."""
     head = b'{"model_id":%b,"elapsed_ms":%.3f' % (json.dumps(target.model_id).encode(), elapsed_ms)
     if goals is None:
         return b"%b,%b}" % (head, replies[0])

@@ -1,6 +1,6 @@
-"""The replies of a query worker on their way back: answers stay JSON bytes, so that nobody parses them again.
+"""The format of a query worker's replies. Answers stay JSON bytes, so that the API need not parse them.
 
-A message is one line of JSON, `{"batch_id", "replies": [{"bytes"} | {"problem"}]}`, and then the answers' bytes.
+A message is one line of JSON, `{"batch_id", "replies": [{"bytes"} | {"problem"}]}`, followed by the answers' bytes.
 """
 
 import json
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 Problem = dict[str, Any]
-Reply = bytes | Problem  # the inside of an answer without its braces, or a problem
+Reply = bytes | Problem  # the JSON of an answer without its outer braces, or a problem
 
 
 def pack(batch_id: str, replies: Sequence[Reply]) -> bytes:

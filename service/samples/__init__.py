@@ -1,4 +1,4 @@
-"""Knowledge bases to begin with; they belong to everyone and cannot be changed. See README.md for their sources."""
+"""Sample knowledge bases, shared by all tenants and read-only. README.md names their sources."""
 
 import time
 from pathlib import Path
@@ -18,7 +18,7 @@ SAMPLES = ("family", *BENCHMARKS)
 
 
 def read_sample(name: str) -> BuiltKB:
-    """One of SAMPLES; raises DataError on another name."""
+    """Reads one of SAMPLES; raises DataError for another name."""
     builder = FactsBuilder(KbLimits())
     for split, facts in _splits(name).items():
         builder.add(split, ((line, *fact) for line, fact in enumerate(facts, 1)), name)
@@ -33,7 +33,7 @@ def _splits(name: str) -> Splits:
 
 
 def load_samples(database: Database) -> int:
-    """Stores those that are not there yet; the number of samples."""
+    """Stores the samples that are missing; returns the number of all samples."""
     for name in SAMPLES:
         with database.read() as session:
             present = repository.owned(session, repository.SAMPLE_TENANT, name)
@@ -43,7 +43,7 @@ def load_samples(database: Database) -> int:
 
 
 def _load(database: Database, name: str) -> None:
-    """Where another process loads the same sample, or died while it did, waits for the end of that."""
+    """Loads a sample; waits if another process is loading it, or died while doing so."""
     while True:
         try:
             kbs.create(database, repository.SAMPLE_TENANT, name, read_sample(name))

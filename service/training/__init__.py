@@ -1,1 +1,1 @@
-"""Training jobs: asking for one, following it, and what workers may write about it."""
+"""Training jobs: submitting and following them, and what workers write about them."""

@@ -1,9 +1,9 @@
-"""The life of a job as Server-Sent Events, made from rows alone: any API process can go on where another ended.
+"""Streams the life of a job as Server-Sent Events, from the database alone: any API process can resume a stream.
 
-`epoch`     epoch, loss, metrics, seed: one for each finished epoch, never twice
-`progress`  epoch, epochs, step, steps, loss, metrics, eta_seconds: as it is now, when it has changed
-`status`    the job, when its status, its attempt or what it waits for has changed; after a terminal one the stream ends
-The id of an event is `status.attempt.epoch`, one epoch for each seed, joined by `-`: all that was sent so far.
+`epoch`     epoch, loss, metrics, seed: once for each finished epoch
+`progress`  epoch, epochs, step, steps, loss, metrics, eta_seconds: the current state, when it has changed
+`status`    the job, when its status, attempt or `waiting_for` has changed; a final status ends the stream
+The id of an event is `status.attempt.epochs`, the last epoch of each seed joined by `-`: everything sent so far.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _POSITION = re.compile(r"([a-z]{1,16})\.(\d{1,9})\.(\d{1,9}(?:-\d{1,9}){0,99})")
 
 @dataclass
 class Position:
-    """What a listener has seen."""
+    """The position of a listener in the stream."""
 
     status: str = ""
     attempt: int = -1
@@ -40,12 +40,12 @@ class Position:
 
     @classmethod
     def parse(cls, text: str | None) -> "Position":
-        """From `Last-Event-ID`; raises Invalid on one that we did not make."""
+        """Parses `Last-Event-ID`; raises Invalid if this service did not make it."""
         if not text:
             return cls()
         match = _POSITION.fullmatch(text)
         if match is None:
-            raise Invalid("bad_event_id", "the Last-Event-ID is not one of ours: start again without it")
+            raise Invalid("bad_event_id", "the Last-Event-ID is not valid: start again without one")
         return cls(match[1], int(match[2]), [int(epoch) for epoch in match[3].split("-")])
 
     @property
@@ -58,7 +58,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Look:
-    """The rows of a job at one moment."""
+    """The state of a job at one moment, with its new epochs."""
 
     job: JobOut
     epochs: list[list[tuple[int | None, Metric]]]  # [seed, new epoch]
@@ -78,7 +78,7 @@ def look(database: Database, job: Job, seen: Position) -> Look:
 
 
 async def stream(waiting: Waiting, database: Database, job: Job, seen: Position) -> AsyncIterator[bytes]:
-    """Until the job has ended, or the database is away: the listener comes back with what it saw last."""
+    """Streams until the job ends or the database goes away; the listener then reconnects with its last event id."""
     with waiting.place(job.tenant):
         async for event in _stream(waiting, database, job, seen):
             yield event
@@ -106,9 +106,9 @@ async def _stream(waiting: Waiting, database: Database, job: Job, seen: Position
 
 
 def news(found: Look, seen: Position, before: JobOut | None) -> list[bytes]:
-    """The events since `seen`, which is moved on, and since the job was as `before`.
+    """Returns the events since `seen` and since the earlier state `before`; advances `seen`.
 
-    Epochs come before the status that may end the stream.
+    Epochs come before the status, which may end the stream.
     """
     events = []
     seen.epochs = seen.epochs + [0] * (len(found.epochs) - len(seen.epochs))

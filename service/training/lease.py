@@ -1,6 +1,6 @@
-"""The lease of a job: taken with a claim, renewed by the worker, given back, or taken back from a silent worker.
+"""The lease of a job: a worker takes it with a claim, renews it and gives it back, or loses it by being silent.
 
-A job is taken back when its lease has expired (`expired`) and the worker could have renewed it (`Witness`).
+A job is taken back when its lease has expired (`expired`) although the worker could have renewed it (`Witness`).
 """
 
 import threading
@@ -22,7 +22,7 @@ log = structlog.get_logger()
 
 
 def claim(session: Session, job_id: str, worker: str, lease_seconds: float) -> Claim | None:
-    """Compare-and-swap from queued to running; None where somebody else was first."""
+    """Claims a queued job by compare-and-swap; returns None if another worker was first."""
     repository.lock_parent(session, job_id)
     values = {
         "status": "running",
@@ -42,33 +42,33 @@ def claim(session: Session, job_id: str, worker: str, lease_seconds: float) -> C
 
 
 def renew(session: Session, claim: Claim, lease_seconds: float, **values: Any) -> None:
-    """Holds the job for another lease, and writes `values`; raises LeaseLost where the job is not held any more."""
+    """Extends the lease and writes `values`; raises LeaseLost if the claim no longer holds."""
     repository.write_held(session, claim, lease_expires_at=now() + lease_seconds, **values)
 
 
 def release(session: Session, claim: Claim) -> None:
-    """Gives a job back without having failed: its worker is told to stop."""
+    """Gives a job back to the queue because its worker must stop; this does not count as a failure."""
     job = session.get_one(Job, claim.job_id)
     repository.write_held(session, claim, status="queued", lease_expires_at=None, worker=None)
     repository.ring(session, job)
 
 
 def expired(session: Session) -> Sequence[Job]:
-    """Jobs whose worker has not renewed its lease in time."""
+    """Returns the jobs whose worker has not renewed its lease in time."""
     return session.scalars(select(Job).where(Job.status == "running", Job.lease_expires_at < now())).all()
 
 
 def take_back(session: Session, job: Job, max_attempts: int) -> None:
-    """A job whose worker is silent goes back to the queue, or fails after its last attempt.
+    """Puts the job of a silent worker back into the queue, or fails it after its last attempt.
 
-    Raises LeaseLost where the worker has spoken since `job` was read.
+    Raises LeaseLost if the worker has renewed its lease since `job` was read.
     """
     silent = Job.lease_expires_at < now()
     lost(session, Claim(job.id, job.attempt), max_attempts, silent)
 
 
 def lost(session: Session, claim: Claim, max_attempts: int, *also: Any) -> None:
-    """The process that held this claim is gone."""
+    """Requeues or fails a job whose process is gone; raises LeaseLost if the claim no longer holds."""
     job = repository.lock(session, claim.job_id)
     crashes = job.crashes + 1
     if crashes < max_attempts:
@@ -77,15 +77,15 @@ def lost(session: Session, claim: Claim, max_attempts: int, *also: Any) -> None:
         repository.ring(session, job)
         return
     repository.write_held(session, claim, *also, crashes=crashes)
-    detail = f"the worker was lost {crashes} times while it trained this model: see its log for the reason"
+    detail = f"the worker was lost {crashes} times while training this model: its log may say why"
     outcomes.fail(session, claim, {"code": "worker_lost", "detail": detail})
 
 
 class Witness:
-    """Knows how long the database has been there without a break, on the database's own clock.
+    """Measures how long the database has been reachable without a break, by the database's own clock.
 
-    It looks at that clock now and then. Two looks more than `gap` apart are a break: the database was away or hung,
-    this process was stopped, or the machine slept. A worker that was silent meanwhile may have had no way to renew.
+    It reads that clock every `every` seconds. Two readings more than `gap` apart are a break: the database was away or
+    hung, this process was stopped, or the machine slept. A worker may have been unable to renew its lease meanwhile.
     """
 
     def __init__(self, database: Database, every: float, gap: float) -> None:
@@ -93,7 +93,7 @@ class Witness:
         self._seen_at = self._seen_since = float("-inf")
 
     def watch(self, stop: threading.Event) -> None:
-        """In a thread of its own, so that a Redis that is waited for is no break."""
+        """Reads the clock until told to stop; runs in its own thread, so that waiting for Redis is not a break."""
         while not stop.wait(self.every):
             try:
                 self.look()
@@ -108,6 +108,6 @@ class Witness:
         self._seen_at = seen_at
 
     def has_seen(self, seconds: float) -> bool:
-        """The database was there all this time, until now."""
+        """Tells whether the database has been reachable for the last `seconds`."""
         self.look()
         return self._seen_at - self._seen_since >= seconds

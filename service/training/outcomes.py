@@ -1,6 +1,6 @@
-"""How jobs end: each ending is one transaction, and the last child of a job of several seeds ends its parent.
+"""Ends jobs: each end is one transaction, and the last child of a job with several seeds also ends its parent.
 
-Locks are taken from the parent down, so that two children that end at once do not overlook each other.
+Parents are locked before their children, so that two children that end at the same time see each other's end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from service.training.retention import DECIDING_METRICS, keep_checkpoints
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training has made: its files are in place, checked, under `artifact`."""
+    """The result of a training; its files are already stored and checked under `artifact`."""
 
     artifact: str
     num_bytes: int
@@ -64,16 +64,16 @@ def fail(session: Session, claim: Claim, error: Mapping[str, Any]) -> None:
 
 
 def cancel(session: Session, job: Job, lease_seconds: float) -> bool:
-    """Ends a job and its children in whatever state they are; False where it had ended before.
+    """Cancels a job and its children; returns False if it had already ended.
 
-    A worker that still runs it finds its claim gone within seconds; what it may write until then goes with the files.
+    A worker that runs it notices within seconds; files that it writes until then are removed with the others.
     """
     job = repository.lock(session, job.id)
     if job.status in TERMINAL:
         return False
     for ended in (*repository.children(session, [job])[job.id], job):
         if ended.status == "queued" and not ended.has_children:
-            repository.ring(session, ended)  # so that its message is taken out of the queue
+            repository.ring(session, ended)  # makes the dispatcher take its message out of the queue
         _end(session, ended, "cancelled")
         _drop_files(session, ended, lease_seconds)
     _settle(session, job)
@@ -81,7 +81,7 @@ def cancel(session: Session, job: Job, lease_seconds: float) -> bool:
 
 
 def unsettled(session: Session) -> Sequence[Job]:
-    """Parents whose children have all ended: only a version that forgot to settle them leaves such."""
+    """Returns active parents whose children have all ended, as left behind by a faulty older version."""
     waiting = select(Job.parent_id).where(Job.parent_id.is_not(None), Job.status.in_(ACTIVE))
     statement = select(Job).where(Job.has_children, Job.status.in_(ACTIVE), Job.id.not_in(waiting))
     return session.scalars(statement).all()
@@ -91,17 +91,17 @@ def settle(session: Session, parent: Job) -> None:
     _settle_parent(session, repository.lock(session, parent.id))
 
 
-# Parts of them
+# Steps of endings
 
 
 def _end(session: Session, job: Job, status: str) -> None:
-    """A job that has ended stays as it is."""
+    """Sets the final status of a job, unless it has ended already."""
     statement = update(Job).where(Job.id == job.id, Job.status.not_in(TERMINAL))
     session.execute(statement.values(status=status, finished_at=now(), lease_expires_at=None))
 
 
 def _drop_files(session: Session, job: Job, seconds: float) -> None:
-    """Checkpoints and whatever model files this job may have written; its result stands on them."""
+    """Drops the checkpoints, the model files and the result of a job; the files are removed after `seconds`."""
     job.result = None
     session.execute(delete(Checkpoint).where(Checkpoint.job_id == job.id))
     remove_later(session, checkpoint_owner(job.id), seconds)
@@ -109,7 +109,7 @@ def _drop_files(session: Session, job: Job, seconds: float) -> None:
 
 
 def _settle(session: Session, job: Job) -> None:
-    """What the end of this job means for its model version, and for its parent."""
+    """Applies the end of a job to its parent, or to its model version if it has no parent."""
     if job.parent_id is not None:
         _settle_parent(session, session.get_one(Job, job.parent_id))
         return
@@ -146,7 +146,7 @@ def _settle_parent(session: Session, parent: Job) -> None:
 
 
 def _rank(child: Job, others: Sequence[Job]) -> tuple[float, float, int]:
-    """Smaller is better: the deciding validation metric, then the training loss, then the order asked for."""
+    """Ranks a child, smaller is better: by the deciding validation metric, the training loss, then its position."""
     results = [other.result or {} for other in others]
     shared = [name for name in DECIDING_METRICS if all(name in result["metrics"] for result in results)]
     result = child.result or {}
@@ -155,10 +155,10 @@ def _rank(child: Job, others: Sequence[Job]) -> tuple[float, float, int]:
 
 
 def best_epoch(rows: Sequence[Metric]) -> tuple[dict[str, float], float | None]:
-    """Validation metrics of the epoch whose weights the trainer keeps, and the training loss of the last.
+    """Returns the validation metrics of the epoch whose weights the trainer keeps, and the last training loss.
 
-    Trainers that report a validation loss keep the weights with the least, the others those with the best metric;
-    of equals both keep the later.
+    Trainers that report a validation loss keep the epoch with the lowest one, the others that with the best metric; a
+    tie goes to the later epoch.
     """
     evaluated = [row for row in rows if row.values]
     loss = rows[-1].loss if rows else None

@@ -1,4 +1,4 @@
-"""The SQL of jobs. What a worker writes is fenced: it counts only while its attempt is the newest."""
+"""The SQL of jobs. Writes of a worker are fenced: they succeed only while its attempt is the newest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ TERMINAL = ("succeeded", "failed", "cancelled")
 
 
 class LeaseLost(Exception):
-    """Another worker holds the job now, or it was ended: this one must stop and write nothing more."""
+    """The job has ended or belongs to another worker: this one must stop and write nothing more."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A job that this process holds."""
+    """A job and the attempt for which a worker holds it."""
 
     job_id: str
     attempt: int
 
 
-# Looking
+# Reads
 
 
 def find(session: Session, tenant: str, job_id: str) -> Job | None:
@@ -38,7 +38,7 @@ def find(session: Session, tenant: str, job_id: str) -> Job | None:
 def listing(
     session: Session, tenant: str, status: str | None, before: tuple[float, str] | None, limit: int
 ) -> Sequence[Job]:
-    """Newest first; the children of a job of several seeds are seen through it."""
+    """Lists jobs, newest first, without children, which are shown inside their parents."""
     statement = select(Job).where(Job.tenant == tenant, Job.parent_id.is_(None))
     if status is not None:
         statement = statement.where(Job.status == status)
@@ -48,7 +48,7 @@ def listing(
 
 
 def children(session: Session, parents: Sequence[Job]) -> dict[str, list[Job]]:
-    """Job id -> its children, in the order of the seeds that were asked for."""
+    """Returns job id -> children, in the order of the requested seeds."""
     found: dict[str, list[Job]] = {job.id: [] for job in parents}
     statement = select(Job).where(Job.parent_id.in_(found)).order_by(Job.created_at, Job.position)
     for child in session.scalars(statement):
@@ -57,32 +57,32 @@ def children(session: Session, parents: Sequence[Job]) -> dict[str, list[Job]]:
 
 
 def model_references(session: Session, jobs: Sequence[Job]) -> dict[str, str]:
-    """Model id -> the name and version that people know it by."""
+    """Returns model id -> `name@version`."""
     wanted = {job.model_id for job in jobs}
     statement = select(ModelVersion.id, ModelVersion.name, ModelVersion.version).where(ModelVersion.id.in_(wanted))
     return {row.id: f"{row.name}@{row.version}" for row in session.execute(statement)}
 
 
 def num_queued(session: Session, tenant: str) -> int:
-    """Jobs that wait for a worker; until the transaction ends nobody else counts those of this tenant."""
+    """Counts the tenant's queued jobs, locked until the transaction ends, so that no limit is passed by a race."""
     lock_name(session, f"queued jobs of {tenant}")
     statement = select(func.count()).where(Job.tenant == tenant, Job.status == "queued", Job.has_children.is_(False))
     return session.scalar(statement) or 0
 
 
 def num_by_status(session: Session) -> dict[str, int]:
-    """Of all tenants."""
+    """Counts the jobs of all tenants by status."""
     return {row[0]: row[1] for row in session.execute(select(Job.status, func.count()).group_by(Job.status))}
 
 
 def metrics(session: Session, job_id: str, after: int, limit: int | None = None) -> Sequence[Metric]:
-    """By epoch."""
+    """Lists the metrics of the epochs after `after`, in order."""
     statement = select(Metric).where(Metric.job_id == job_id, Metric.epoch > after).order_by(Metric.epoch)
     return session.scalars(statement.limit(limit)).all()
 
 
 def checkpoints(session: Session, job_id: str) -> Sequence[Checkpoint]:
-    """Newest first."""
+    """Lists the checkpoints of a job, newest first."""
     statement = select(Checkpoint).where(Checkpoint.job_id == job_id).order_by(Checkpoint.epoch.desc())
     return session.scalars(statement).all()
 
@@ -92,13 +92,13 @@ def next_version(session: Session, tenant: str, name: str) -> int:
     return (session.scalar(statement) or 0) + 1
 
 
-# What a worker does, each fenced by its claim
+# Writes of a worker, each fenced by its claim
 
 
 def lock_parent(session: Session, job_id: str) -> None:
-    """Comes before any write to a job whose parent may be written as well; on SQLite the transaction is the lock.
+    """Locks the parent of a job; must come before any write to the job if the parent may be written too.
 
-    Two transactions that take the parent and a child in different orders would wait for each other.
+    Transactions that lock parent and child in different orders would deadlock. On SQLite the transaction is the lock.
     """
     parent_id = session.scalar(select(Job.parent_id).where(Job.id == job_id))
     if parent_id is not None:
@@ -106,7 +106,7 @@ def lock_parent(session: Session, job_id: str) -> None:
 
 
 def lock(session: Session, job_id: str) -> Job:
-    """The newest state of a job, locked after its parent."""
+    """Returns the newest state of a job, locked after its parent."""
     lock_parent(session, job_id)
     statement = select(Job).where(Job.id == job_id).with_for_update()
     return session.scalars(statement.execution_options(populate_existing=True)).one()
@@ -117,7 +117,7 @@ def held(claim: Claim) -> ColumnElement[bool]:
 
 
 def write_held(session: Session, claim: Claim, *also: ColumnElement[bool], **values: Any) -> None:
-    """Updates the job only where the claim still holds; raises LeaseLost elsewhere."""
+    """Updates the job if the claim still holds, and `also` is true; raises LeaseLost otherwise."""
     result = session.execute(update(Job).where(held(claim), *also).values(**values))
     assert isinstance(result, CursorResult)
     if result.rowcount != 1:
@@ -125,13 +125,13 @@ def write_held(session: Session, claim: Claim, *also: ColumnElement[bool], **val
 
 
 def check_held(session: Session, claim: Claim) -> None:
-    """Raises LeaseLost where the claim does not hold any more."""
+    """Raises LeaseLost if the claim no longer holds."""
     if session.scalar(select(Job.id).where(held(claim))) is None:
         raise LeaseLost(claim.job_id)
 
 
 def record_epoch(session: Session, claim: Claim, progress: dict[str, Any]) -> None:
-    """Progress of the job and the metrics of its epoch; an epoch that is run again replaces its row."""
+    """Writes the progress of a job and the metrics of its epoch; a repeated epoch replaces its row."""
     write_held(session, claim, progress=progress)
     row = Metric(
         job_id=claim.job_id,
@@ -144,7 +144,7 @@ def record_epoch(session: Session, claim: Claim, progress: dict[str, Any]) -> No
 
 
 def record_checkpoint(session: Session, claim: Claim, checkpoint: Checkpoint) -> Checkpoint | None:
-    """The row of files that are already there; returns the row that it replaces, if any."""
+    """Adds the row of a checkpoint whose files are stored; returns the row that it replaces, if any."""
     write_held(session, claim, worker=Job.worker)
     replaced = session.get(Checkpoint, (checkpoint.job_id, checkpoint.epoch))
     if replaced is not None:
@@ -161,7 +161,7 @@ def forget_checkpoint(session: Session, checkpoint: Checkpoint) -> None:
     )
 
 
-# What the dispatcher does
+# The dispatcher
 
 
 def unpublished(session: Session, limit: int) -> Sequence[Outbox]:
@@ -169,7 +169,7 @@ def unpublished(session: Session, limit: int) -> Sequence[Outbox]:
 
 
 def ended(session: Session, entries: Sequence[Outbox]) -> set[str]:
-    """Those of the entries' jobs that nobody need start any more."""
+    """Returns the ids of the entries' jobs that have ended."""
     wanted = {entry.job_id for entry in entries}
     return set(session.scalars(select(Job.id).where(Job.id.in_(wanted), Job.status.in_(TERMINAL))))
 
@@ -180,12 +180,12 @@ def mark_published(session: Session, entry: Outbox) -> None:
 
 
 def ring(session: Session, job: Job) -> None:
-    """Tells the queue (again) that a job waits."""
+    """Puts a job into the outbox, so that the dispatcher publishes it (again)."""
     session.add(Outbox(job_id=job.id, priority=job.priority))
 
 
 def forgotten(session: Session, seconds: float) -> Sequence[Job]:
-    """Jobs that wait although the queue was told of them a while ago."""
+    """Returns the jobs that are still queued although they were published more than `seconds` ago."""
     in_outbox = select(Outbox.job_id)
     statement = select(Job).where(Job.status == "queued", Job.published_at < now() - seconds, Job.id.not_in(in_outbox))
     return session.scalars(statement).all()

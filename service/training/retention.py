@@ -1,4 +1,4 @@
-"""Which checkpoints are kept: the best and the last, and while the job runs the one before the last."""
+"""Keeps the best and the last checkpoint of a job and, while it runs, the last but one; drops all others."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from service.db.tables import Checkpoint
 from service.files.removals import remove_later
 from service.training import repository
 
-# What tells two states of a model apart on validation, the first that both have; larger is better.
+# Validation metrics that rank models, larger is better; the first one that all of them have decides.
 DECIDING_METRICS = ("mrr", "accuracy", "auc_pr")
 
 
 def best_checkpoint(rows: Sequence[Checkpoint]) -> Checkpoint:
-    """The best on validation; the newest of equals, and where there is no validation data."""
+    """Returns the best checkpoint on validation; the newest in a tie, or without validation data."""
 
     def quality(row: Checkpoint) -> tuple[float, int]:
         name = next((name for name in DECIDING_METRICS if name in row.metrics), None)
@@ -23,7 +23,7 @@ def best_checkpoint(rows: Sequence[Checkpoint]) -> Checkpoint:
 
 
 def keep_checkpoints(session: Session, job_id: str, running: bool = False) -> None:
-    """Forgets all others. A running job keeps one to fall back to, should the last be damaged."""
+    """Drops all other checkpoints; a running job keeps one more, in case the last is damaged."""
     rows = repository.checkpoints(session, job_id)
     kept = [*rows[: 2 if running else 1], *([best_checkpoint(rows)] if rows else [])]
     for row in rows:

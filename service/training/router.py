@@ -1,4 +1,4 @@
-"""`/train`, `/jobs` and `/presets`."""
+"""Routes `/train`, `/jobs` and `/presets`."""
 
 import asyncio
 import time
@@ -36,10 +36,16 @@ from service.training.waiting import Waiting
 router = APIRouter(tags=["training"])
 MAX_WAIT_SECONDS = 300
 WAIT_STEP_SECONDS = 0.2
-Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job to end.")]
+Wait = Annotated[
+    float,
+    Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job to end, at most 300; 0: answer at once."),
+]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
-LastEventId = Annotated[str | None, Header(max_length=1200, description="The id of the last event that you have seen.")]
-# What a version is while its job is, and after.
+LastEventId = Annotated[
+    str | None,
+    Header(max_length=1200, description="Id of the last event that you received; omit it to start from the beginning."),
+]
+# Status of a job -> status of its model version.
 MODEL_STATUS = {
     "queued": "pending",
     "running": "pending",
@@ -50,7 +56,7 @@ MODEL_STATUS = {
 
 
 async def finished(waiting: Waiting, database: Database, tenant: str, job_id: str, seconds: float) -> JobOut:
-    """The job when it has ended, or as it is when the time is up. Who calls this holds a place."""
+    """Waits for the end of a job, at most `seconds`; returns its state then. The caller must hold a waiting place."""
     deadline = time.monotonic() + seconds
     while True:
         job = await waiting.look(partial(_look_up, database, tenant, job_id))
@@ -74,7 +80,7 @@ async def train(
     waiting: WaitingDep,
     wait: Wait = 0,
 ) -> TrainResponse:
-    """Train a model on a KB. The answer names the job to follow and the model version that it will fill."""
+    """Train a model on a KB. The answer names the job to follow and the model version that it will create."""
 
     def create(session: Session) -> Reply:
         job, model = service.submit(session, once.tenant, request, settings)
@@ -82,7 +88,7 @@ async def train(
         return Reply(202, body.model_dump(mode="json"), {"Location": f"/jobs/{job.id}"})
 
     content = request.model_dump_json().encode()
-    # A place to wait is taken first: who is refused one must not have begun a training.
+    # The waiting place is taken first: a call that is refused one must not start a training.
     with waiting.place(once.tenant) if wait else nullcontext():
         reply = await asyncio.to_thread(once.create, database, content, create)
         response.headers.update(reply.headers)
@@ -97,11 +103,11 @@ async def train(
 def list_jobs(
     database: DatabaseDep,
     tenant: TenantDep,
-    status: Annotated[JobStatus | None, Query(description="Only jobs of this status.")] = None,
+    status: Annotated[JobStatus | None, Query(description="List only jobs of this status.")] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[JobOut]:
-    """Your jobs, newest first."""
+    """List your jobs, newest first."""
     before = decode_cursor(cursor, float, str)
     with database.read() as session:
         rows = repository.listing(session, tenant, status, (before[0], before[1]) if before else None, limit + 1)
@@ -111,7 +117,7 @@ def list_jobs(
 
 @router.get("/jobs/{job_id}", responses=example(200, EXAMPLE_JOB))
 async def get_job(job_id: str, database: DatabaseDep, tenant: TenantDep, waiting: WaitingDep, wait: Wait = 0) -> JobOut:
-    """How far a job is."""
+    """Get the state and progress of a job."""
     if wait:
         with waiting.place(tenant):
             return await finished(waiting, database, tenant, job_id, wait)
@@ -120,24 +126,24 @@ async def get_job(job_id: str, database: DatabaseDep, tenant: TenantDep, waiting
 
 @router.get(
     "/jobs/{job_id}/events",
-    # Not EventSourceResponse, which would turn the route into a generator that cannot answer 204.
+    # Not EventSourceResponse, with which FastAPI expects a generator, which cannot answer 204.
     response_class=Response,
     responses={
         200: {"content": {EventSourceResponse.media_type: {"example": EXAMPLE_EVENT}}},
-        204: {"description": "The job has ended, and its last event was seen."},
+        204: {"description": "The job has ended, and `Last-Event-ID` is its last event."},
     },
 )
 async def follow_job(
     job_id: str, database: DatabaseDep, tenant: TenantDep, waiting: WaitingDep, last_event_id: LastEventId = None
 ) -> Response:
-    """Epochs, progress and status as Server-Sent Events; `Last-Event-ID` goes on where another connection ended."""
+    """Follow a job by Server-Sent Events: epochs, progress and status. `Last-Event-ID` resumes after that event."""
     seen = events.Position.parse(last_event_id)
     job = await asyncio.to_thread(_row, database, tenant, job_id)
     if seen.ended:
-        # What makes a browser stop asking again.
+        # 204 makes a browser stop reconnecting.
         return Response(status_code=204)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    waiting.check(tenant)  # an answer that has begun can refuse nothing
+    waiting.check(tenant)  # a stream that has begun cannot answer 429
     return EventSourceResponse(events.stream(waiting, database, job, seen), headers=headers)
 
 
@@ -148,7 +154,7 @@ def _row(database: Database, tenant: str, job_id: str) -> Job:
 
 @router.post("/jobs/{job_id}/cancel", responses=example(200, EXAMPLE_JOB | {"status": "cancelled"}))
 def cancel_job(job_id: str, database: DatabaseDep, settings: SettingsDep, tenant: TenantDep) -> JobOut:
-    """Stop a job, queued or running; the version keeps its number, without files."""
+    """Cancel a queued or running job. Its model version keeps its number but gets no files."""
     return service.cancel(database, tenant, job_id, settings.lease_seconds)
 
 
@@ -156,10 +162,12 @@ def cancel_job(job_id: str, database: DatabaseDep, settings: SettingsDep, tenant
 def list_presets(
     database: DatabaseDep,
     tenant: TenantDep,
-    kb: Annotated[str, Query(max_length=64)],
-    method: Annotated[str | None, Query(max_length=64, description="Another method than the preset's own.")] = None,
+    kb: Annotated[str, Query(max_length=64, description="Id or name of the KB.")],
+    method: Annotated[
+        str | None, Query(max_length=64, description="Method to show settings for; default: the preset's own.")
+    ] = None,
 ) -> Page[PresetOut]:
-    """What each preset means for a KB, and for one method of those that can be trained on it (`methods`)."""
+    """List the presets of a KB with their settings, for the default method or another of its `methods`."""
     with database.read() as session:
         found = kbs.get(session, tenant, kb)
         kind, configs = service.profile_of(found).kind, service.preset_configs(found, method)

@@ -1,4 +1,4 @@
-"""What goes over the wire about training."""
+"""Requests and answers about training."""
 
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ MAX_SETTINGS = 200  # more than any method has
 
 def _distinct(seeds: list[int] | None) -> list[int] | None:
     if seeds is not None and len(set(seeds)) < len(seeds):
-        raise ValueError("a seed is given twice")
+        raise ValueError("the seeds must be distinct")
     return seeds
 
 
@@ -38,31 +38,34 @@ class TrainRequest(BaseModel):
         None,
         min_length=1,
         max_length=64,
-        description="Name of the model, else the KB's; each training is a new version.",
+        description="Name of the model; default: the name of the KB. Each training makes a new version.",
+    )
+    preset: str | None = Field(
+        None, max_length=32, description="Named set of settings, see `GET /presets`; default: `fast`."
     )
     preset: str | None = Field(
         None, max_length=32, description=f"Settings that need no tuning: {', '.join(PRESETS)}; else {DEFAULT_PRESET}."
     )
     config: dict[str, Any] = Field(
-        default_factory=dict, max_length=MAX_SETTINGS, description="Settings that override the preset's."
+        default_factory=dict, max_length=MAX_SETTINGS, description="Settings that override those of the preset."
     )
     seeds: Annotated[list[Seed] | None, AfterValidator(_distinct)] = Field(
         None,
         min_length=1,
         max_length=MAX_SEEDS,
-        description="Several are trained apart, and the best on validation becomes the model.",
+        description="Seeds to train with, at most 32; the best one on validation becomes the model.",
     )
-    priority: int = Field(0, ge=0, lt=PRIORITIES, description="Larger is sooner.")
+    priority: int = Field(0, ge=0, lt=PRIORITIES, description="Jobs with a larger number start sooner; 0 to 9.")
     tags: Tags = Field(default_factory=dict)
 
 
 WAITING = Field(
-    None, description="What a running job cannot go on without: `storage` where model files cannot be read or written."
+    None, description="Part that a running job is waiting for: `storage` if model files cannot be read or written."
 )
 
 
 class ChildOut(BaseModel):
-    """The training of one of several seeds."""
+    """The training with one of several seeds."""
 
     id: str
     seed: int | None
@@ -74,12 +77,12 @@ class ChildOut(BaseModel):
 
 
 class JobOut(BaseModel):
-    """A training job and how far it is; one of several seeds has a child for each."""
+    """A training job and its progress; a job with several seeds has one child per seed."""
 
     id: str
     status: str
     model_id: str
-    model: str = Field(description="Name and version that the job fills.")
+    model: str = Field(description="Name and version of the model that the job trains, as `name@3`.")
     kb_id: str
     seed: int | None
     attempt: int
@@ -95,7 +98,7 @@ class JobOut(BaseModel):
 
 
 class ModelRef(BaseModel):
-    """The version that a job will fill."""
+    """The model version that a job will create."""
 
     id: str
     name: str
@@ -104,14 +107,14 @@ class ModelRef(BaseModel):
 
 
 class TrainResponse(BaseModel):
-    """Where to look: the job now, the model when it is ready."""
+    """The job to follow, and the model that will be ready when it succeeds."""
 
     job: JobOut
     model: ModelRef
 
 
 class PresetOut(BaseModel):
-    """A preset and the settings it means for a KB."""
+    """A preset and its settings for a KB."""
 
     name: str
     text: str = Field(description="What the preset is for, in one sentence.")

@@ -1,4 +1,4 @@
-"""What can be done with training jobs."""
+"""Operations on training jobs: resolve settings, submit, show, cancel."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,7 +48,7 @@ def profile_of(kb: Kb) -> Profile:
 
 
 def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> BaseConfig:
-    """What the preset means for the method, with the user's settings on top."""
+    """Returns the preset's settings for the method, with the user's settings on top; raises Invalid."""
     overrides = _by_select(overrides)
     profile = profile_of(kb)
     base = preset_for(profile, preset or DEFAULT_PRESET, overrides.get("method"), overrides.get("select"))
@@ -67,7 +67,7 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
 
 
 def preset_configs(kb: Kb, method: str | None) -> dict[str, BaseConfig]:
-    """Preset name -> what it means for a KB, and for one method where one is named."""
+    """Returns preset name -> its settings for a KB, and for one method if it is named."""
     profile = profile_of(kb)
     if method is not None and not is_method(method):
         raise _no_such_method("query.method", method, profile.kind)
@@ -82,7 +82,7 @@ def _no_such_method(place: str, method: str, kind: Kind) -> Invalid:
 
 
 def _by_select(overrides: dict[str, Any]) -> dict[str, Any]:
-    """With method `ctp` where the name is that of a `select`."""
+    """Replaces a method that is really a `select` of `ctp` by `ctp` with that `select`."""
     name = overrides.get("method")
     if not isinstance(name, str) or name not in FIXED_RULES:
         return overrides
@@ -99,8 +99,8 @@ def _check_settings(overrides: dict[str, Any], method: str, kind: Kind, base: Ba
         others = [other for other in known if name in known[other]]
         if others and name not in known[method]:
             parts = _parts_with(name, base) if method == base.method else []
-            remedy = f"give {' or '.join(parts)}" if parts else "name one of these in `method`, or leave it out"
-            reason = f"method {method!r} has no such setting, but {', '.join(others)}: {remedy}"
+            remedy = f"use {' or '.join(parts)}" if parts else "set `method` to one of these, or leave the setting out"
+            reason = f"method {method!r} has no such setting, only {', '.join(others)}: {remedy}"
             faults.append({"place": f"config.{name}", "reason": reason})
     if faults:
         detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)
@@ -108,7 +108,7 @@ def _check_settings(overrides: dict[str, Any], method: str, kind: Kind, base: Ba
 
 
 def _parts_with(name: str, config: BaseConfig) -> list[str]:
-    """Where a setting stands in the parts of a hybrid."""
+    """Returns the places of a setting in the parts of a hybrid, as `config.part.setting`."""
     parts = {place: part for place, part in config if isinstance(part, BaseConfig)}
     return [f"config.{place}.{name}" for place, part in parts.items() if name in type(part).model_fields]
 
@@ -121,7 +121,7 @@ def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:
 
 
 def _overridden(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """Settings within a setting override one by one, as those of a hybrid's part do, unless it is of another method."""
+    """Merges overrides into settings; a hybrid's part is merged setting by setting, unless its method changes."""
     merged = {**values, **overrides}
     for name, given in overrides.items():
         before = values.get(name)
@@ -132,14 +132,17 @@ def _overridden(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, 
 
 
 def submit(session: Session, tenant: str, request: TrainRequest, settings: Settings) -> tuple[Job, ModelVersion]:
-    """Writes model, jobs and outbox rows: what is accepted is never lost. Several seeds are one child each.
+    """Writes the model, its jobs and their outbox rows; with several seeds, one child job per seed.
 
-    An IntegrityError means that another call took the same version number at the same moment: try again.
+    Raises TooMany if too many jobs are queued, and IntegrityError if another call takes the same version number at the
+    same time: try again.
     """
     seeds = request.seeds if request.seeds is not None else [None]
     queued = repository.num_queued(session, tenant)
     if queued + len(seeds) > settings.max_queued_jobs:
-        detail = f"{queued} jobs wait already and {settings.max_queued_jobs} may: wait for one to start, or cancel one"
+        detail = (
+            f"{queued} of at most {settings.max_queued_jobs} jobs are queued (CTP_MAX_QUEUED_JOBS): wait, or cancel one"
+        )
         raise TooMany("too_many_queued_jobs", detail)
     kb = kbs.held(session, tenant, request.kb)
     name = check_name(request.name or kb.name)
@@ -163,7 +166,7 @@ def _with_seed(config: dict[str, Any], seed: int | None) -> dict[str, Any]:
     if seed is None:
         return config
     if config.get("seed", seed) != seed:
-        raise Invalid("two_seeds", "send `seeds`, or `seed` in `config`, not both")
+        raise Invalid("two_seeds", "send either `seeds`, or `seed` in `config`, not both")
     return {**config, "seed": seed}
 
 
@@ -212,16 +215,16 @@ def _add_job(session: Session, model: ModelVersion, config: dict[str, Any], prio
 def get(session: Session, tenant: str, job_id: str) -> Job:
     job = repository.find(session, tenant, job_id)
     if job is None:
-        raise NotFound("job_not_found", f"there is no job {job_id[:80]!r}: GET /jobs lists those there are")
+        raise NotFound("job_not_found", f"there is no job {job_id[:80]!r}: GET /jobs lists your jobs")
     return job
 
 
 def cancel(database: Database, tenant: str, job_id: str, lease_seconds: float) -> JobOut:
-    """Ends a job at once, queued or running; its worker stops within seconds. A finished one stays as it is."""
+    """Cancels a queued or running job at once; its worker stops within seconds. Raises Conflict if it has ended."""
     with database.write() as session:
         job = get(session, tenant, job_id)
         if not outcomes.cancel(session, job, lease_seconds):
-            raise Conflict("job_finished", f"job {job_id!r} is {job.status} already")
+            raise Conflict("job_finished", f"job {job_id!r} has already ended: it is {job.status}")
         session.refresh(job)
         return shown(session, [job])[0]
 
@@ -246,13 +249,13 @@ def _shown(job: Job, model: str, children: Sequence[Job]) -> JobOut:
 
 
 def _values(job: Job) -> dict[str, Any]:
-    """What a worker has left behind about its waiting counts for as long as it runs the job."""
+    """Returns the shown values of a job; `waiting_for` is shown only while the job runs."""
     waiting_for = job.waiting_for if job.status == "running" else None
     return {**vars(job), "seed": job.config.get("seed"), "waiting_for": waiting_for}
 
 
 def _summed(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Epochs of all seeds together; the time left is that of the slowest, the rest that of the last to have begun."""
+    """Sums the epochs of all seeds; the time left is that of the slowest, the rest is from the last that has begun."""
     known = [part for part in parts if part]
     if not known:
         return {}

@@ -1,4 +1,4 @@
-"""Calls that wait for a job: so many for each tenant, in threads of their own, so that nobody waits for them."""
+"""Limits the calls of each tenant that wait for jobs, and gives them threads of their own."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ THREADS = 4
 
 
 class Waiting:
-    """One for each process."""
+    """The waiting places and threads of one API process."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -23,7 +23,7 @@ class Waiting:
 
     @contextmanager
     def place(self, tenant: str) -> Iterator[None]:
-        """Held for as long as the block runs; raises TooMany where the tenant has no more of them."""
+        """Holds a waiting place while the block runs; raises TooMany if the tenant has none left."""
         self.check(tenant)
         self._held[tenant] += 1
         try:
@@ -35,11 +35,13 @@ class Waiting:
 
     def check(self, tenant: str) -> None:
         if self._held[tenant] >= self.limit:
-            detail = f"{self.limit} calls wait for jobs already (CTP_MAX_WAITING_CALLS): end one, or ask without `wait`"
+            detail = (
+                f"{self.limit} calls already wait for jobs (CTP_MAX_WAITING_CALLS): end one, or call without `wait`"
+            )
             raise TooMany("too_many_waiting_calls", detail)
 
     async def look(self, look: Callable[[], T]) -> T:
-        """Reads the database in a thread."""
+        """Runs `look`, which reads the database, in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, look)
 
     def stop(self) -> None:

@@ -1,1 +1,1 @@
-"""The page at `/` and the description of the calls at `/docs`: files, and the headers they are sent with."""
+"""The web page at `/` and the API reference at `/docs`: static files and their headers."""

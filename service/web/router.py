@@ -1,4 +1,4 @@
-"""`/`, `/docs` and `/static`: no key is needed for them, for they say nothing of any tenant."""
+"""Routes `/`, `/docs` and `/static`: they need no key, since they show nothing of any tenant."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from starlette.types import Message, Receive, Scope, Send
 STATIC = Path(__file__).parent / "static"
 _SELF = "script-src 'self'; style-src 'self'; connect-src 'self'; font-src 'self'"
 _CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-# Trusted Types make the browser refuse any text that is turned into HTML or script, ours included.
+# With Trusted Types, the browser refuses to turn any string into HTML or script, even ours.
 PAGE_POLICY = f"{_CLOSED}; {_SELF}; img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
-# Swagger UI writes HTML of its own making, and its style sheet has its icons as data URLs.
+# Swagger UI writes HTML from strings, and its style sheet has icons as data URLs.
 DOCS_POLICY = f"{_CLOSED}; {_SELF}; img-src 'self' data:"
 HEADERS = {
     "Cache-Control": "no-cache",
@@ -44,7 +44,7 @@ def _file(name: str, policy: str) -> FileResponse:
 
 
 class Files(StaticFiles):
-    """Static files with the page's headers; they are asked for again each time, and mostly not sent again."""
+    """Serves static files with the page's headers; browsers revalidate them each time, mostly without a download."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def with_headers(message: Message) -> None:
@@ -60,6 +60,6 @@ class Files(StaticFiles):
 
 
 def add_page(app: FastAPI) -> None:
-    """FastAPI's own `/docs` would load its script from another host: it must be off."""
+    """Adds the page. FastAPI's own `/docs` must be off: it would load its script from another host."""
     app.include_router(router)
     app.mount("/static", Files(directory=STATIC), name="static")

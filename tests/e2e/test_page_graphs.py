@@ -26,7 +26,7 @@ def test_a_small_graph_is_drawn_or_pasted_and_asked_about(
         training = client.train("page-kin", config={"epochs": 12})
         assert client.jobs.wait(training.job.id, 200).status == "succeeded"
     page = visitor().open("#/ask?model=page-kin@1")
-    facts = page.get_by_label("Facts, one in a line")
+    facts = page.get_by_label("Facts, one per line")
     canvas = page.locator(".canvas")
     page.get_by_label("Predicate of the next edge").fill("father")
     for x, y in ((90, 90), (260, 180), (90, 90), (260, 180)):
@@ -43,7 +43,7 @@ def test_a_small_graph_is_drawn_or_pasted_and_asked_about(
     expect(page.locator(".proof .node.goal .end").first).to_have_text("ann")
     address = page.url
     page.reload()
-    expect(page.get_by_label("Facts, one in a line")).to_have_value("ann, father, bob\nbob, father, cy")
+    expect(page.get_by_label("Facts, one per line")).to_have_value("ann, father, bob\nbob, father, cy")
     assert page.url == address
 
 

@@ -188,7 +188,7 @@ def test_an_archive_that_lies_about_its_compression_is_refused() -> None:
     lie = bytearray(zeros(20_000_000))
     entry = lie.rindex(b"PK\x01\x02")  # of the tensors, the last member in the directory
     lie[entry + 20 : entry + 24] = (10_000_000).to_bytes(4, "little")
-    with pytest.raises(Invalid, match="longer than itself"):
+    with pytest.raises(Invalid, match="larger than the archive itself"):
         unpack(io.BytesIO(bytes(lie)), Settings())
 
 

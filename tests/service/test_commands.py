@@ -161,11 +161,11 @@ def test_names_cannot_steer_the_terminal() -> None:
 @pytest.mark.slow
 def test_mistakes_are_told_in_the_words_of_commands(trained: RunningService) -> None:
     missing = ctp(trained, "kb", "show", "famly", code=1)
-    assert missing == "ctp: there is no KB 'famly' (did you mean 'family'?): `ctp kb list` lists those there are\n"
+    assert missing == "ctp: there is no KB 'famly' (did you mean 'family'?): `ctp kb list` lists your KBs\n"
     unknown = ctp(trained, "train", "family", "--name", "x", "--set", "epohcs=3", code=1)
     assert unknown == "ctp: --set epohcs: there is no such setting (did you mean 'epochs'?)\n"
     variable = ctp(trained, "query", "command-family", "grandparent(rick, Y)", code=1)
-    assert "write ? instead of Y for what is asked for" in variable
+    assert "write ? instead of Y for the place asked for" in variable
 
 
 @pytest.mark.slow

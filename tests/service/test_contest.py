@@ -91,7 +91,7 @@ def test_without_a_question_there_is_a_note() -> None:
     graph = Graph((Fact("a", "p", "b"),), "a", "b", None)
     kb = GraphsKB(Vocabulary("predicate", ("p",)), (), {"train": (graph,), "test": (graph,)})
     contest = choose("test", _graph_trials(kb, "test"), 10)
-    assert contest.note == "their test split has no question with an answer to compare by"
+    assert contest.note == "their test split has no question that can be asked fairly"
 
 
 def test_differences_that_decide_who_is_better_come_first() -> None:
@@ -103,7 +103,7 @@ def test_differences_that_decide_who_is_better_come_first() -> None:
 
 
 def test_models_times_questions_is_bounded(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match="10 models may be asked 200 `questions` at most") as refused:
+    with pytest.raises(Invalid, match="at most 200 `questions` may be asked of 10 models") as refused:
         prepare(Database(f"sqlite:///{tmp_path / 'x.db'}"), "t", [f"m{number}" for number in range(10)], 201)
     assert refused.value.code == "too_many_questions"
 

@@ -93,16 +93,19 @@ def test_a_predicate_without_rules_has_an_empty_list_of_them(client: httpx.Clien
         ({"config": {"method": "prooofs"}}, "config.method: there is no such method (did you mean 'proofs'"),
         (
             {"config": {"select": "ntp"}},
-            "config.select: method 'proofs' has no such setting, but ctp: name one",
+            "config.select: method 'proofs' has no such setting, only ctp: set `method`",
         ),
         ({"config": {"method": "nttp"}}, "config.method: there is no such method (did you mean 'ntp'"),
         ({"config": {"method": "ntp", "select": "linear"}}, "config.select: method 'ntp' is `ctp` with select 'ntp'"),
-        ({"preset": "best", "config": {"rank": 3}}, "but complex, distmult, neurallp: give config.embedding.rank"),
+        ({"preset": "best", "config": {"rank": 3}}, "only complex, distmult, neurallp: use config.embedding.rank"),
         (
             {"preset": "best", "config": {"eval_every": 3}},
-            "give config.proofs.eval_every or config.embedding.eval_every",
+            "use config.proofs.eval_every or config.embedding.eval_every",
         ),
-        ({"preset": "best", "config": {"select": "ntp"}}, "but ctp: name one of these in `method`, or leave it out"),
+        (
+            {"preset": "best", "config": {"select": "ntp"}},
+            "only ctp: set `method` to one of these, or leave the setting out",
+        ),
         (
             {"preset": "best", "config": {"embedding": {"rnak": 3}}},
             "config.embedding.rnak: there is no such key (did you mean 'rank'?)",

@@ -112,7 +112,7 @@ def test_a_bucket_that_is_not_there_is_refused_at_once(bucket: str) -> None:
     storage = ObjectStorage("s3://nobody-made-this/ctp")
     with pytest.raises(StorageRefused, match="CTP_ARTIFACTS_URL"):
         storage.put("models/m", files(b"a"))
-    with pytest.raises(StorageRefused, match="nobody-made-this is not there"):
+    with pytest.raises(StorageRefused, match="nobody-made-this does not exist"):
         storage.check()
 
 
@@ -154,7 +154,7 @@ def test_a_folder_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize("owner", ["", ".", "/", "models", "jobs/", "models/..", "models/a/../b", "/etc"])
 def test_what_is_no_owner_is_never_removed(storage: Storage, owner: str) -> None:
     key = storage.put("models/a", files(b"a"))
-    with pytest.raises(ValueError, match="no owner"):
+    with pytest.raises(ValueError, match="not an owner"):
         storage.delete(owner)
     assert storage.get(key) == files(b"a")
 

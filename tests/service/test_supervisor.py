@@ -126,7 +126,7 @@ def test_a_taken_port_is_one_clear_line(tmp_path: Path) -> None:
 def test_two_services_cannot_share_a_data_folder(service: RunningService) -> None:
     result = up(service.folder, free_port())
     assert result.returncode == 1
-    assert "another `ctp up` runs" in result.stdout
+    assert "another `ctp up` uses" in result.stdout
 
 
 def test_a_second_start_keeps_what_was_there(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_port_that_is_any_port_is_one_clear_line(tmp_path: Path) -> None:
     result = up(tmp_path, 0)
     assert (result.returncode, result.stdout.strip()) == (
         1,
-        "ctp: port 0 is any free port, which nobody would know: choose one, e.g. PORT=8000",
+        "ctp: port 0 would be any free port, unknown to callers: choose one, e.g. PORT=8000",
     )
 
 

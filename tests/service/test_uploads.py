@@ -224,7 +224,7 @@ def test_an_export_breaks_off_where_its_kb_is_swept_away(database: Database) -> 
     next(pieces)
     service.delete(database, "t", "leaving")
     store.sweep(database)
-    with pytest.raises(ArtifactError, match="deleted while it was read"):
+    with pytest.raises(ArtifactError, match="deleted while it was being read"):
         list(pieces)
 
 

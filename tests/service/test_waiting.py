@@ -13,7 +13,7 @@ def test_a_tenant_has_so_many_places_and_gets_them_back() -> None:
     waiting = Waiting(2)
     with waiting.place("a"):
         with waiting.place("a"), waiting.place("b"):
-            with pytest.raises(TooMany, match="2 calls wait for jobs already"):
+            with pytest.raises(TooMany, match="2 calls already wait for jobs"):
                 waiting.check("a")
             waiting.check("b")
         with waiting.place("a"):

@@ -85,5 +85,5 @@ def test_it_is_what_json_dumps_would_say(name: str, truncated: bool) -> None:
 
 @pytest.mark.parametrize("score", [math.nan, math.inf])
 def test_a_score_that_json_cannot_hold_is_an_error(score: float) -> None:
-    with pytest.raises(ValueError, match="no number in JSON"):
+    with pytest.raises(ValueError, match="not a number in JSON"):
         answers_json(MODEL, Answers((Answer(Fact("a", "p", "b"), score, known=False),), truncated=False))

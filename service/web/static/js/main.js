@@ -28,7 +28,7 @@ function find(segments) {
 }
 
 function missing(root) {
-  show(root, h("div", { class: "empty" }, h("h1", {}, "There is nothing at this address"), h("a", { class: "button", href: "#/" }, "To the start")));
+  show(root, h("div", { class: "empty" }, h("h1", {}, "There is nothing at this address"), h("a", { class: "button", href: "#/" }, "Go to the start page")));
 }
 
 async function draw(focus = true) {

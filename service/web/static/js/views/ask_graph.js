@@ -27,10 +27,10 @@ export function graphQuestion(model, question, signal) {
   predicatesOf(model.lineage.kb_id)("").then((all) => show(options, all.map((one) => h("option", { value: one.name }))));
   const text = h("textarea", { rows: 7, spellcheck: "false", placeholder: EXAMPLE }, question.facts.length ? written(question.facts) : "");
   const from = h("select"), towards = h("select"), message = h("p", { class: "note", role: "status" });
-  const canvas = h("div", { class: "canvas", role: "application", "aria-label": "Drawing of the graph; the text field beside it says the same" }, h("span", { class: "tip" }, "Tap the ground for a new node, then one node and another to join them."));
+  const canvas = h("div", { class: "canvas", role: "application", "aria-label": "Drawing of the graph; the text field beside it says the same" }, h("span", { class: "tip" }, "Tap an empty place to add a node; tap one node and then another to join them."));
   const form = h("form", { class: "stack" },
     h("div", { class: "drawing" }, canvas, h("div", { class: "stack" },
-      field("Facts, one in a line", text, "subject, predicate, object"),
+      field("Facts, one per line", text, "subject, predicate, object"),
       field("Predicate of the next edge you draw", predicate), options)),
     h("div", { class: "sentence" }, field("How is", from), field("related to", towards), h("span"), h("button", { type: "submit", class: "primary" }, "Ask")), message);
 

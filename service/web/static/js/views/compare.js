@@ -23,7 +23,7 @@ export async function compare(root, { params, signal }) {
     values("Metrics on validation", "Metric", measured, titles),
     values("Settings that differ", "Setting", config, titles),
     sideBySide(rules, titles, num_rules, num_shared_rules));
-  const charts = [chart(losses, "Loss of each model", signal), chart(metrics, "Validation of each model", signal, "None of them was validated while it trained")];
+  const charts = [chart(losses, "Loss of each model", signal), chart(metrics, "Validation of each model", signal, "None of them was validated during training")];
   // A model has one colour, so one metric of it is drawn: the first, by which it was chosen.
   const curves = (scale) => epochs.flatMap((rows, at) => curveOf(rows, `${titles[at]} `, { stroke: colour(at) }).filter((one) => one.scale === scale).slice(0, scale === "metric" ? 1 : undefined));
   const draw = () => ["loss", "metric"].forEach((scale, place) => charts[place].set(curves(scale)));
@@ -32,7 +32,7 @@ export async function compare(root, { params, signal }) {
   const examine = async (asked) => {
     try {
       const { contest, note: reason } = await get("/models/compare", { ids, ...asked }, signal);
-      show(exam, contest ? examined(contest, titles, examine) : note(`Not compared by questions: ${reason}.`));
+      show(exam, contest ? examined(contest, titles, examine) : note(`The models were not asked questions: ${reason}.`));
     } catch (error) { if (!signal.aborted) show(exam, problem(error)); }
   };
   await examine({});

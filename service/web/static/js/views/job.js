@@ -55,7 +55,7 @@ export async function job(root, { segments, signal }) {
       show(outcome, h("div", { class: "actions" }, h("a", { class: "button primary", href: to("ask", { model: reference }) }, "Ask it"), h("a", { class: "button", href: to(["models", reference]) }, "See its rules")));
       text.textContent = `trained in ${duration((new Date(data.finished_at) - new Date(data.started_at)) / 1000)}`;
     } else if (data.status === "failed") show(outcome, problem({ title: "The training failed", message: data.error?.detail ?? "The reason is not known." }));
-    else if (data.status === "cancelled") show(outcome, h("p", { class: "note" }, "Cancelled: the version keeps its number, without a model."));
+    else if (data.status === "cancelled") show(outcome, h("p", { class: "note" }, "Cancelled: no model was made, and this version number is not used again."));
   };
   settle(first);
   await follow(path("jobs", id, "events"), {

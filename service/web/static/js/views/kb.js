@@ -87,7 +87,7 @@ async function facts(body, found, params, signal) {
     rows.push(...page.items);
     cursor = page.next_cursor;
     list.set(rows);
-    show(more, cursor ? h("button", { type: "button", onclick: load }, "Show more") : h("span", { class: "note" }, rows.length ? plural(rows.length, "fact") : "No fact fits. A filter means the whole name."));
+    show(more, cursor ? h("button", { type: "button", onclick: load }, "Show more") : h("span", { class: "note" }, rows.length ? plural(rows.length, "fact") : "No fact matches. A filter must be a whole name."));
   };
   const apply = () => go(to(["kbs", found.name], { s: boxes[0].input.value, p: boxes[1].input.value, o: boxes[2].input.value }));
   const boxes = [["Subject", asked.subject, entitiesOf(found.id)], ["Predicate", asked.predicate, predicatesOf(found.id)], ["Object", asked.object, entitiesOf(found.id)]]
@@ -123,7 +123,7 @@ async function around(body, found, params, signal) {
     if (added) picture.arrange(first ? centre : null);
     show(title, name(centre));
     show(list, facts.map((f) => h("li", {}, entry(f.subject, centre, expand), " ", h("span", { class: "muted" }, name(f.predicate)), " ", entry(f.object, centre, expand))));
-    status.textContent = `${plural(facts.length, "fact")}${near.truncated ? " of more" : ""} around it. Choose another entity to expand it.`;
+    status.textContent = `${plural(facts.length, "fact")} around it${near.truncated ? " are shown; there are more" : ""}. Choose another entity to expand it.`;
     note(to(["kbs", found.name], { tab: "graph", entity: centre }));
   };
   picture.cy.on("tap", "node", (event) => expand(event.target.id(), false).catch((error) => notify(error.message, true)));

@@ -79,7 +79,7 @@ function form(place, files, formats, cancel) {
         bar.setAttribute("aria-valuenow", Math.round(share * 100));
         text.textContent = share < 1 ? `${Math.round(share * 100)} % sent` : "Checking and storing…";
       });
-      notify(`${plural(kb.num_facts, "fact")} are in ${kb.name}`);
+      notify(`Uploaded ${kb.name} with ${plural(kb.num_facts, "fact")}`);
       go(to(["kbs", kb.name]));
     } catch (error) {
       send.disabled = false;

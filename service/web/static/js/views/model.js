@@ -43,7 +43,7 @@ function rename(found) {
   const input = h("input", { value: "champion", required: true, pattern: "[A-Za-z][A-Za-z0-9._\\-]{0,63}", spellcheck: "false" });
   const result = h("div");
   const dialog = h("dialog", { "aria-labelledby": "alias-title" }, h("form", {},
-    h("h2", { id: "alias-title" }, `Let an alias mean version ${found.version}`), field("Alias", input, `It can then be asked as ${found.name}@alias.`), result,
+    h("h2", { id: "alias-title" }, `Set an alias for version ${found.version}`), field("Alias", input, `This version can then be asked as ${found.name}@alias.`), result,
     h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Set"), h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"))));
   dialog.addEventListener("close", () => dialog.remove());
   dialog.querySelector("form").addEventListener("submit", async (event) => {
@@ -59,7 +59,7 @@ function rename(found) {
 }
 
 async function drop(found, reference) {
-  if (!confirm(`Delete ${reference}? Its rules and files go with it.`)) return;
+  if (!confirm(`Delete ${reference}? Its rules and files are deleted too.`)) return;
   try {
     await remove(path("models", found.id));
     notify(`${reference} is deleted`);

@@ -36,7 +36,7 @@ export async function models(root, { signal }) {
   input.addEventListener("change", () => input.files.length && bring(input.files[0]));
   show(root,
     h("header", { class: "head" },
-      h("div", {}, h("h1", {}, "Models"), h("p", {}, "A version never changes. An alias such as champion can move from one to the next.")),
+      h("div", {}, h("h1", {}, "Models"), h("p", {}, "A version never changes. An alias such as champion can be moved from one version to another.")),
       h("div", { class: "actions" }, compare, h("button", { type: "button", onclick: () => input.click() }, "Import"), input, h("a", { class: "button primary", href: "#/train" }, "Train"))),
     h("section", { class: "card flush" }, items.length ? list.element
       : h("div", { class: "empty" }, "No model yet.", h("a", { class: "button", href: "#/train" }, "Train the first one"))));
@@ -47,7 +47,7 @@ async function bring(file) {
   form.set("file", file);
   try {
     const model = await upload("/models/import", form, () => {});
-    notify(`${model.name}@${model.version} is here`);
+    notify(`${model.name}@${model.version} was imported`);
     go(to(["models", `${model.name}@${model.version}`]));
   } catch (error) { notify(error.message, true); }
 }

@@ -38,7 +38,7 @@ export async function train(root, { params, signal }) {
     h("div", { class: "two" }, field("Knowledge base", select), field("Name of the model", title, "Each training under a name is its next version.")),
     field("Method", method, "What learns. Train another under another name, and compare them under Models."), meaning,
     presetPlace,
-    field("Seeds", seeds, "Several, separated by commas: the best on validation becomes the model."),
+    field("Seeds", seeds, "One or more, separated by commas: the best on validation becomes the model."),
     result, h("div", { class: "actions" }, start));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

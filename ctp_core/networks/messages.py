@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from ctp_core.networks.config import Encoding
-from ctp_core.networks.network import GraphNetwork
-from ctp_core.networks.rows import PAD, GraphRows
+from ctp_core.networks.rows import PAD, GraphNetwork, GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 
 ATTENTION_SLOPE = 0.2  # of the leaky ReLU, as published

@@ -13,9 +13,8 @@ from ctp_core.kb.isomorphism import CanonicalGraph, canonical
 from ctp_core.kb.knowledge_base import Kind
 from ctp_core.methods import BaseConfig, parse_config
 from ctp_core.networks.config import NetworkConfig
-from ctp_core.networks.network import GraphNetwork
 from ctp_core.networks.registry import build_network
-from ctp_core.networks.rows import GraphRows, NumberedGraph, stack_rows
+from ctp_core.networks.rows import GraphNetwork, GraphRows, NumberedGraph, stack_rows
 from ctp_core.rules import Rule
 from ctp_core.shapes import Float, Tensor
 from ctp_core.symbols import Vocabulary

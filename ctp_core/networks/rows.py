@@ -1,6 +1,7 @@
 """Graphs as rows of numbers: facts in the order of a walk from the goal's subject, padded to one length."""
 
 import zlib
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from ctp_core.kb.isomorphism import CanonicalGraph, Edge
-from ctp_core.shapes import Bool, Int, Tensor
+from ctp_core.shapes import Bool, Float, Int, Tensor
 from ctp_core.symbols import Vocabulary
 
 PAD = -1
@@ -126,3 +128,10 @@ def stack_rows(graphs: Sequence[NumberedGraph], num_names: int, few: bool, devic
         names[row, : graph.num_entities] = graph.names(num_names, few)
     goals = np.array([graph.goal for graph in graphs], dtype=np.int64)
     return GraphRows(*(torch.as_tensor(array, device=device) for array in (facts, goals, sizes, names)))
+
+
+class GraphNetwork(nn.Module, ABC):
+    """Logits of all targets for every row of a batch."""
+
+    @abstractmethod
+    def forward(self, rows: GraphRows) -> Float[Tensor, "query target"]: ...

@@ -10,9 +10,8 @@ from ctp_core.errors import ConfigError
 from ctp_core.kb.knowledge_base import GraphsKB, KnowledgeBase
 from ctp_core.networks.config import NetworkConfig
 from ctp_core.networks.model import NetworkModel, NetworkScorer
-from ctp_core.networks.network import GraphNetwork
 from ctp_core.networks.registry import build_network
-from ctp_core.networks.rows import GraphRows
+from ctp_core.networks.rows import GraphNetwork, GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 
 

@@ -30,9 +30,8 @@ from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.networks.config import GatConfig, GcnConfig, NetworkConfig
 from ctp_core.networks.messages import MessageNetwork
 from ctp_core.networks.model import NetworkScorer
-from ctp_core.networks.recurrent import RecurrentEncoder
 from ctp_core.networks.rows import GraphRows, NumberedGraph
-from ctp_core.networks.sequence import SequenceEncoder, SequenceNetwork
+from ctp_core.networks.sequence import RecurrentEncoder, SequenceEncoder, SequenceNetwork
 from ctp_core.networks.trainer import NetworkTrainer
 from ctp_core.shapes import Float, Int, Tensor
 

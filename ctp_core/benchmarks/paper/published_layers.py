@@ -6,12 +6,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ctp_core.networks.attention import AttentionEncoder
 from ctp_core.networks.config import AttentionConfig, GatConfig, GcnConfig, NetworkConfig
-from ctp_core.networks.convolution import HighwayEncoder
 from ctp_core.networks.messages import AttentionLayer, ConvolutionLayer, Edges, MessageLayer
-from ctp_core.networks.recurrent import RecurrentEncoder
-from ctp_core.networks.sequence import SequenceEncoder
+from ctp_core.networks.sequence import AttentionEncoder, HighwayEncoder, RecurrentEncoder, SequenceEncoder
 from ctp_core.shapes import Float, Int, Tensor
 
 SECOND_HEADS = 3  # of GAT's second layer, however many the first has

@@ -34,7 +34,7 @@ from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.methods import METHODS, BaseConfig, Profile, parse_config, preset_for
 from ctp_core.networks.config import NETWORKS, NetworkConfig, network_config
 from ctp_core.networks.messages import ConvolutionLayer, Edges
-from ctp_core.networks.recurrent import RecurrentEncoder
+from ctp_core.networks.sequence import RecurrentEncoder
 from ctp_core.symbols import Fact
 from tests.core.benchmarks.test_clutrr import as_csv
 

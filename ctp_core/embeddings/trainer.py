@@ -1,11 +1,13 @@
 """Trains ComplEx and DistMult: every question of the KB against all entities, Adagrad, N3."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ctp_core.base.calibration import fit_calibration
@@ -15,9 +17,7 @@ from ctp_core.base.schedule import constant_then_falling
 from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
-from ctp_core.embeddings.log_partition import log_partition
 from ctp_core.embeddings.model import ComplexModel, DistMultModel, EmbeddingModel
-from ctp_core.embeddings.questions import QuestionList
 from ctp_core.errors import ConfigError
 from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
 
@@ -25,6 +25,70 @@ MODELS: dict[str, type[EmbeddingModel]] = {"complex": ComplexModel, "distmult": 
 UNCALIBRATED = (1.0, 0.0)
 VALIDATION = 5000  # facts ranked between epochs at most
 MIN_CHANCE = 1e-6  # of an entity without facts where none is drawn
+
+Ids = Int[Tensor, " row"]
+
+
+class QuestionList:
+    """Facts read both ways: one question each, or `grouped`, so that one with a hundred answers is scored once."""
+
+    def __init__(self, facts: Int[Tensor, "fact 3"], num_predicates: int, *, grouped: bool) -> None:
+        subject, predicate, object_ = facts.unbind(1)
+        given, answers = torch.cat([subject, object_]), torch.cat([object_, subject])
+        self._atoms = 2 * num_predicates
+        keys = given * self._atoms + torch.cat([predicate, predicate + num_predicates])
+        order = torch.argsort(keys, stable=True)
+        self._answers = answers[order]
+        self._keys, self._counts = keys[order], torch.ones_like(keys)
+        if grouped:
+            self._keys, self._counts = torch.unique_consecutive(keys[order], return_counts=True)
+        self._starts = torch.cumsum(self._counts, 0) - self._counts
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def appearances(self, num_entities: int) -> Ids:
+        """In how many questions each entity stands, as what is given or as an answer."""
+        given = torch.bincount(self._keys // self._atoms, minlength=num_entities)
+        return given + torch.bincount(self._answers, minlength=num_entities)
+
+    def of(self, chosen: Ids) -> tuple[Ids, Ids, Ids, Ids]:
+        """(entity, atom) of each chosen question, then (question, answer) of each of their facts."""
+        counts = self._counts[chosen]
+        question = torch.repeat_interleave(torch.arange(len(chosen)), counts)
+        first = self._starts[chosen] - (torch.cumsum(counts, 0) - counts)
+        answer = self._answers[torch.arange(len(question)) + first[question]]
+        return self._keys[chosen] // self._atoms, self._keys[chosen] % self._atoms, question, answer
+
+
+class _LogPartition(torch.autograd.Function):
+    """The table of products becomes that of the probabilities in place: what is as large as that is written once."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, candidates: Tensor, log_weights: Tensor | None) -> Tensor:
+        table = queries @ candidates.T
+        if log_weights is not None:
+            table += log_weights
+        top = table.amax(1, keepdim=True)
+        sums = table.sub_(top).exp_().sum(1, keepdim=True)
+        ctx.save_for_backward(queries, candidates, table, sums)
+        return (top + sums.log()).squeeze(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        queries, candidates, table, sums = ctx.saved_tensors
+        table.mul_(gradient[:, None] / sums)
+        return table @ candidates, table.T @ queries, None
+
+
+def log_partition(
+    queries: Float[Tensor, "query width"],
+    candidates: Float[Tensor, "candidate width"],
+    log_weights: Float[Tensor, "query candidate"] | None = None,
+) -> Float[Tensor, " query"]:
+    """torch.logsumexp(queries @ candidates.T + log_weights, 1) with its gradient; none for the weights."""
+    return _LogPartition.apply(queries, candidates, log_weights)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class EmbeddingTrainer(GradientTrainer):

@@ -29,7 +29,7 @@ LAYERS: dict[str, Callable[[Any], MessageLayer]] = {
 
 
 def build_network(config: Any, num_predicates: int, num_targets: int) -> GraphNetwork:
-    """Fresh weights, drawn from torch's own generator."""
+    """Builds the network of a config with fresh weights, drawn from torch's global generator."""
     assert isinstance(config, NetworkConfig)
     sizes = (config.names, num_predicates, num_targets)
     if config.method in ENCODERS:

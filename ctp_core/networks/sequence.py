@@ -23,7 +23,7 @@ HIGHWAY_OUTPUT = 16
 
 
 class SequenceEncoder(nn.Module, ABC):
-    """Vectors of symbols -> one vector of length `width`. Rows are shorter than the batch; what is beyond is zero."""
+    """Encodes each row of symbol vectors as one vector of length `width`. Beyond a row's length, vectors are zero."""
 
     width: int
 
@@ -34,7 +34,7 @@ class SequenceEncoder(nn.Module, ABC):
 
 
 class RecurrentEncoder(SequenceEncoder):
-    """The last state of each direction."""
+    """Joins the final states of an LSTM, GRU or RNN that runs in both directions."""
 
     def __init__(self, cell: str, dim: int, hidden: int) -> None:
         super().__init__()
@@ -46,12 +46,12 @@ class RecurrentEncoder(SequenceEncoder):
     ) -> Float[Tensor, "query width"]:
         packed = pack_padded_sequence(symbols, lengths.cpu(), batch_first=True, enforce_sorted=False)
         state = self.cell(packed)[1]
-        hidden = state[0] if isinstance(state, tuple) else state  # an LSTM has a cell beside it
+        hidden = state[0] if isinstance(state, tuple) else state  # an LSTM gives (hidden, cell)
         return torch.cat([hidden[0], hidden[1]], dim=1)
 
 
 class AttentionEncoder(SequenceEncoder):
-    """Every symbol plus what it attends to; the LSTM reads the sums in both directions."""
+    """Adds to each symbol what it attends to, and reads the sums with an LSTM in both directions."""
 
     def __init__(self, dim: int, heads: int, hidden: int) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class AttentionEncoder(SequenceEncoder):
 
 
 class Convolutions(nn.Module):
-    """The largest value of every filter, over all windows that lie within the row (one at least)."""
+    """Takes the maximum of each filter over the windows within a row, or its first window if the row is too short."""
 
     def __init__(self, dim: int, filters: tuple[int, ...]) -> None:
         super().__init__()
@@ -86,12 +86,12 @@ class Convolutions(nn.Module):
             found = functional.relu(window(channels))  # [query, filter, start]
             starts = torch.arange(found.shape[2], device=found.device)
             inside = starts < (lengths[:, None] - width + 1).clamp(min=1)
-            best.append(found.masked_fill(~inside[:, None, :], 0.0).amax(dim=2))  # relu: nothing is below 0
+            best.append(found.masked_fill(~inside[:, None, :], 0.0).amax(dim=2))  # relu gives nothing below 0
         return torch.cat(best, dim=1)
 
 
 class ConvolutionEncoder(SequenceEncoder):
-    """Convolutions and a linear layer."""
+    """Convolutions followed by a linear layer."""
 
     def __init__(self, dim: int, filters: int) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class ConvolutionEncoder(SequenceEncoder):
 
 
 class HighwayEncoder(SequenceEncoder):
-    """Convolutions, a linear layer, and layers that pass on a learnt share of what they get unchanged."""
+    """Convolutions, a linear layer, then layers that pass on a learnt share of their input unchanged."""
 
     def __init__(self, dim: int, layers: int) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class HighwayEncoder(SequenceEncoder):
         self.projection = nn.Linear(self.convolutions.width, HIGHWAY_OUTPUT)
         self.layers = nn.ModuleList(nn.Linear(HIGHWAY_OUTPUT, 2 * HIGHWAY_OUTPUT) for _ in range(layers))
         for layer in self.layers:
-            nn.init.ones_(layer.bias[HIGHWAY_OUTPUT:])  # type: ignore[index]  # at first, pass on most
+            nn.init.ones_(layer.bias[HIGHWAY_OUTPUT:])  # type: ignore[index]  # start by passing most on
         self.width = HIGHWAY_OUTPUT
 
     def forward(
@@ -129,9 +129,9 @@ class HighwayEncoder(SequenceEncoder):
 
 
 class SequenceNetwork(GraphNetwork):
-    """W·enc([G; KB]), or W·[enc(KB); enc(G)] where the encoding is `apart`.
+    """Computes W·enc([G; KB]), or W·[enc(KB); enc(G)] where the encoding is `apart`.
 
-    G is (subject, a symbol that says that this place is asked for, object): it never tells the label.
+    The goal G is written as (subject, a symbol that means “asked”, object), so it never gives the label away.
     """
 
     def __init__(self, encoder: SequenceEncoder, dim: int, sizes: tuple[int, int, int], encoding: Encoding) -> None:

@@ -1,4 +1,4 @@
-"""Training networks on graphs: cross-entropy of the label among all targets, entities named anew in every step."""
+"""Trains networks on graphs by cross-entropy among all targets; entities get new names in every step."""
 
 import torch
 

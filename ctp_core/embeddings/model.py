@@ -1,4 +1,4 @@
-"""ComplEx and DistMult as models in their own right: accurate, but without proofs."""
+"""ComplEx and DistMult as models: accurate, but without proofs."""
 
 from typing import ClassVar
 
@@ -46,7 +46,7 @@ class EmbeddingModel(FactsModel):
     def products(
         self, given: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"], *, objects: bool
     ) -> Float[np.ndarray, "question entity"]:
-        """φ of all objects of (s, p, ?), or of all subjects of (?, p, o): the same value for the same fact."""
+        """φ of every entity as the object of (s, p, ?), or as the subject of (?, p, o). A fact has one φ either way."""
         with torch.no_grad():
             vectors = self._predicates[self._ids(predicates)]
             vectors = vectors if objects else self.factorisation.adjoint(vectors)
@@ -54,7 +54,7 @@ class EmbeddingModel(FactsModel):
             return (queries @ self.factorisation.entities.T).cpu().numpy()
 
     def fact_products(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """φ of each fact; NaN where an entity was never seen."""
+        """φ of each fact; NaN where an entity was not in training."""
         seen = (facts[:, [0, 2]] < len(self.kb.entities)).all(1)
         products = np.full(len(facts), np.nan)
         with torch.no_grad():
@@ -68,7 +68,7 @@ class EmbeddingModel(FactsModel):
         return torch.from_numpy(np.ascontiguousarray(ids)).to(self._predicates.device)
 
     def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """Of an entity that was never seen nothing is known: the offset alone."""
+        """The logit of each fact; the offset alone where an entity was not in training."""
         del view
         return np.asarray(self.scale * np.nan_to_num(self.fact_products(facts)) + self.offset)
 
@@ -85,7 +85,7 @@ class EmbeddingModel(FactsModel):
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
-        """No proofs; the parts are the offset as bias and the embedding, null for entities never seen."""
+        """Gives no proofs, only parts of the logit: `bias`, and `embedding`, None for entities not in training."""
         del view, logits, num_proofs
         parts = self.scale * self.fact_products(facts)
         return [
@@ -94,7 +94,7 @@ class EmbeddingModel(FactsModel):
         ]
 
     def rules(self) -> list[Rule]:
-        """An embedding has none."""
+        """Always empty: an embedding has no rules."""
         return []
 
     def to_artifact(self) -> Artifact:
@@ -106,7 +106,7 @@ class EmbeddingModel(FactsModel):
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "EmbeddingModel":
         config, kb = read_config(artifact), read_kb(artifact)
         if not isinstance(config, EmbeddingConfig):
-            raise ArtifactError(f"a model of method {config.method!r} is no embedding")
+            raise ArtifactError(f"a model of method {config.method!r} is not an embedding")
         sizes = (len(kb.entities), len(kb.predicates))
         factorisation = FACTORISATIONS[config.method](sizes, config.rank, torch.Generator(), device)
         load_state(factorisation, "factorisation", artifact)

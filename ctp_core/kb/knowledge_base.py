@@ -17,7 +17,7 @@ FactIds = NDArray[np.int64]  # [fact, 3]: subject, predicate, object
 
 @dataclass(frozen=True)
 class FactsKB:
-    """`kind: facts`. Facts of every split as ids; `train` is what a proof may stand on."""
+    """`kind: facts`. The facts of every split as ids; proofs may use only those of `train`."""
 
     entities: Vocabulary
     predicates: Vocabulary
@@ -48,7 +48,7 @@ class FactsKB:
 
 @dataclass(frozen=True)
 class Graph:
-    """A small graph with a query pair; the label is the predicate between them, None where it is asked for."""
+    """A small graph with a query pair; `label` is the predicate that holds for the pair, None where it is unknown."""
 
     facts: tuple[Fact, ...]
     subject: str
@@ -58,7 +58,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class GraphsKB:
-    """`kind: graphs`. Entities are local to a graph; predicates are shared, `targets` are those that label."""
+    """`kind: graphs`. Entities are local to a graph; predicates are shared. `targets` are those used as labels."""
 
     predicates: Vocabulary
     targets: tuple[str, ...]

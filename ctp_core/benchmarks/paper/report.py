@@ -1,4 +1,4 @@
-"""docs/lab/paper.md, all finished cells beside the paper's figures with marks and reasons, and the plots."""
+"""Writes docs/lab/paper.md, all finished cells beside the paper's figures with marks and reasons, and the plots."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -31,15 +31,15 @@ Group = tuple[str, str, str, str]  # table, data set, tuning, system
 
 @dataclass(frozen=True)
 class Results:
-    """Rows of the finished cells by what they are of, seed by seed."""
+    """The rows of the finished cells by table, data set, tuning and system, in the order of seeds."""
 
     of: dict[Group, list[Row]]
 
     @classmethod
     def read(cls, store: Store, data: Path) -> "Results":
-        """All that the store has for the cells as they are now, whatever the number of seeds.
+        """Reads all that the store has for the cells as they are now, whatever the number of seeds.
 
-        A row of a data set that is not in `data` is taken as it is: whether its settings still hold cannot be told.
+        A row of a data set that is not in `data` is taken as it is: whether its settings still hold cannot be checked.
         """
         rows = store.rows()
         by_path = {path: row for row in rows.values() for path in row["paths"]}
@@ -55,7 +55,7 @@ class Results:
 
     @property
     def seeds(self) -> int:
-        """Of the cell that has most."""
+        """The largest number of seeds that a cell has."""
         return max((len(rows) for rows in self.of.values()), default=0)
 
     def get(self, *group: str) -> list[Row]:
@@ -63,7 +63,7 @@ class Results:
 
 
 def write_report(results: Results, folder: Path, plots: Path | None = None) -> Path:
-    """paper.md in `folder`, its plots in `plots` or beside it; returns the path of the first."""
+    """Writes paper.md to `folder` and its plots to `plots` or beside it; returns the path of paper.md."""
     plots = plots or folder
     for one in (folder, plots):
         one.mkdir(parents=True, exist_ok=True)
@@ -185,19 +185,19 @@ def _cell(values: Sequence[float], reference: Sequence[float], published: Publis
     own = _spread(mean(values), stdev(values) if len(values) > 1 else None, digits) + mark(values, reference)
     if published is None:
         return own
-    # Where the paper gives no deviation ours stands in for it; one seed has none, and every difference counts.
+    # Where the paper gives no deviation, ours is used; one seed has none, so every difference beyond rounding counts.
     std = published.std if published.std is not None else stdev(values) if len(values) > 1 else 0.0
     off = abs(mean(values) - published.mean) > 2 * max(std, ROUNDING)
     return f"{own} ({_spread(*published, digits)}){' ' + OFF if off else ''}"
 
 
 def welch(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """The p-value of equal means with unequal variances; None where a side has fewer than two values."""
+    """The p-value of Welch's t-test for equal means; None where a side has fewer than two values."""
     if min(len(left), len(right)) < 2:
         return None
     if stdev(left) == stdev(right) == 0:  # no spread at all: the test would divide by 0
         return 1.0 if mean(left) == mean(right) else 0.0
-    # From the moments, which Python finds exactly: scipy's own warn where all seeds of one side agree.
+    # From moments that Python computes exactly: scipy's own warn where all seeds of one side agree.
     moments = [moment for side in (left, right) for moment in (mean(side), stdev(side), len(side))]
     return float(stats.ttest_ind_from_stats(*moments, equal_var=False).pvalue)
 

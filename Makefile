@@ -54,7 +54,7 @@ clean: ## Remove .venv and all caches (not your data)
 .venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
 	@echo "Installing packages (the first time takes a few minutes)"
 	@if [ -n "$(TORCH_INDEX)" ]; then $(PIP) --index-url "$(TORCH_INDEX)" torch==2.13.0; fi
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[all]'
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed

@@ -202,12 +202,13 @@ class Unification(Wire):
 
 
 class Node(Wire):
-    """One goal of a proof and how it was proved."""
+    """One goal of a proof and how it was proved; `bindings` say what the variables of the rule stand for."""
 
     goal: Fact
     score: float
     by: str
     rule: dict[str, Any] | None = None
+    bindings: dict[str, str] | None = None
     fact: Fact | None = None
     unifications: list[Unification] = Field(default_factory=list)
     children: list["Node"] = Field(default_factory=list)

@@ -6,7 +6,7 @@ Tuples rather than dataclasses: an answer has hundreds of them, and making them 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from ctp_core.rules import Rule
+from ctp_core.rules import Rule, is_constant
 from ctp_core.symbols import Fact
 
 
@@ -20,7 +20,10 @@ class Unification(NamedTuple):
 
 
 class ProofNode(NamedTuple):
-    """One goal and how it was proved: score = ⊗ of the unifications and of the children's scores."""
+    """One goal and how it was proved: score = ⊗ of the unifications and of the children's scores.
+
+    The children of a rule are the goals of its body, in the order of its atoms.
+    """
 
     goal: Fact
     score: float
@@ -29,6 +32,17 @@ class ProofNode(NamedTuple):
     rule: Rule | None = None
     fact: Fact | None = None
     children: tuple["ProofNode", ...] = ()
+
+    @property
+    def bindings(self) -> dict[str, str] | None:
+        """What each variable of the rule stands for: X and Y, then those along the path; None where a fact proves."""
+        if self.rule is None:
+            return None
+        goals = (self.goal, *(child.goal for child in self.children))
+        found: dict[str, str] = {}
+        for atom, goal in zip((self.rule.head, *self.rule.body.atoms), goals, strict=True):
+            found[atom.subject], found[atom.object] = goal.subject, goal.object
+        return {argument: entity for argument, entity in found.items() if not is_constant(argument)}
 
     def leaves(self) -> Iterator["ProofNode"]:
         if self.by == "fact":

@@ -1,19 +1,26 @@
-"""Rules as people read them: `p(X,Y) :- q(X,Z), r(Z,Y)`; their templates; reading and writing Prolog."""
+"""Rules as people read them, `p(X,Y) :- q(X,Z), r(Z,Y)`, in one form: the same rule has one text and one id.
+
+A body is a path of atoms. It is written from X to Y, whichever way round its atoms are stated, or away from X or Y
+where it is about that one alone. Its other variables are Z, Z2, Z3, … in that order. `rules_from_atoms` and
+`prolog_rules` read rules that were written in other forms.
+"""
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
-from ctp_core.errors import ConfigError, DataError
+from ctp_core.errors import ConfigError
+from ctp_core.symbols import Fact
 
 SURE = 1 - 1e-6  # a generated vector that meets a predicate this well is that predicate
 ID_LENGTH = 12
 MAX_BODY = 8  # atoms; a longer body is a mistake, and its search would be one too
-ATOM_TOKENS = 7  # name ( X , Y ) and what stands after it
-MAX_RULE_LENGTH = 10_000  # characters: a head and MAX_BODY atoms whose names are as long as those of a KB may be
+About = Literal["", "X", "Y"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,82 +35,185 @@ class Atom:
         return f"{self.predicate}({self.subject},{self.object})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Template:
-    """The shape of a rule: a path of `length` atoms from X to Y, or from Y to X where `reversed`; `0` has no rule."""
+    """The shape of a body. Where `about` is empty, a path of `length` atoms between X and Y; `0` has no rule.
+
+    `reversed`: every atom is stated against the path from X to Y. `about`: the body is about X or Y alone. `constant`:
+    and the other one is an entity; such a body has one atom or two, and its template does not say how many.
+    """
 
     length: int
     reversed: bool = False
+    about: About = ""
+    constant: bool = False
 
     @classmethod
     def parse(cls, text: str) -> "Template":
-        """`0`, `n` or `nR`; raises ConfigError."""
-        match = re.fullmatch(r"(\d)(R?)", text)
+        """`0`, `n`, `nR`, `1X`, `1Y`, `cX` or `cY`; raises ConfigError."""
+        if text in ONE_SIDED:
+            return ONE_SIDED[text]
+        match = re.fullmatch(r"([0-9])(R?)", text)
         if match is None or text == "0R" or int(match[1]) > MAX_BODY:
             raise ConfigError(f"template {text!r} is not 0, n or nR with n from 1 to {MAX_BODY}, such as 1, 1R or 2")
         return cls(int(match[1]), bool(match[2]))
 
     def __str__(self) -> str:
-        return f"{self.length}{'R' if self.reversed else ''}"
+        if self.constant:
+            return f"c{self.about}"
+        return f"{self.length}{'R' if self.reversed else self.about}"
 
-    def atoms(self, predicates: tuple[str, ...]) -> tuple[Atom, ...]:
-        """The body with these predicates: `2` -> q(X,Z), r(Z,Y); longer ones use Z1, Z2, …"""
-        middle = ["Z"] if self.length == 2 else [f"Z{i}" for i in range(1, self.length)]
-        ends = ("Y", "X") if self.reversed else ("X", "Y")
-        path = [ends[0], *middle, ends[1]]
-        return tuple(Atom(p, a, b) for p, a, b in zip(predicates, path[:-1], path[1:], strict=True))
+    @property
+    def unary(self) -> bool:
+        """The body says something of one entity alone, whatever the other one is."""
+        return bool(self.about) and not self.constant
+
+    @property
+    def about_subject(self) -> bool:
+        return self.about == "X"
+
+    @property
+    def direct(self) -> bool:
+        """One atom between X and Y."""
+        return self.length == 1 and not self.about
+
+    def along(self, places: tuple[T, ...]) -> tuple[T, ...]:
+        """What stands at the places of the template, in the order of the path from X to Y; and back again."""
+        return places[::-1] if self.reversed else places
+
+
+UNARY = (Template(1, about="X"), Template(1, about="Y"))
+SIDES = (Template(0, about="X", constant=True), Template(0, about="Y", constant=True))
+ONE_SIDED = {str(template): template for template in (*UNARY, *SIDES)}
+
+
+class Step(NamedTuple):
+    """An atom of a path; `inverse` where it is stated against the way it is walked: q(Z,X) from X to Z."""
+
+    predicate: str
+    inverse: bool = False
+
+
+def steps_of(predicates: Sequence[str], atoms: Iterable[int]) -> tuple[Step, ...]:
+    """Of atoms numbered as in edge lists: the predicates, then their inverses."""
+    count = len(predicates)
+    return tuple(Step(predicates[atom % count], atom >= count) for atom in atoms)
+
+
+@dataclass(frozen=True)
+class Body:
+    """A path from X to Y; or, where it is `about` one of them alone, away from that one, to anything or to `end`."""
+
+    steps: tuple[Step, ...]
+    about: About = ""
+    end: str | None = None
+
+    @classmethod
+    def of(cls, template: Template, predicates: tuple[str, ...]) -> "Body":
+        """Of predicates in the order of a template between X and Y: `2R` of a and b is b(Z,X), a(Y,Z)."""
+        return cls(tuple(Step(predicate, template.reversed) for predicate in template.along(predicates)))
+
+    @property
+    def predicates(self) -> tuple[str, ...]:
+        return tuple(step.predicate for step in self.steps)
+
+    @property
+    def one_way(self) -> bool:
+        """A path between X and Y whose atoms are all stated along it or all against it: what `ctp` can prove by."""
+        return not self.about and len({step.inverse for step in self.steps}) == 1
+
+    @cached_property
+    def atoms(self) -> tuple[Atom, ...]:
+        return tuple(Atom(step.predicate, *ends) for step, ends in self._stated(self._variables()))
+
+    def facts(self, entities: Sequence[str]) -> tuple[Fact, ...]:
+        """The facts along a path through these entities, each the way round the KB states it."""
+        return tuple(Fact(subject, step.predicate, object_) for step, (subject, object_) in self._stated(entities))
+
+    def _stated(self, stations: Sequence[str]) -> Iterable[tuple[Step, tuple[str, str]]]:
+        for step, (left, right) in zip(self.steps, pairwise(stations), strict=True):
+            yield step, (right, left) if step.inverse else (left, right)
+
+    def _variables(self) -> tuple[str, ...]:
+        others = _others(len(self.steps))
+        if not self.about:
+            return ("X", *others[:-1], "Y")
+        return (self.about, *others) if self.end is None else (self.about, *others[:-1], quoted(self.end))
+
+
+@lru_cache
+def _others(count: int) -> tuple[str, ...]:
+    """Variables beside X and Y: Z, Z2, Z3, …"""
+    return ("Z", *(f"Z{number}" for number in range(2, count + 1)))[:count]
 
 
 @dataclass(frozen=True)
 class Rule:
     """A decoded rule: confidence as the model has it, support and precision as counted over the KB.
 
-    `approximate` says that a body predicate was generated and is shown by its nearest name.
+    `constant` is the entity in the head, whose body is then about the other place. `approximate` says that a body
+    predicate was generated and is shown by its nearest name.
     """
 
-    head: Atom
-    body: tuple[Atom, ...]
-    template: str
+    predicate: str
+    body: Body
     confidence: float
+    constant: str | None = None
     support: int | None = None
     precision: float | None = None
     approximate: bool = False
 
     @cached_property
+    def head(self) -> Atom:
+        fixed = None if self.constant is None else quoted(self.constant)
+        if fixed is None:
+            return Atom(self.predicate, "X", "Y")
+        return Atom(self.predicate, *(("X", fixed) if self.body.about == "X" else (fixed, "Y")))
+
+    @property
+    def template(self) -> Template:
+        if self.constant is not None:
+            return SIDES[self.body.about == "Y"]
+        steps, about = self.body.steps, self.body.about
+        return Template(len(steps), reversed=not about and all(step.inverse for step in steps), about=about)
+
+    @cached_property
     def text(self) -> str:
-        return f"{self.head} :- {', '.join(map(str, self.body))}"
+        return rule_text(self.head, self.body.atoms)
 
     @cached_property
     def id(self) -> str:
-        """The same text has the same id in every model, so that rules can be compared between models."""
+        """The same rule has the same id in every model, so that rules can be compared between models."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:ID_LENGTH]
 
-    @property
-    def predicates(self) -> tuple[str, ...]:
-        """Of the body, in the order of the path."""
-        return tuple(atom.predicate for atom in self.body)
+    def values(self) -> dict[str, Any]:
+        """What is stored of a rule; `rule_from_values` reads it, and makes text, id and template anew."""
+        return {
+            "head": vars(self.head),
+            "body": [vars(atom) for atom in self.body.atoms],
+            "template": str(self.template),
+            "confidence": self.confidence,
+            "support": self.support,
+            "precision": self.precision,
+            "approximate": self.approximate,
+        }
 
-    @property
-    def prolog(self) -> str:
-        return clause(vars(self.head), [vars(atom) for atom in self.body])
-
-
-def clause(head: Mapping[str, str], body: Sequence[Mapping[str, str]]) -> str:
-    """A rule that any Prolog reads; names that are not plain words are quoted."""
-    atoms = [f"{_quote(atom['predicate'])}({atom['subject']},{atom['object']})" for atom in (head, *body)]
-    return f"{atoms[0]} :- {', '.join(atoms[1:])}."
-
-
-def make_rule(
-    head: str, template: Template, body: tuple[str, ...], confidence: float, approximate: bool = False
-) -> Rule:
-    """head(X,Y) over a body of this template."""
-    return Rule(Atom(head, "X", "Y"), template.atoms(body), str(template), confidence, approximate=approximate)
+    def counted(self, support: int, pairs: int) -> Self:
+        """With support and precision; no precision where the body never holds."""
+        return replace(self, support=support, precision=support / pairs if pairs else None)
 
 
-_PLAIN = re.compile(r"[a-z]\w*", re.ASCII)
-_TOKEN = re.compile(r"\s*(?:(?P<quoted>'(?:[^'\\]|\\.|'')*')|(?P<neck>:-)|(?P<mark>[(),.])|(?P<word>[^\s(),.':]+))")
-_WEIGHT = re.compile(r"\s*(?P<weight>[0-9.eE+-]+)\s*::")
+def each_once(rules: Iterable[Rule]) -> list[Rule]:
+    """Without repetitions: of equal rules the most confident, the first of several such."""
+    found: dict[str, Rule] = {}
+    for rule in rules:
+        if rule.text not in found or rule.confidence > found[rule.text].confidence:
+            found[rule.text] = rule
+    return list(found.values())
+
+
+def rule_text(head: Atom, body: Iterable[Atom]) -> str:
+    return f"{head} :- {', '.join(map(str, body))}"
 
 
 def quoted(name: str) -> str:
@@ -112,74 +222,11 @@ def quoted(name: str) -> str:
     return f"'{escaped}'"
 
 
-def _quote(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else quoted(name)
-
-
 def unquoted(token: str) -> str:
     """The name that `quoted` was given."""
     inner = token[1:-1].replace("''", "'")
     return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else str(match[1]), inner)
 
 
-def parse_rule(text: str) -> Rule:
-    """A rule from Prolog, with an optional weight: `0.9::p(X,Y) :- q(X,Z), r(Z,Y).`; raises DataError.
-
-    The body must be a path from X to Y or back, in the order of the path: that is what a template can hold.
-    """
-    if len(text) > MAX_RULE_LENGTH:
-        raise DataError(f"rule {text[:80]!r}…: it is longer than {MAX_RULE_LENGTH} characters")
-    weight = _WEIGHT.match(text)
-    confidence = _confidence(weight["weight"], text) if weight else 1.0
-    head, *body = _atoms(_tokens(text[weight.end() :] if weight else text), text)
-    template = _template(head, body, text)
-    return make_rule(head.predicate, template, tuple(atom.predicate for atom in body), confidence)
-
-
-def _confidence(weight: str, text: str) -> float:
-    try:
-        confidence = float(weight)
-    except ValueError:
-        confidence = -1.0
-    if not 0 < confidence <= 1:
-        raise DataError(f"rule {text!r}: the weight must be a number in (0, 1]")
-    return confidence
-
-
-def _tokens(text: str) -> list[tuple[str, str]]:
-    tokens, at, text = [], 0, text.rstrip()
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None or match.lastgroup is None:
-            raise DataError(f"rule {text!r}: cannot be read from {text[at : at + 10]!r} on")
-        tokens.append((match.lastgroup, match[match.lastgroup]))
-        if len(tokens) > ATOM_TOKENS * (1 + MAX_BODY):
-            raise DataError(f"rule {text!r}: the body has more than {MAX_BODY} atoms")
-        at = match.end()
-    return tokens[:-1] if tokens and tokens[-1] == ("mark", ".") else tokens
-
-
-def _atoms(tokens: list[tuple[str, str]], text: str) -> list[Atom]:
-    """Head, then body."""
-    atoms = []
-    while tokens:
-        (kind, name), marks, arguments = tokens[0], tokens[1:6:2], tokens[2:6:2]
-        if kind not in ("quoted", "word") or [m[1] for m in marks] != ["(", ",", ")"] or len(arguments) < 2:
-            raise DataError(f"rule {text!r}: expected an atom such as q(X,Z)")
-        if not all(word == "word" and variable[:1].isupper() for word, variable in arguments):
-            raise DataError(f"rule {text!r}: the arguments of {name} must be variables, in capitals")
-        atoms.append(Atom(unquoted(name) if kind == "quoted" else name, arguments[0][1], arguments[1][1]))
-        separator, tokens = tokens[ATOM_TOKENS - 1 : ATOM_TOKENS], tokens[ATOM_TOKENS:]
-        if separator != ([] if not tokens else [("neck", ":-")] if len(atoms) == 1 else [("mark", ",")]):
-            raise DataError(f"rule {text!r}: expected `head :- atom, atom, …`")
-    if len(atoms) < 2:
-        raise DataError(f"rule {text!r}: a rule has a head and a body")
-    return atoms
-
-
-def _template(head: Atom, body: list[Atom], text: str) -> Template:
-    path = [body[0].subject, *(atom.object for atom in body)]
-    joined = all(left.object == right.subject for left, right in pairwise(body))
-    if not joined or len(set(path)) < len(path) or {path[0], path[-1]} != {head.subject, head.object}:
-        raise DataError(f"rule {text!r}: the body must be a path between the two variables of the head")
-    return Template(len(body), reversed=path[0] == head.object)
+def is_constant(argument: str) -> bool:
+    return argument.startswith("'")

@@ -38,9 +38,12 @@ def _proof(proof: Proof) -> str:
 
 def _node(node: ProofNode) -> str:
     rule = "null" if node.rule is None else _rule(node.rule)
+    bound = node.bindings
+    bindings = "null" if bound is None else _encode(bound)
     fact = "null" if node.fact is None else f"{{{_places(node.fact)}}}"
     return (
-        f'{{"goal":{{{_places(node.goal)}}},"score":{_number(node.score)},"by":"{node.by}","rule":{rule},"fact":{fact},'
+        f'{{"goal":{{{_places(node.goal)}}},"score":{_number(node.score)},"by":"{node.by}","rule":{rule},'
+        f'"bindings":{bindings},"fact":{fact},'
         f'"unifications":[{",".join([_unification(one) for one in node.unifications])}],'
         f'"children":[{",".join([_node(child) for child in node.children])}]}}'
     )

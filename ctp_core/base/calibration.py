@@ -7,7 +7,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from ctp_core.kb.knowledge_base import FactIds, FactsKB
+from ctp_core.base.goals import GoalIds, Score
+from ctp_core.kb.knowledge_base import FactIds, FactSet, FactsKB
 from ctp_core.kb.splits import FactsSplit
 
 CORRUPTIONS = 20  # random facts for each true one: the base rate that the sigmoid assumes
@@ -15,9 +16,6 @@ MIN_SCALE = 1e-3  # a score that says nothing keeps its order all the same
 FOLDS = 5  # of a KB that has no facts to spare
 SEED = 0
 HALVINGS = 40
-
-
-Score = Callable[[FactIds], Float[np.ndarray, " fact"]]
 
 
 def fit_calibration(score: Score, kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
@@ -46,7 +44,8 @@ def _fit(parts: Iterable[tuple[Score, FactIds]], kb: FactsKB, *, smooth: bool = 
     """`smooth`: the targets of Platt 1999, as if each label had been seen once more rightly and once wrongly."""
     scored: list[tuple[Float[np.ndarray, " fact"], float]] = []
     for score, facts in parts:
-        scored += [(score(facts), 1.0), (score(_random_facts(kb, facts)), 0.0)]
+        for asked, label in ((facts, 1.0), (_random_facts(kb, facts), 0.0)):
+            scored.append((score(GoalIds.hiding(asked, None))[:, 0], label))
     values = np.concatenate([found for found, _ in scored])
     true = np.concatenate([np.full(len(found), label) for found, label in scored])
     spread = float(values.std()) or 1.0
@@ -83,6 +82,5 @@ def _random_facts(kb: FactsKB, facts: FactIds) -> FactIds:
     false = np.repeat(facts, CORRUPTIONS, axis=0)
     place = choose.integers(0, 2, len(false)) * 2
     false[np.arange(len(false)), place] = choose.integers(0, len(kb.entities), len(false))
-    known = {tuple(fact) for split in ("train", "valid") for fact in kb.splits.get(split, facts).tolist()}
-    kept = [fact for fact in false.tolist() if tuple(fact) not in known]
-    return np.array(kept, dtype=np.int64).reshape(-1, 3)
+    stated = np.concatenate([kb.splits.get(split, facts) for split in ("train", "valid")])
+    return false[~FactSet(stated, len(kb.entities), len(kb.predicates)).states(false)]

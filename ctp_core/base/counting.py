@@ -8,11 +8,12 @@ import numpy as np
 from jaxtyping import Int
 from scipy import sparse
 
+from ctp_core.rules import Template
+
 if TYPE_CHECKING:
     from ctp_core.base.edges import EdgeList
 
 COUNTED_FROM = 1000  # entities; where a body can begin at more, so many drawn at random stand for all
-UNARY = ("1X", "1Y")  # bodies about one of the two entities alone
 
 
 class RuleCounter:
@@ -45,14 +46,14 @@ class RuleCounter:
             tables.append(sparse.csr_array((np.ones(len(rows), dtype=np.int32), (rows, columns)), shape=shape))
         return tables
 
-    def count(self, head: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
+    def count(self, head: int, template: Template, body: tuple[int, ...]) -> tuple[int, int]:
         """(support, pairs): in how many pairs of entities body and head hold, and in how many the body does.
 
         Where the body begins at more than `COUNTED_FROM` entities both are estimates: a long chain joins a large KB
         in more pairs than anybody waits for.
         """
-        if template in UNARY:
-            return self._count_unary(head, body[0], about_subject=template == "1X")
+        if template.unary:
+            return self._count_unary(head, body[0], about_subject=template.about_subject)
         starts = np.flatnonzero(self.degrees(body[0]))
         drawn = np.random.default_rng(0).permutation(len(starts))[:COUNTED_FROM]
         chosen = starts[np.sort(drawn)]

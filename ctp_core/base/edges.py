@@ -11,7 +11,8 @@ from torch import Tensor
 
 from ctp_core.base.counting import RuleCounter
 from ctp_core.base.features import EntityFeatures
-from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.kb.knowledge_base import FactIds, sorted_facts
+from ctp_core.rules import Template
 
 Ids = NDArray[np.int64]
 
@@ -37,13 +38,15 @@ class Paths(NamedTuple):
 
 
 class EdgeList:
-    """Edges sorted by (tail, head, atom), so that all edges of an entity and of a pair are slices."""
+    """Edges sorted by (tail, head, atom), so that all edges of an entity and of a pair are slices.
+
+    `facts` are distinct, as those of a FactsKB and of a FactsView are: one that is given twice would count twice.
+    """
 
     def __init__(self, facts: FactIds, num_entities: int, num_predicates: int) -> None:
         self.num_entities, self.num_predicates = num_entities, num_predicates
-        facts = np.unique(facts, axis=0) if len(facts) else facts
-        self.facts = facts
-        subject, predicate, object_ = facts.T
+        self.facts = sorted_facts(facts, num_entities, num_predicates)
+        subject, predicate, object_ = self.facts.T
         tail, head = np.concatenate([subject, object_]), np.concatenate([object_, subject])
         atom = np.concatenate([predicate, predicate + num_predicates])
         order = np.lexsort((atom, head, tail))
@@ -104,13 +107,13 @@ class EdgeList:
             walks = np.bincount(self.tail, walks[self.head], self.num_entities).astype(np.float64)
         return walks
 
-    def paths(self, subjects: Ids, objects: Ids, template: str) -> Paths:
+    def paths(self, subjects: Ids, objects: Ids, template: Template) -> Paths:
         """All groundings of a template for the pairs: paths between the two, or the edges of one of them."""
-        if template in ("1X", "1Y"):
-            entities = subjects if template == "1X" else objects
+        if template.unary:
+            entities = subjects if template.about_subject else objects
             pair, edge = self.of_entities(entities)
             return Paths(pair, self.atom[edge][:, None], np.column_stack([entities[pair], self.head[edge]]))
-        return self._chains(subjects, objects, int(template))
+        return self._chains(subjects, objects, template.length)
 
     def _chains(self, subjects: Ids, objects: Ids, length: int) -> Paths:
         if length == 1:

@@ -14,9 +14,10 @@ from torch import nn
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.edges import EdgeList
+from ctp_core.base.goals import OPEN, GoalIds, Place
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
-from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB, Kind, KnowledgeBase
+from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, Kind, KnowledgeBase, distinct_facts
 from ctp_core.methods import BaseConfig, parse_config
 from ctp_core.proofs import Proof
 from ctp_core.symbols import Fact, Vocabulary
@@ -31,8 +32,8 @@ class FactsView:
 
     entities: Vocabulary
     predicates: Vocabulary
-    edges: EdgeList
-    known_keys: NDArray[np.int64]  # sorted keys of all facts that the KB or the question states
+    facts: FactIds  # what a proof may stand on, each once
+    stated: FactIds  # what the KB states in any split, or the question: all these are known
     extended: bool
 
     @classmethod
@@ -43,25 +44,30 @@ class FactsView:
             entities = Vocabulary("entity", (*kb.entities, *(name for f in extra for name in (f.subject, f.object))))
             rows = [(entities.id(f.subject), kb.predicates.id(f.predicate), entities.id(f.object)) for f in extra]
             added = np.array(rows, dtype=np.int64)
-        edges = EdgeList(np.concatenate([kb.splits.get("train", NO_FACTS), added]), len(entities), len(kb.predicates))
-        stated = np.concatenate([*kb.splits.values(), added])
-        keys = np.unique(_keys(stated, len(entities), len(kb.predicates)))
-        return cls(entities, kb.predicates, edges, keys, bool(extra))
+        facts, stated = kb.splits.get("train", NO_FACTS), np.concatenate([NO_FACTS, *kb.splits.values(), added])
+        if extra:  # a question may repeat itself, or the KB
+            facts = distinct_facts(np.concatenate([facts, added]), len(entities), len(kb.predicates))
+        return cls(entities, kb.predicates, facts, stated, bool(extra))
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many entities and predicates there are."""
+        return len(self.entities), len(self.predicates)
+
+    @cached_property
+    def edges(self) -> EdgeList:
+        return EdgeList(self.facts, *self.sizes)
+
+    @cached_property
+    def _known(self) -> FactSet:
+        return FactSet(self.stated, *self.sizes)
 
     def known(self, facts: FactIds) -> NDArray[np.bool_]:
-        keys = _keys(facts, len(self.entities), len(self.predicates))
-        if not len(self.known_keys):
-            return np.zeros(len(keys), dtype=bool)
-        place = np.minimum(np.searchsorted(self.known_keys, keys), len(self.known_keys) - 1)
-        return np.asarray(self.known_keys[place] == keys)
+        return self._known.states(facts)
 
     def fact(self, subject: int, predicate: int, object_: int) -> Fact:
         names = self.entities.names
         return Fact(names[subject], self.predicates.names[predicate], names[object_])
-
-
-def _keys(facts: FactIds, num_entities: int, num_predicates: int) -> NDArray[np.int64]:
-    return (facts[:, 0] * num_predicates + facts[:, 1]) * num_entities + facts[:, 2]
 
 
 @dataclass(frozen=True)
@@ -79,20 +85,12 @@ class FactsModel(Model):
     kb: FactsKB
 
     @abstractmethod
-    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """The logit of each candidate; candidates differ from each other in one place at most."""
+    def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        """The logits of all that could stand in the open place: entities or predicates; of a whole fact, its own."""
 
-    @abstractmethod
-    def object_logits(
-        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        """The logits of all objects of (s, p, ?), against the KB alone: what ranking needs."""
-
-    @abstractmethod
-    def subject_logits(
-        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        """The logits of all subjects of (?, p, o), against the KB alone."""
+    def kb_logits(self, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        """The same against the KB alone: what ranking and calibration need."""
+        return self.logits(self.kb_view, goals)
 
     @abstractmethod
     def explain(
@@ -104,7 +102,7 @@ class FactsModel(Model):
         return sigmoid(logit)
 
     @cached_property
-    def _kb_view(self) -> FactsView:
+    def kb_view(self) -> FactsView:
         return FactsView.of(self.kb)
 
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
@@ -120,9 +118,9 @@ class FactsModel(Model):
             return error
 
     def _answer(self, question: Question, budget: Budget) -> Answers:
-        view = FactsView.of(self.kb, question.facts) if question.facts else self._kb_view
-        candidates = _candidates(question, view)
-        logits = self.logits(view, candidates)
+        view = FactsView.of(self.kb, question.facts) if question.facts else self.kb_view
+        goal = _goal(question, view)
+        candidates, logits = goal.candidates(*view.sizes), self.logits(view, goal)[0]
         if question.exclude_known:
             kept = ~view.known(candidates)
             candidates, logits = candidates[kept], logits[kept]
@@ -171,21 +169,14 @@ def _best(logits: Float[np.ndarray, " fact"], top_k: int) -> Int[np.ndarray, " a
     return np.argsort(-logits, kind="stable")
 
 
-def _candidates(question: Question, view: FactsView) -> FactIds:
-    """Every fact that could be the answer; raises UnknownSymbol or BadQuestion."""
-    subject, predicate, object_ = question.goal
-    if (subject, predicate, object_).count(None) > 1:
+def _goal(question: Question, view: FactsView) -> GoalIds:
+    """One goal; raises UnknownSymbol or BadQuestion."""
+    if question.goal.count(None) > 1:
         raise BadQuestion("a goal has at most one open place: give two of subject, predicate and object")
-    given = (
-        None if subject is None else view.entities.id(subject),
-        None if predicate is None else view.predicates.id(predicate),
-        None if object_ is None else view.entities.id(object_),
-    )
-    open_size = len(view.predicates) if predicate is None else len(view.entities)
-    candidates = np.empty((open_size if None in given else 1, 3), dtype=np.int64)
-    for place, value in enumerate(given):
-        candidates[:, place] = np.arange(open_size) if value is None else value
-    return candidates
+    vocabularies = (view.entities, view.predicates, view.entities)
+    named = zip(question.goal, vocabularies, strict=True)
+    ids = [OPEN if name is None else vocabulary.id(name) for name, vocabulary in named]
+    return GoalIds(np.array([ids]), Place(ids.index(OPEN)) if OPEN in ids else None)
 
 
 def facts_about(kb: KnowledgeBase, predicates: Vocabulary) -> FactsKB:

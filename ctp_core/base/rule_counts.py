@@ -6,14 +6,13 @@ precision  support ÷ how many pairs the body connects (in `graphs`: of those pa
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 from scipy import sparse
 
 from ctp_core.kb.knowledge_base import FactsKB, Graph, GraphsKB
-from ctp_core.rules import Rule
+from ctp_core.rules import Rule, Step
 from ctp_core.symbols import Fact
 
 Grounding = tuple[Fact, ...]
@@ -22,16 +21,7 @@ Grounding = tuple[Fact, ...]
 def with_counts(rules: Iterable[Rule], kb: FactsKB | GraphsKB) -> list[Rule]:
     """The same rules with support and precision over the training facts; no precision where the body never holds."""
     counter = FactsCounter(kb) if isinstance(kb, FactsKB) else GraphsCounter(kb.splits.get("train", ()))
-    counted = []
-    for rule in rules:
-        support, pairs = counter.count(rule)
-        counted.append(replace(rule, support=support, precision=support / pairs if pairs else None))
-    return counted
-
-
-def _directed(rule: Rule) -> tuple[tuple[str, ...], bool]:
-    """Body predicates in the order of the path, and whether it runs from Y to X."""
-    return rule.predicates, rule.body[0].subject != rule.head.subject
+    return [rule.counted(*counter.count(rule)) for rule in rules]
 
 
 class FactsCounter:
@@ -43,42 +33,30 @@ class FactsCounter:
 
     def count(self, rule: Rule) -> tuple[int, int]:
         """(support, number of pairs that the body connects)."""
-        matrices, backwards = self._walk(rule)
+        matrices = self._walk(rule)
         body = matrices[0]
         for matrix in matrices[1:]:
             body = (body @ matrix).astype(bool)
-        if backwards:
-            body = body.T.tocsr()
-        return int(body.multiply(self._matrix(rule.head.predicate)).nnz), int(body.nnz)
+        return int(body.multiply(self._matrix(rule.predicate)).nnz), int(body.nnz)
 
-    def _walk(self, rule: Rule) -> tuple[list[sparse.csr_array], bool]:
-        """The body as a path, each atom the way it is walked, and whether that runs from Y to X."""
-        first = rule.body[0]
-        backwards = rule.head.subject not in (first.subject, first.object)
-        at, matrices = rule.head.object if backwards else rule.head.subject, []
-        for atom in rule.body:
-            matrix = self._matrix(atom.predicate)
-            along = atom.subject == at
-            matrices.append(matrix if along else matrix.T.tocsr())
-            at = atom.object if along else atom.subject
-        return matrices, backwards
+    def _walk(self, rule: Rule) -> list[sparse.csr_array]:
+        """The body from X to Y, each atom the way it is walked."""
+        matrices = ((self._matrix(step.predicate), step.inverse) for step in rule.body.steps)
+        return [matrix.T.tocsr() if inverse else matrix for matrix, inverse in matrices]
 
     def groundings(self, rule: Rule, limit: int) -> list[Grounding]:
         """The first `limit` ways in which facts make the body true, those of known heads first."""
         known: list[Grounding] = []
         others: list[Grounding] = []
         for entities, grounding in islice(self._paths(rule), 100 * limit):
-            subject, object_ = (entities[-1], entities[0]) if _directed(rule)[1] else (entities[0], entities[-1])
-            holds = self._matrix(rule.head.predicate)[[subject], [object_]].any()
+            holds = self._matrix(rule.predicate)[[entities[0]], [entities[-1]]].any()
             (known if holds else others).append(grounding)
             if len(known) == limit:
                 break
         return (known + others)[:limit]
 
     def _paths(self, rule: Rule) -> Iterator[tuple[list[int], Grounding]]:
-        predicates, _ = _directed(rule)
-        matrices = [self._matrix(predicate) for predicate in predicates]
-        names = self.kb.entities.names
+        matrices, names = self._walk(rule), self.kb.entities.names
 
         def walk(path: list[int]) -> Iterator[list[int]]:
             if len(path) > len(matrices):
@@ -90,8 +68,7 @@ class FactsCounter:
 
         for start in np.flatnonzero(np.diff(matrices[0].indptr)):
             for path in walk([int(start)]):
-                steps = zip(path[:-1], predicates, path[1:], strict=True)
-                yield path, tuple(Fact(names[a], p, names[b]) for a, p, b in steps)
+                yield path, rule.body.facts([names[entity] for entity in path])
 
     def _matrix(self, predicate: str) -> sparse.csr_array:
         if predicate not in self._matrices:
@@ -115,25 +92,25 @@ class GraphsCounter:
         # Equal graphs are counted once, with their number: CLUTRR repeats each graph about 25 times.
         distinct = Counter((_anonymous(graph)) for graph in graphs)
         self.graphs = [(facts, known, weight) for (facts, known), weight in distinct.items()]
-        self._counts: dict[tuple[tuple[str, ...], bool], Counter[str]] = {}
-        self._totals: dict[tuple[tuple[str, ...], bool], int] = {}
+        self._counts: dict[tuple[Step, ...], Counter[str]] = {}
+        self._totals: dict[tuple[Step, ...], int] = {}
 
     def count(self, rule: Rule) -> tuple[int, int]:
-        body = _directed(rule)
+        body = rule.body.steps
         if body not in self._counts:
-            self._counts[body], self._totals[body] = self._count_body(*body)
-        return self._counts[body][rule.head.predicate], self._totals[body]
+            self._counts[body], self._totals[body] = self._count_body(body)
+        return self._counts[body][rule.predicate], self._totals[body]
 
-    def _count_body(self, predicates: tuple[str, ...], backwards: bool) -> tuple[Counter[str], int]:
+    def _count_body(self, steps: tuple[Step, ...]) -> tuple[Counter[str], int]:
         heads: Counter[str] = Counter()
         total = 0
         for facts, known, weight in self.graphs:
-            pairs = _connected(facts, predicates)
+            pairs = _connected(facts, steps)
             labels = defaultdict(set)
             for a, predicate, b in known:
                 labels[(a, b)].add(predicate)
             for a, b in pairs:
-                found = labels.get((b, a) if backwards else (a, b), set())
+                found = labels.get((a, b), set())
                 total += weight * bool(found)
                 heads.update(dict.fromkeys(found, weight))
         return heads, total
@@ -152,9 +129,16 @@ def _anonymous(graph: Graph) -> tuple[_Triples, _Triples]:
     return facts, facts + label
 
 
-def _connected(facts: _Triples, predicates: tuple[str, ...]) -> set[tuple[int, int]]:
-    """The pairs that a path with these predicates connects."""
-    pairs = {(a, b) for a, predicate, b in facts if predicate == predicates[0]}
-    for wanted in predicates[1:]:
-        pairs = {(a, c) for a, b in pairs for b2, predicate, c in facts if b2 == b and predicate == wanted}
+def _connected(facts: _Triples, steps: tuple[Step, ...]) -> set[tuple[int, int]]:
+    """The pairs that a path with these steps connects."""
+    pairs = _ends(facts, steps[0])
+    for step in steps[1:]:
+        onward = _ends(facts, step)
+        pairs = {(a, c) for a, b in pairs for b2, c in onward if b2 == b}
     return pairs
+
+
+def _ends(facts: _Triples, step: Step) -> set[tuple[int, int]]:
+    """Where the facts of a step begin and end, as it is walked."""
+    ends = ((a, b) for a, predicate, b in facts if predicate == step.predicate)
+    return {(b, a) if step.inverse else (a, b) for a, b in ends}

@@ -15,6 +15,7 @@ from ctp_core.base.checkpoints import same_config
 from ctp_core.base.evaluation.auc_pr import auc_pr
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts, rank_facts_by_each, ranking_metrics
 from ctp_core.base.facts_model import FactsModel
+from ctp_core.base.goals import GoalIds
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
 from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.benchmarks.data import countries_regions, read_benchmark
@@ -35,12 +36,12 @@ from ctp_core.registry import create_trainer
 def ranking(model: FactsModel, kb: FactsKB, split: str) -> dict[str, float]:
     """Filtered MRR and Hits@k in both directions; facts of this split and of earlier splits are filtered out."""
     filters = known_filters(kb, split)
-    return ranking_metrics(rank_facts(kb.splits[split], model.object_logits, model.subject_logits, filters))
+    return ranking_metrics(rank_facts(kb.splits[split], model.kb_logits, filters))
 
 
 def hybrid_ranking(model: HybridModel, kb: FactsKB, split: str) -> dict[str, float]:
     """Like `ranking`, for a hybrid and, as `proofs_mrr`, `embedding_mrr`, …, its parts; each part scores once."""
-    ranks = rank_facts_by_each(kb.splits[split], model.object_parts, model.subject_parts, known_filters(kb, split))
+    ranks = rank_facts_by_each(kb.splits[split], model.kb_parts, known_filters(kb, split))
     return {f"{part}{name}": value for part, each in ranks.items() for name, value in ranking_metrics(each).items()}
 
 
@@ -49,7 +50,8 @@ def countries_auc_pr(model: FactsModel, kb: FactsKB, split: str, regions: list[s
     facts = kb.splits[split]
     countries = np.unique(facts[:, 0])
     region_ids = np.array([kb.entities.id(region) for region in regions])
-    logits = model.object_logits(countries, np.full(len(countries), facts[0, 1]))[:, region_ids]
+    goals = GoalIds.for_objects(countries, np.full(len(countries), facts[0, 1]), for_ranking=True)
+    logits = model.kb_logits(goals)[:, region_ids]
     true = np.zeros(logits.shape, dtype=bool)
     for country, _, region in facts.tolist():
         true[np.searchsorted(countries, country), np.flatnonzero(region_ids == region)] = True

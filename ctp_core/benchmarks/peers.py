@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ctp_core.base.evaluation.ranking import Scores, known_filters, rank_facts, ranking_metrics
+from ctp_core.base.evaluation.ranking import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.facts_model import FactsModel
+from ctp_core.base.goals import GoalIds, Score
 from ctp_core.base.model import Budget, Question
 from ctp_core.benchmarks.data import read_benchmark
 from ctp_core.benchmarks.links import LinksRun
@@ -45,8 +46,6 @@ PUBLISHED: dict[str, dict[str, tuple[str, tuple[float, ...]]]] = {
     },
     "nations": {"ConvE": ("README of TimDettmers/ConvE", (0.82, 0.72, 0.88, 1.0))},
 }
-
-ScoreAll = Callable[[NDArray[np.int64], NDArray[np.int64]], Scores]
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def measure_ours(data: Path, dataset: str, model: str, seed: int) -> Row:
     trained = create_trainer(LinksRun(data, dataset, model).config(kb, seed), kb, torch.device("cpu")).fit()
     assert isinstance(trained, FactsModel)
     seconds = time.process_time() - started
-    metrics = _metrics(kb, trained.object_logits, trained.subject_logits)
+    metrics = _metrics(kb, trained.kb_logits)
     names = kb.entities.names, kb.predicates.names
 
     def ask(subject: int, predicate: int) -> None:
@@ -126,20 +125,18 @@ def measure_pykeen(data: Path, dataset: str, seed: int) -> Row:
     loop.train(triples_factory=factory, num_epochs=EPOCHS, batch_size=BATCH, use_tqdm=False, sampler=None)
     seconds = time.process_time() - started
 
-    def objects(given: NDArray[np.int64], predicates: NDArray[np.int64]) -> Scores:
-        return np.asarray(model.predict_t(torch.from_numpy(np.stack([given, predicates], 1))).detach().numpy())
-
-    def subjects(given: NDArray[np.int64], predicates: NDArray[np.int64]) -> Scores:
-        return np.asarray(model.predict_h(torch.from_numpy(np.stack([predicates, given], 1))).detach().numpy())
+    def score(goals: GoalIds) -> NDArray[np.floating]:
+        predict, given = (model.predict_t, [0, 1]) if goals.forward else (model.predict_h, [1, 2])
+        return np.asarray(predict(torch.from_numpy(goals.facts[:, given])).detach().numpy())
 
     def ask(subject: int, predicate: int) -> None:
         model.predict_t(torch.tensor([[subject, predicate]])).topk(min(TOP_K, len(kb.entities)))
 
-    return Row("PyKEEN ComplEx", "measured", _metrics(kb, objects, subjects), seconds, _peak_mb(), _latency(kb, ask))
+    return Row("PyKEEN ComplEx", "measured", _metrics(kb, score), seconds, _peak_mb(), _latency(kb, ask))
 
 
-def _metrics(kb: FactsKB, objects: ScoreAll, subjects: ScoreAll) -> dict[str, float]:
-    return ranking_metrics(rank_facts(kb.splits["test"], objects, subjects, known_filters(kb, "test")))
+def _metrics(kb: FactsKB, score: Score) -> dict[str, float]:
+    return ranking_metrics(rank_facts(kb.splits["test"], score, known_filters(kb, "test")))
 
 
 def _latency(kb: FactsKB, ask: Callable[[int, int], None]) -> float:

@@ -19,7 +19,7 @@ from ctp_core.ctp_facts.proofs import TreeWriter, rules_in
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.proofs import Proof
-from ctp_core.rules import Rule, Template
+from ctp_core.rules import Rule, Step, each_once
 from ctp_core.symbols import Fact
 
 Candidate = tuple[float, tuple[int, ...], tuple[int, ...]]  # distance, facts, stations
@@ -82,16 +82,14 @@ class SoftAnswers(ABC):
 
     def rules(self, kb: FactsKB) -> list[Rule]:
         """One rule for each predicate and reformulator, each text once; p(X,Y) :- p(X,Y) says nothing."""
-        best: dict[str, Rule] = {}
+        found = []
         for chains in self._chains:
             if chains.plan != FACT and all(part == FACT for part in chains.plan.parts):
                 for predicate, number in product(range(len(kb.predicates)), range(chains.width)):
-                    rule = self._writer.rule(kb.predicates.names, Chain(chains, predicate, number))
-                    if not _trivial(rule) and (rule.text not in best or best[rule.text].confidence < rule.confidence):
-                        best[rule.text] = rule
-        counted = with_counts(best.values(), kb)
+                    found.append(self._writer.rule(kb.predicates.names, Chain(chains, predicate, number)))
+        counted = with_counts(each_once(rule for rule in found if not _trivial(rule)), kb)
         return sorted(counted, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
 
 
 def _trivial(rule: Rule) -> bool:
-    return rule.template == str(Template(1)) and rule.body[0].predicate == rule.head.predicate
+    return rule.body.steps == (Step(rule.predicate),)

@@ -5,19 +5,20 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import NDArray
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.cost import check_question
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb
+from ctp_core.base.goals import GoalIds
 from ctp_core.ctp_facts.answers import SoftAnswers
 from ctp_core.ctp_facts.entities import SoftFacts
 from ctp_core.ctp_facts.nearest_prover import NearestProver
 from ctp_core.ctp_facts.table_prover import SoftProver
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.errors import ArtifactError
-from ctp_core.kb.knowledge_base import FactIds, FactsKB
+from ctp_core.kb.knowledge_base import FactIds, FactsKB, sorted_facts
 from ctp_core.proofs import Proof
 from ctp_core.rules import Rule
 from ctp_core.select.config import CtpConfig
@@ -33,7 +34,7 @@ class CtpFactsModel(FactsModel):
         self.kb = kb
         self.theory = theory
         stated = kb.splits["train"] if facts is None else facts
-        self._facts = SoftFacts(np.unique(stated, axis=0), len(kb.predicates))
+        self._facts = SoftFacts(sorted_facts(stated, len(kb.entities), len(kb.predicates)), len(kb.predicates))
 
     @property
     def semiring(self) -> str:
@@ -56,23 +57,12 @@ class CtpFactsModel(FactsModel):
             check_question(len(view.entities), 2 * len(view.predicates))
         return self._new_prover(SoftFacts(view.edges.facts, len(view.predicates)), len(view.entities))
 
-    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        prover, (subjects, predicates, objects) = self._prover_of(view), facts.T
-        if len(facts) > 1 and (subjects == subjects[0]).all() and (predicates == predicates[0]).all():
-            return np.asarray(prover.objects(predicates[:1], subjects[:1])[0, objects])
-        if len(facts) > 1 and (predicates == predicates[0]).all():
-            return np.asarray(prover.subjects(predicates[:1], objects[:1])[0, subjects])
-        return np.asarray(prover.objects(predicates, subjects)[np.arange(len(facts)), objects])
-
-    def object_logits(
-        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        return self._prover.objects(predicates, subjects)
-
-    def subject_logits(
-        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        return self._prover.subjects(predicates, objects)
+    def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        prover = self._prover_of(view)
+        if goals.asks_for_entities:
+            return (prover.objects if goals.forward else prover.subjects)(goals.predicates, goals.given)
+        subjects, predicates, objects = goals.candidates(*view.sizes).T
+        return goals.by_goal(prover.objects(predicates, subjects)[np.arange(len(objects)), objects])
 
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int

@@ -13,7 +13,7 @@ from ctp_core.ctp_facts.plans import Plan
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.proofs import ProofNode, Unification
-from ctp_core.rules import Rule, Template, make_rule
+from ctp_core.rules import Body, Rule, Template
 from ctp_core.symbols import Fact
 
 EXACT = 1e-6  # distance of a generated vector to a predicate below which they are the same
@@ -84,7 +84,7 @@ class TreeWriter:
         rule = self._rule(view.predicates.names, vector, made)
         head = () if made.head is None else (Unification(predicate, "rule head", made.head, approximate=True),)
         score = self._times([*(u.score for u in head), *(child.score for child in children)])
-        return ProofNode(goal, score, "rule", head, rule=rule, children=tuple(children))
+        return ProofNode(goal, score, "rule", head, rule=rule, children=plan.template.along(tuple(children)))
 
     def _decode(self, plan: Plan, number: int) -> tuple[int, list[int]]:
         """(reformulator, numbers of the parts) of a chain: the inverse of how chains are laid out."""
@@ -105,8 +105,8 @@ class TreeWriter:
         slope = self.theory.config.slope
         scores = [] if made.head is None else [made.head]
         confidence = self._times(scores + [math.exp(-slope * distance) for _, distance in nearest])
-        body = tuple(names[name] for name, _ in nearest)
-        return make_rule(names[self._nearest(vector)[0]], made.template, body, confidence, approximate=True)
+        body = Body.of(made.template, tuple(names[name] for name, _ in nearest))
+        return Rule(names[self._nearest(vector)[0]], body, confidence, approximate=True)
 
     def _nearest(self, vector: Tensor) -> tuple[int, float]:
         """(predicate, distance)"""

@@ -24,7 +24,7 @@ from ctp_core.ctp_facts.search import Goals
 from ctp_core.ctp_facts.summed_loss import sharpness, summed_loss
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.errors import ConfigError
-from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactIds, FactSet, FactsKB, KnowledgeBase
 from ctp_core.select.config import CtpConfig
 
 KEPT = 3  # tables of each place of a chain: see ChainPairs
@@ -59,7 +59,7 @@ class CtpFactsTrainer(GradientTrainer):
         self._train = self.split.train[np.lexsort(self.split.train.T[[2, 0, 1]])]
         self._groups = np.cumsum(np.diff(self._train[:, :2], axis=0, prepend=self._train[:1, :2]).any(1))
         self._facts = SoftFacts(self._train, len(kb.predicates))
-        self._keys = np.sort(self._key(self._train))
+        self._known = FactSet(self._train, *sizes)
         self._nearest = NearestRanking(self.module, self._facts)
 
     def _groups_of_weights(self) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ class CtpFactsTrainer(GradientTrainer):
             return ranking_loss(self.module, *self._seen_and_hidden(), batch)
         rows = batch.numpy()
         corrupted = self._corrupted(self._train[rows])
-        false = corrupted[~self._known(corrupted)]  # a corrupted fact may be true: one in seven is, in Nations
+        false = corrupted[~self._known.states(corrupted)]  # a corrupted fact may be true: one in seven is, in Nations
         goals = np.concatenate([self._train[rows], false])
         own = np.full(len(goals), NO_FACT, dtype=np.int64)
         own[: len(rows)] = rows
@@ -135,22 +135,13 @@ class CtpFactsTrainer(GradientTrainer):
         corrupted[:, 2, :, 0], corrupted[:, 2, :, 2] = drawn[:, 2], drawn[:, 3]
         return corrupted.reshape(-1, 3)
 
-    def _known(self, facts: FactIds) -> NDArray[np.bool_]:
-        keys = self._key(facts)
-        place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.asarray(self._keys[place] == keys)
-
-    def _key(self, facts: FactIds) -> NDArray[np.int64]:
-        subject, predicate, object_ = facts.T
-        return np.asarray((subject * len(self.kb.predicates) + predicate) * len(self.kb.entities) + object_)
-
     def ranks(self) -> Float[np.ndarray, " question"]:
         valid = self.split.valid
         if not self.module.tabled:
             self._nearest.look_around()
             valid = self.split.valid_sample(VALIDATED)
         model = CtpFactsModel(self.config, self.kb, self.module, self.split.train)
-        return rank_facts(valid, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
+        return rank_facts(valid, model.kb_logits, known_filters(self.kb, "valid"))
 
     def model(self) -> CtpFactsModel:
         theory = self.best_module()

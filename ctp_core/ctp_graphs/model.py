@@ -1,8 +1,7 @@
 """The Conditional Theorem Prover on small graphs: answers what relates two entities of a graph, with proofs."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -11,10 +10,11 @@ from ctp_core.base.graphs_model import read_question
 from ctp_core.base.model import Answers, Budget, Model, Question
 from ctp_core.ctp_graphs.explainer import explain
 from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
-from ctp_core.errors import ArtifactError, CtpError
+from ctp_core.errors import ArtifactError, CtpError, DataError
 from ctp_core.kb.knowledge_base import Kind
 from ctp_core.methods import BaseConfig, parse_config
-from ctp_core.rules import Atom, Rule
+from ctp_core.rules import Rule
+from ctp_core.rules_from_atoms import rule_from_values
 from ctp_core.select.config import CtpConfig
 from ctp_core.symbols import Vocabulary
 
@@ -62,7 +62,7 @@ class CtpGraphsModel(Model):
             "config": self.config.model_dump(mode="json"),
             "predicates": list(self.reasoner.predicates),
             "targets": list(self.reasoner.targets),
-            "rules": [asdict(rule) for rule in self._rules],
+            "rules": [rule.values() for rule in self._rules],
         }
         return Artifact(manifest, dict(self.reasoner.theory.state_dict()))
 
@@ -72,15 +72,10 @@ class CtpGraphsModel(Model):
             config = parse_config(artifact.manifest["config"])
             predicates = Vocabulary("predicate", artifact.manifest["predicates"])
             targets = tuple(artifact.manifest["targets"])
-            rules = [_rule(values) for values in artifact.manifest["rules"]]
-        except (KeyError, TypeError, ValueError) as error:
+            rules = [rule_from_values(values) for values in artifact.manifest["rules"]]
+        except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
             raise ArtifactError(f"the manifest of a graphs model is not complete: {error}") from None
         return cls(_reasoner(config, predicates, targets, artifact, device), rules)
-
-
-def _rule(values: dict[str, Any]) -> Rule:
-    head, body = Atom(**values["head"]), tuple(Atom(**atom) for atom in values["body"])
-    return Rule(**{**values, "head": head, "body": body})
 
 
 def _reasoner(

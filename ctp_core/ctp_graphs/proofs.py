@@ -11,7 +11,7 @@ from ctp_core.ctp_graphs.exact import Level
 from ctp_core.ctp_graphs.search import Derivation, Fold
 from ctp_core.ctp_graphs.tabled_proofs import ByFact, ByRule
 from ctp_core.proofs import ProofNode, Unification
-from ctp_core.rules import SURE, make_rule
+from ctp_core.rules import SURE, Body, Rule
 from ctp_core.symbols import Fact, Vocabulary
 
 GATE = "gate"  # what a rule's own weight is called among the unifications of a node
@@ -58,9 +58,12 @@ class ProofWriter:
         unifications = self._unifications(derivation, goal.predicate, body)
         guess = approximate or self._guessed(derivation)
         score = self.fold.of([*(u.score for u in unifications), *(child.score for child in children)])
-        rule = make_rule(goal.predicate, note.template, body, self._confidence(derivation), approximate=guess)
+        path = Body.of(note.template, body)
+        rule = Rule(goal.predicate, path, self._confidence(derivation), approximate=guess)
         rule = replace(rule, confidence=self.listed.get(rule.text, rule.confidence))
-        return ProofNode(goal, score, "rule", unifications, rule=rule, children=children)
+        head, of_body = unifications[: note.guarded], unifications[note.guarded :]
+        shown = (*head, *note.template.along(of_body))
+        return ProofNode(goal, score, "rule", shown, rule=rule, children=note.template.along(children))
 
     def _leaf(self, derivation: Derivation, stated: str) -> ProofNode:
         goal, approximate = self._goal(derivation.goal)

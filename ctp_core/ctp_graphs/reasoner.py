@@ -15,7 +15,8 @@ from ctp_core.ctp_graphs.theory import FixedRule, Theory
 from ctp_core.errors import ConfigError
 from ctp_core.kb.isomorphism import CanonicalGraph
 from ctp_core.kernels import ExponentialKernel
-from ctp_core.rules import Template, parse_rule
+from ctp_core.prolog_rules import parse_rule
+from ctp_core.rules import Template
 from ctp_core.select.base import SelectOptions
 from ctp_core.select.config import CtpConfig
 from ctp_core.select.registry import SELECTS

@@ -8,7 +8,7 @@ import torch
 from ctp_core.ctp_graphs.search import FOLDS, Fold
 from ctp_core.ctp_graphs.tabled import TabledRules, close
 from ctp_core.ctp_graphs.theory import Theory
-from ctp_core.rules import SURE, Rule, make_rule
+from ctp_core.rules import SURE, Body, Rule, each_once
 from ctp_core.select.memory import MemorySelect
 from ctp_core.semiring import SEMIRINGS
 from ctp_core.symbols import Vocabulary
@@ -22,19 +22,10 @@ MIN_CONFIDENCE = 0.05  # alternatives below are noise; the nearest body of every
 def decode(theory: Theory, predicates: Vocabulary, semiring: str, attention: bool) -> list[Rule]:
     """One rule or more for each predicate and reformulator; of equal rules the most confident."""
     closed = close(theory, SEMIRINGS[semiring], attention)
-    found: dict[str, Rule] = {}
-    for rules in closed.rules:
-        for rule in _decoded(rules, predicates, FOLDS[semiring], attention):
-            _keep(found, rule)
+    found = [rule for rules in closed.rules for rule in _decoded(rules, predicates, FOLDS[semiring], attention)]
     if isinstance(theory.select, MemorySelect):
-        for rule in _stored(theory, theory.select, predicates, FOLDS[semiring]):
-            _keep(found, rule)
-    return sorted(found.values(), key=lambda rule: (-rule.confidence, rule.text))
-
-
-def _keep(found: dict[str, Rule], rule: Rule) -> None:
-    if rule.text not in found or rule.confidence > found[rule.text].confidence:
-        found[rule.text] = rule
+        found += _stored(theory, theory.select, predicates, FOLDS[semiring])
+    return sorted(each_once(found), key=lambda rule: (-rule.confidence, rule.text))
 
 
 def _decoded(rules: TabledRules, predicates: Vocabulary, fold: Fold, attention: bool) -> list[Rule]:
@@ -54,9 +45,9 @@ def _decoded(rules: TabledRules, predicates: Vocabulary, fold: Fold, attention: 
             confidence = min(1.0, max(0.0, fold.of([*gate, *scores])))
             if any(ranks) and confidence < MIN_CONFIDENCE:
                 continue
-            body = tuple(predicates.names[i[rank][reformulator][head]] for i, rank in zip(indices, ranks, strict=True))
-            approximate = not attention and min(scores) < SURE
-            found.append(make_rule(predicates.names[head], rules.template, body, confidence, approximate))
+            names = tuple(predicates.names[i[rank][reformulator][head]] for i, rank in zip(indices, ranks, strict=True))
+            body, approximate = Body.of(rules.template, names), not attention and min(scores) < SURE
+            found.append(Rule(predicates.names[head], body, confidence, approximate=approximate))
     return found
 
 
@@ -81,8 +72,8 @@ def _stored(theory: Theory, select: MemorySelect, predicates: Vocabulary, fold: 
         stored = select.stored(template)
         meets = theory.meet(stored.reshape(-1, stored.shape[2]), theory.vectors).view(*stored.shape[:2], -1).max(dim=2)
         for row in range(stored.shape[0]):
-            body = tuple(predicates.names[i] for i in meets.indices[row].tolist())
+            body = Body.of(template, tuple(predicates.names[i] for i in meets.indices[row].tolist()))
             confidence = fold.of([float(heads.values[row]), *meets.values[row].tolist()])
             head = predicates.names[int(heads.indices[row])]
-            found.append(make_rule(head, template, body, min(1.0, max(0.0, confidence)), approximate=True))
+            found.append(Rule(head, body, min(1.0, max(0.0, confidence)), approximate=True))
     return found

@@ -26,8 +26,8 @@ class FixedRule:
     @classmethod
     def of(cls, rule: Rule, predicates: Vocabulary) -> "FixedRule":
         """Raises UnknownSymbol where the rule names a predicate that the KB does not have."""
-        body = tuple(predicates.id(name) for name in rule.predicates)
-        return cls(predicates.id(rule.head.predicate), Template.parse(rule.template), body, rule.confidence)
+        body = tuple(predicates.id(name) for name in rule.template.along(rule.body.predicates))
+        return cls(predicates.id(rule.predicate), rule.template, body, rule.confidence)
 
 
 class Theory(nn.Module):

@@ -18,6 +18,7 @@ from ctp_core.base.facts_model import (
     read_config,
     read_kb,
 )
+from ctp_core.base.goals import GoalIds
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.errors import ArtifactError
@@ -43,14 +44,25 @@ class EmbeddingModel(FactsModel):
     def semiring(self) -> str:
         return "none"
 
-    def products(
-        self, given: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"], *, objects: bool
-    ) -> Float[np.ndarray, "question entity"]:
-        """φ of every entity as the object of (s, p, ?), or as the subject of (?, p, o). A fact has one φ either way."""
+    def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        """The logits; the offset alone where an entity was not in training."""
+        found = self.logits_of_seen(view, goals)
+        return found if goals.for_ranking else np.nan_to_num(found, nan=self.offset)
+
+    def logits_of_seen(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        """The logits; NaN where an entity was not in training."""
+        if goals.for_ranking:
+            products = self._ranked_products(goals)
+        else:  # fact by fact, so that a fact has one score to the last bit whichever place is asked for
+            products = goals.by_goal(self.fact_products(goals.candidates(*view.sizes)))
+        return np.asarray(self.scale * products + self.offset)
+
+    def _ranked_products(self, goals: GoalIds) -> Float[np.ndarray, "goal entity"]:
+        """φ of all entities in the open place, by one matrix product."""
         with torch.no_grad():
-            vectors = self._predicates[self._ids(predicates)]
-            vectors = vectors if objects else self.factorisation.adjoint(vectors)
-            queries = self.factorisation.compose(self.factorisation.entities[self._ids(given)], vectors)
+            vectors = self._predicates[self._ids(goals.predicates)]
+            vectors = vectors if goals.forward else self.factorisation.adjoint(vectors)
+            queries = self.factorisation.compose(self.factorisation.entities[self._ids(goals.given)], vectors)
             return (queries @ self.factorisation.entities.T).cpu().numpy()
 
     def fact_products(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
@@ -66,21 +78,6 @@ class EmbeddingModel(FactsModel):
 
     def _ids(self, ids: NDArray[np.int64]) -> Int[Tensor, " row"]:
         return torch.from_numpy(np.ascontiguousarray(ids)).to(self._predicates.device)
-
-    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """The logit of each fact; the offset alone where an entity was not in training."""
-        del view
-        return np.asarray(self.scale * np.nan_to_num(self.fact_products(facts)) + self.offset)
-
-    def object_logits(
-        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        return np.asarray(self.scale * self.products(subjects, predicates, objects=True) + self.offset)
-
-    def subject_logits(
-        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        return np.asarray(self.scale * self.products(objects, predicates, objects=False) + self.offset)
 
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int

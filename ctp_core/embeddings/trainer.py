@@ -196,11 +196,11 @@ class EmbeddingTrainer(GradientTrainer):
     def ranks(self) -> Float[np.ndarray, " question"]:
         model = MODELS[self.config.method](self.config, self.kb, self.module, UNCALIBRATED)
         facts = self.split.valid_sample(VALIDATION)
-        return rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
+        return rank_facts(facts, model.kb_logits, known_filters(self.kb, "valid"))
 
     def model(self) -> EmbeddingModel:
         factorisation = self.best_module()
         assert isinstance(factorisation, Factorisation)
         model_class = MODELS[self.config.method]
         raw = model_class(self.config, self.kb, factorisation, UNCALIBRATED)
-        return model_class(self.config, self.kb, factorisation, fit_calibration(raw.fact_products, self.kb, self.split))
+        return model_class(self.config, self.kb, factorisation, fit_calibration(raw.kb_logits, self.kb, self.split))

@@ -7,16 +7,17 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ctp_core.base.counting import UNARY, RuleCounter
+from ctp_core.base.counting import RuleCounter
 from ctp_core.base.edges import EdgeList, Paths, slices
 from ctp_core.evidence.proofs_arrays import own_paths
 from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.rules import Template
 
-Body = tuple[int, ...]
+AtomIds = tuple[int, ...]
 Ids = NDArray[np.int64]
 
 
-def turned(body: Body, num_predicates: int) -> Body:
+def turned(body: AtomIds, num_predicates: int) -> AtomIds:
     """The same path read from its end."""
     return tuple((atom + num_predicates) % (2 * num_predicates) for atom in reversed(body))
 
@@ -40,9 +41,10 @@ class ChainRows:
     ) -> None:
         self._counter, self._starts, self._hidden = counter, starts, hidden
         self._questions = np.arange(len(starts))
-        self._reached: dict[Body, sparse.csr_array] = {(): self._marked(starts, np.ones(len(starts), dtype=np.int32))}
+        once = np.ones(len(starts), dtype=np.int32)
+        self._reached: dict[AtomIds, sparse.csr_array] = {(): self._marked(starts, once)}
 
-    def widest(self, body: Body) -> float:
+    def widest(self, body: AtomIds) -> float:
         """Paths per question at the step that has most of them: what a rule costs, without finding them."""
         paths = np.bincount(self._starts, minlength=self._counter.num_entities).astype(np.float64)
         most = 0.0
@@ -51,7 +53,7 @@ class ChainRows:
             most = max(most, float(paths.sum()))
         return most / max(1, len(self._starts))
 
-    def counts(self, body: Body) -> sparse.csr_array:
+    def counts(self, body: AtomIds) -> sparse.csr_array:
         """[question, entity]: the number of paths."""
         self._reached = {start: found for start, found in self._reached.items() if body[: len(start)] == start}
         for place, atom in enumerate(body):
@@ -90,10 +92,10 @@ class PairWalks:
         ends, self._end = np.unique(facts[:, shared], return_inverse=True)
         self._from_each, self._from_ends = _Walks(edges, facts[:, each]), _Walks(edges, ends)
 
-    def paths(self, template: str, body: Body) -> Paths:
+    def paths(self, template: Template, body: AtomIds) -> Paths:
         """Paths between the entities of the facts, or the edges of one of them; facts in rising order."""
-        if template in UNARY:
-            pair, stations = _Walks(self._edges, self._facts[:, 0 if template == "1X" else 2]).along(body)
+        if template.unary:
+            pair, stations = _Walks(self._edges, self._facts[:, 0 if template.about_subject else 2]).along(body)
         else:
             pair, stations = self._joined(body)
         paths = Paths(pair, np.tile(np.array(body), (len(pair), 1)), stations)
@@ -101,7 +103,7 @@ class PairWalks:
         kept[own_paths(self._edges, self._facts, paths)] = False
         return Paths(*(column[kept] for column in paths))
 
-    def _joined(self, body: Body) -> tuple[Ids, Ids]:
+    def _joined(self, body: AtomIds) -> tuple[Ids, Ids]:
         """Half of the way walked from either end, joined where they meet."""
         num_predicates, num_entities = self._edges.num_predicates, self._edges.num_entities
         body = turned(body, num_predicates) if self._flipped else body
@@ -118,9 +120,9 @@ class PairWalks:
 class _Walks:
     def __init__(self, edges: EdgeList, starts: Ids) -> None:
         self._tables = edges.counter.tables
-        self._found: dict[Body, tuple[Ids, Ids]] = {(): (np.arange(len(starts)), starts[:, None])}
+        self._found: dict[AtomIds, tuple[Ids, Ids]] = {(): (np.arange(len(starts)), starts[:, None])}
 
-    def along(self, body: Body) -> tuple[Ids, Ids]:
+    def along(self, body: AtomIds) -> tuple[Ids, Ids]:
         """(which start, the entities passed) of every walk."""
         if body not in self._found:
             origin, stations = self.along(body[:-1])

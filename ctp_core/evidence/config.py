@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from ctp_core.base.config import BaseConfig
+from ctp_core.rules import Template
 
 EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3", "4", "5", "6"]
 Loss = Literal["binary", "softmax", "open_world"]
@@ -67,6 +68,11 @@ class ProofsConfig(BaseConfig):
         if self.ranked == "hidden" and not self.hidden_facts:
             raise ValueError("ranked 'hidden' finds the facts that are hidden: give `hidden_facts` a share above 0")
         return self
+
+    @property
+    def widths(self) -> dict[Template, int]:
+        """The number of reformulators of each template."""
+        return {Template.parse(name): width for name, width in self.templates.items()}
 
 
 class RulesConfig(BaseConfig):

@@ -18,14 +18,14 @@ from scipy import sparse
 from ctp_core.base.edges import EdgeList, slices
 from ctp_core.base.features import ANY, EntityFeatures, key_of
 from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.rules import SIDES, Template
 
 PRIOR = 5.0  # pessimism: so many more cases against a rule are assumed than were seen
 MIN_SUPPORT = 2
 MIN_CONFIDENCE = 0.01
 TABLES = 16  # predicates and sides whose rules are kept in memory
-SIDES = ("cX", "cY")  # the body is about X and the object is constant, or about Y and the subject is
 Ids = NDArray[np.int64]
-Body = tuple[int, ...]
+AtomIds = tuple[int, ...]
 NO_IDS = np.zeros(0, dtype=np.int64)
 
 
@@ -43,7 +43,7 @@ class ConstantRules:
         self.edges, self._long = edges, long
         self.features = self.features_in(edges)
         self.body_counts = np.diff(self.features.with_feature.indptr)
-        self._tables: OrderedDict[tuple[int, str], sparse.csr_array] = OrderedDict()  # the least used first
+        self._tables: OrderedDict[tuple[int, Template], sparse.csr_array] = OrderedDict()  # the least used first
 
     def features_in(self, view: EdgeList) -> EntityFeatures:
         """The bodies that hold in a KB, or in it and a question."""
@@ -55,7 +55,7 @@ class ConstantRules:
         kept = (support >= MIN_SUPPORT) & (confidence >= MIN_CONFIDENCE)
         return np.asarray(np.where(kept, -np.log1p(-confidence), 0.0))
 
-    def table(self, predicate: int, side: str) -> sparse.csr_array:
+    def table(self, predicate: int, side: Template) -> sparse.csr_array:
         """[feature, constant]: the evidence of every rule of a predicate; the last `TABLES` are kept."""
         if (predicate, side) not in self._tables:
             self._tables[predicate, side] = self._table(predicate, side)
@@ -64,7 +64,7 @@ class ConstantRules:
             self._tables.popitem(last=False)
         return self._tables[predicate, side]
 
-    def _table(self, predicate: int, side: str) -> sparse.csr_array:
+    def _table(self, predicate: int, side: Template) -> sparse.csr_array:
         heads = self.edges.counter.tables[self._towards(predicate, side)]
         about = np.flatnonzero(np.diff(heads.indptr))
         found = (self.features.of_entity[about].T.tocsr() @ heads[about].astype(np.float32)).tocoo()
@@ -76,11 +76,11 @@ class ConstantRules:
         cells = (evidence[kept], (features[kept], constants[kept]))
         return sparse.csr_array(cells, shape=(len(self.features.keys), self.edges.num_entities))
 
-    def _towards(self, predicate: int, side: str) -> int:
+    def _towards(self, predicate: int, side: Template) -> int:
         """The atom that leads from the entity the body is about to the constant."""
-        return predicate if side == "cX" else predicate + self.edges.num_predicates
+        return predicate if side.about_subject else predicate + self.edges.num_predicates
 
-    def circular(self, predicate: int, side: str, features: Ids, constants: Ids | int) -> NDArray[np.bool_]:
+    def circular(self, predicate: int, side: Template, features: Ids, constants: Ids | int) -> NDArray[np.bool_]:
         """p(X,c) :- p(X,c); p(X,c) :- p(c,X), which needs no constant; p(X,c) :- p(X,Z), a mere base rate; and
         p(X,c) :- p(X,Z), r(Z,d), which is true of every X of whom p(X,c) is, if r(c,d)."""
         first, other = self.features.first(features), self.features.other(features)
@@ -104,14 +104,14 @@ class ConstantRules:
         np.maximum.at(other, view.with_feature.indices[entry], evidence[which][place])
         return total + other
 
-    def _of_constant(self, predicate: int, side: str, constant: int) -> tuple[Ids, Float[np.ndarray, " rule"]]:
+    def _of_constant(self, predicate: int, side: Template, constant: int) -> tuple[Ids, Float[np.ndarray, " rule"]]:
         """The features of all rules with this constant, and their evidence."""
         features, support = self._supports(predicate, side, constant)
         evidence = self.evidence(support, features)
         kept = (evidence > 0) & ~self.circular(predicate, side, features, constant)
         return features[kept], evidence[kept]
 
-    def _supports(self, predicate: int, side: str, constant: int) -> tuple[Ids, Ids]:
+    def _supports(self, predicate: int, side: Template, constant: int) -> tuple[Ids, Ids]:
         """(feature, how many facts with this constant it explains)."""
         back = (self._towards(predicate, side) + self.edges.num_predicates) % (2 * self.edges.num_predicates)
         about = self.edges.neighbours(constant, back)
@@ -119,10 +119,10 @@ class ConstantRules:
         _, entry = slices(table.indptr[about], table.indptr[about + 1])
         return np.unique(table.indices[entry].astype(np.int64), return_counts=True)
 
-    def strongest(self, view: EntityFeatures, facts: FactIds, known: NDArray[np.bool_], side: str) -> Strongest:
+    def strongest(self, view: EntityFeatures, facts: FactIds, known: NDArray[np.bool_], side: Template) -> Strongest:
         """The best rule of each fact; a known fact does not support the rules that prove it."""
         found = Strongest(np.full(len(facts), -1), np.zeros(len(facts)))
-        about, constant = (0, 2) if side == "cX" else (2, 0)
+        about, constant = (0, 2) if side.about_subject else (2, 0)
         asked, features, supports = (-1, -1), NO_IDS, NO_IDS
         for row in np.lexsort((facts[:, constant], facts[:, 1])).tolist():  # what a constant supports is counted once
             fact = facts[row].tolist()
@@ -151,26 +151,26 @@ class ConstantRules:
         counted[inside] = self.edges.states(facts[inside])
         return counted
 
-    def support(self, predicate: int, body: Body) -> tuple[int, int]:
+    def support(self, predicate: int, body: AtomIds) -> tuple[int, int]:
         """(facts that a rule explains, entities that its body holds of)."""
         side, feature, constant = self._parts(body)
         features, supports = self._supports(predicate, side, constant)
         return int(supports[features == feature].sum()), int(self.body_counts[feature])
 
-    def evidence_of(self, predicate: int, body: Body) -> float:
+    def evidence_of(self, predicate: int, body: AtomIds) -> float:
         support, _ = self.support(predicate, body)
         return float(self.evidence(np.array([support]), np.array([self._parts(body)[1]]))[0])
 
-    def body(self, side: str, feature: int, constant: int) -> Body:
+    def body(self, side: Template, feature: int, constant: int) -> AtomIds:
         """What names a rule: side, path, d or ANY, c."""
         ids = np.array([feature])
         return SIDES.index(side), int(self.features.path(ids)[0]), int(self.features.other(ids)[0]), constant
 
-    def _parts(self, body: Body) -> tuple[str, int, int]:
+    def _parts(self, body: AtomIds) -> tuple[Template, int, int]:
         side, path, other, constant = body
         return SIDES[side], int(np.searchsorted(self.features.keys, key_of(path, other))), constant
 
-    def best_bodies(self, predicate: int, wanted: int) -> list[Body]:
+    def best_bodies(self, predicate: int, wanted: int) -> list[AtomIds]:
         """The strongest rules of each side."""
         found = []
         for side in SIDES:

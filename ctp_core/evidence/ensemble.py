@@ -33,10 +33,10 @@ class Ensemble(nn.Module):
         sizes, how = (first.num_predicates, widths), (first.saturation, first.counting)
         merged = EvidenceHead(*sizes, torch.Generator(), first.bias.device, 1.0, *how)
         with torch.no_grad():
-            for template in widths:
-                merged.attention_logits[template].copy_(torch.cat([h.attention_logits[template] for h in heads], 1))
-                strengths = torch.cat([nn.functional.softplus(h.weights[template]) for h in heads], 1)
-                merged.weights[template].copy_(inverse_softplus(strengths / len(heads)))
+            for name in map(str, widths):
+                merged.attention_logits[name].copy_(torch.cat([h.attention_logits[name] for h in heads], 1))
+                strengths = torch.cat([nn.functional.softplus(h.weights[name]) for h in heads], 1)
+                merged.weights[name].copy_(inverse_softplus(strengths / len(heads)))
             merged.bias.copy_(torch.stack([head.bias for head in heads]).mean(0))
             merged.loop_bias.copy_(torch.stack([head.loop_bias for head in heads]).mean(0))
         return merged.requires_grad_(False)

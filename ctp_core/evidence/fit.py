@@ -12,6 +12,7 @@ from scipy.special import expit
 from ctp_core.base.schedule import one_cycle
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.rules_arrays import evidence_of
+from ctp_core.rules import Template
 
 INITIAL_WEIGHT = -1.0  # softplus: 0.31
 MIN_RIVALS = 1e-9  # a question without any rival is won
@@ -80,7 +81,7 @@ def fit(directions: list[Questions], active: Floats, config: RulesConfig) -> tup
     return weights, bias, total
 
 
-def cells_of(question: Ids, entity: Ids, counts: Ids, template: str, rule: int) -> Cells:
+def cells_of(question: Ids, entity: Ids, counts: Ids, template: Template, rule: int) -> Cells:
     return question, entity, np.full(len(question), rule), evidence_of(counts, template)
 
 

@@ -20,9 +20,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctp_core.base.counting import UNARY
-from ctp_core.evidence.config import Counting, EvidenceTemplate
+from ctp_core.evidence.config import Counting
 from ctp_core.evidence.saturation import SaturatedEvidence
+from ctp_core.rules import Template
 
 EXCLUDED = -1e9  # an attention logit whose softmax is exactly 0 in float32
 INITIAL_WEIGHT = 0.0  # softplus(0) = 0.69: every reformulator starts as evidence worth following
@@ -40,14 +40,9 @@ class OwnFacts:
     object: Int[Tensor, " fact"]
 
 
-def length_of(template: str) -> int:
-    """The number of body atoms."""
-    return int(template[0])
-
-
-def half_count(template: str, saturation: float | None) -> float | None:
+def half_count(template: Template, saturation: float | None) -> float | None:
     """k: the number of groundings that is half of all evidence; None where evidence is the number itself."""
-    return saturation if template == "1" else LONG_BODY_HALF
+    return saturation if template.direct else LONG_BODY_HALF
 
 
 def saturate(count: Float[Tensor, "*shape"], half: float | None) -> Float[Tensor, "*shape"]:
@@ -66,7 +61,7 @@ class EvidenceHead(nn.Module):
     def __init__(
         self,
         num_predicates: int,
-        templates: Mapping[EvidenceTemplate, int] | Mapping[str, int],
+        templates: Mapping[Template, int],
         generator: torch.Generator,
         device: torch.device,
         scale: float = 1.0,
@@ -75,27 +70,31 @@ class EvidenceHead(nn.Module):
     ) -> None:
         super().__init__()
         self.num_predicates, self.saturation, self.counting = num_predicates, saturation, counting
-        self.templates: dict[str, int] = {str(name): width for name, width in sorted(templates.items())}
+        self.templates = dict(sorted(templates.items()))
         self.attention_logits, self.weights = nn.ParameterDict(), nn.ParameterDict()
         for template, width in self.templates.items():
-            shape = (num_predicates, width, length_of(template), 2 * num_predicates)
+            shape = (num_predicates, width, template.length, 2 * num_predicates)
             logits = scale * torch.randn(shape, generator=generator)
-            self.attention_logits[template] = nn.Parameter(logits.to(device))
-            self.weights[template] = nn.Parameter(torch.full((num_predicates, width), INITIAL_WEIGHT, device=device))
+            self.attention_logits[str(template)] = nn.Parameter(logits.to(device))
+            self.weights[str(template)] = nn.Parameter(
+                torch.full((num_predicates, width), INITIAL_WEIGHT, device=device)
+            )
         self.bias = nn.Parameter(torch.full((num_predicates,), INITIAL_BIAS, device=device))
         self.loop_bias = nn.Parameter(torch.zeros(num_predicates, device=device))
 
-    def attention(self, template: str, goals: Int[Tensor, " goal"]) -> Float[Tensor, "goal reformulator place atom"]:
+    def attention(
+        self, template: Template, goals: Int[Tensor, " goal"]
+    ) -> Float[Tensor, "goal reformulator place atom"]:
         """Softmax over all atoms; only the identity p(X,Y) :- p(X,Y) is left out, never its inverse."""
-        logits = self.attention_logits[template][goals]
-        if template == "1":
+        logits = self.attention_logits[str(template)][goals]
+        if template.direct:
             identity = functional.one_hot(goals, 2 * self.num_predicates).bool()
             logits = logits.masked_fill(identity[:, None, None, :], EXCLUDED)
         attention: Tensor = logits.softmax(-1)
         return attention
 
-    def strength(self, template: str, goals: Int[Tensor, " goal"]) -> Float[Tensor, "goal reformulator"]:
-        return functional.softplus(self.weights[template][goals])
+    def strength(self, template: Template, goals: Int[Tensor, " goal"]) -> Float[Tensor, "goal reformulator"]:
+        return functional.softplus(self.weights[str(template)][goals])
 
     def forward(
         self,
@@ -109,11 +108,11 @@ class EvidenceHead(nn.Module):
         total = self.bias[goals, None, None] + self.loop_bias[goals, None, None] * loops
         for template in self.templates:
             attention, strength = self.attention(template, goals), self.strength(template, goals)
-            if template in UNARY:
+            if template.unary:
                 total = total + unary_evidence(template, attention, strength, tables, own)
             else:
                 half = half_count(template, self.saturation)
-                by_share = self.counting == "share" and length_of(template) > 1
+                by_share = self.counting == "share" and template.length > 1
                 evidence = share_evidence if by_share else partial(chain_evidence, half=half)
                 total = total + evidence(attention, strength, tables, own)
         return total
@@ -173,7 +172,7 @@ def share_evidence(
 
 
 def unary_evidence(
-    template: str,
+    template: Template,
     attention: Float[Tensor, "goal reformulator place atom"],
     strength: Float[Tensor, "goal reformulator"],
     tables: Float[Tensor, "atom entity entity"],
@@ -182,7 +181,7 @@ def unary_evidence(
     """What the facts of one entity of a pair add to its logit; the same for all pairs of that entity."""
     counts = attention[:, :, 0] @ tables.sum(2)  # [goal, reformulator, entity]
     evidence = torch.einsum("pg,pgi->pi", strength, saturate(counts, LONG_BODY_HALF))
-    about_subject = template == "1X"
+    about_subject = template.about_subject
     num_entities = tables.shape[-1]
     if about_subject:
         evidence = evidence[:, :, None].expand(-1, -1, num_entities)

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList, slices
-from ctp_core.evidence.chains import Body
+from ctp_core.evidence.chains import AtomIds
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.rules import Template
 
 UNARY_RULES = 20  # atoms that say what kind of thing X or Y is
 PATHS_AT_ONCE = 64  # facts; bounds the memory of their paths
@@ -22,8 +23,8 @@ Ids = NDArray[np.int64]
 class Mined:
     """A rule without a weight."""
 
-    template: str
-    body: Body
+    template: Template
+    body: AtomIds
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class _Walks:
 
 
 def longest(edges: EdgeList, config: RulesConfig) -> int:
-    """Body atoms at most: as configured, if so many atoms fit into one number."""
+    """AtomIds atoms at most: as configured, if so many atoms fit into one number."""
     return min(config.max_length, max(1, int(KEY_BITS / np.log2(max(2, 2 * edges.num_predicates)))))
 
 
@@ -46,7 +47,7 @@ def mine_chains(edges: EdgeList, facts: FactIds, length: int, config: RulesConfi
     bodies, support = np.unique(np.concatenate(found), return_counts=True)
     kept = np.argsort(-support, kind="stable")[: config.rules]
     kept = kept[support[kept] >= config.min_support]
-    return [Mined(str(length), _atoms(body, length, 2 * edges.num_predicates)) for body in bodies[kept].tolist()]
+    return [Mined(Template(length), _atoms(body, length, 2 * edges.num_predicates)) for body in bodies[kept].tolist()]
 
 
 def _joining(edges: EdgeList, facts: FactIds, length: int) -> Ids:
@@ -90,7 +91,7 @@ def _walk(edges: EdgeList, facts: FactIds, steps: int, *, back: bool) -> _Walks:
     return walks
 
 
-def _atoms(key: int, length: int, atoms: int) -> Body:
+def _atoms(key: int, length: int, atoms: int) -> AtomIds:
     body = []
     for _ in range(length):
         key, atom = divmod(key, atoms)
@@ -98,9 +99,9 @@ def _atoms(key: int, length: int, atoms: int) -> Body:
     return tuple(reversed(body))
 
 
-def mine_unary(edges: EdgeList, facts: FactIds, template: str) -> list[Mined]:
+def mine_unary(edges: EdgeList, facts: FactIds, template: Template) -> list[Mined]:
     """The atoms that are said of these entities far more often than of others."""
-    column, own = (0, facts[0, 1]) if template == "1X" else (2, facts[0, 1] + edges.num_predicates)
+    column, own = (0, facts[0, 1]) if template.about_subject else (2, facts[0, 1] + edges.num_predicates)
     lifts = []
     for atom, table in enumerate(edges.counter.tables):
         degrees = np.diff(table.indptr)

@@ -11,10 +11,10 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ctp_core.base.counting import UNARY
 from ctp_core.base.edges import EVERYTHING, EdgeList, Paths
 from ctp_core.evidence.head import EvidenceHead, half_count
 from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.rules import Template
 
 Floats = NDArray[np.float64]
 MAX_WALKS = 2e6  # by one template for all facts together: about two seconds and half a gigabyte
@@ -27,7 +27,7 @@ class WeighedPaths:
     A share of 0 is no proof: the fact itself, or what no reformulator attends to.
     """
 
-    template: str
+    template: Template
     fact: Int[np.ndarray, " path"]  # in rising order
     atoms: Int[np.ndarray, "path place"]
     stations: Int[np.ndarray, "path place+1"]  # the entities along the body atoms
@@ -53,10 +53,10 @@ class EvidenceArrays:
     def __init__(self, head: EvidenceHead) -> None:
         goals = torch.arange(head.num_predicates, device=head.bias.device)
         self.num_predicates, self._by_share = head.num_predicates, head.counting == "share"
-        self.attention: dict[str, Floats] = {t: _array(head.attention(t, goals)) for t in head.templates}
+        self.attention: dict[Template, Floats] = {t: _array(head.attention(t, goals)) for t in head.templates}
         # The same as [predicate, place, atom, reformulator]: what a path picks lies side by side.
         self._rows = {t: np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for t, a in self.attention.items()}
-        self.strength: dict[str, Floats] = {t: _array(head.strength(t, goals)) for t in head.templates}
+        self.strength: dict[Template, Floats] = {t: _array(head.strength(t, goals)) for t in head.templates}
         self._half = {template: half_count(template, head.saturation) for template in head.templates}
         self.bias, self.loop_bias = _array(head.bias), _array(head.loop_bias)
 
@@ -70,14 +70,14 @@ class EvidenceArrays:
         add up to the logits."""
         return [self._weigh(template, edges, facts, MAX_WALKS) for template in self.attention]
 
-    def _num_walked(self, template: str, edges: EdgeList, facts: FactIds, most: float) -> int:
+    def _num_walked(self, template: Template, edges: EdgeList, facts: FactIds, most: float) -> int:
         """The first facts of which all groundings of a template are found by `most` walks."""
-        if template in UNARY:
+        if template.unary:
             return len(facts)
-        walks = edges.num_walks(int(template) - 1)[facts[:, 0]]
+        walks = edges.num_walks(template.length - 1)[facts[:, 0]]
         return int(np.searchsorted(np.cumsum(walks), most, side="right"))
 
-    def _weigh(self, template: str, edges: EdgeList, facts: FactIds, most: float) -> WeighedPaths:
+    def _weigh(self, template: Template, edges: EdgeList, facts: FactIds, most: float) -> WeighedPaths:
         num_walked = self._num_walked(template, edges, facts, most)
         walked = facts[:num_walked]
         paths = edges.paths(walked[:, 0], walked[:, 2], template)
@@ -97,23 +97,25 @@ class EvidenceArrays:
             shares[start:end] = mine @ weights[fact]
         return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights, num_walked)
 
-    def _counted_by_share(self, template: str) -> bool:
+    def _counted_by_share(self, template: Template) -> bool:
         """One atom is one fact, and counts as it is."""
-        return self._by_share and template not in UNARY and template != "1"
+        return self._by_share and template.length > 1
 
-    def _total(self, template: str, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> Float[np.ndarray, " reformulator"]:
+    def _total(
+        self, template: Template, edges: EdgeList, fact: Int[np.ndarray, " 3"]
+    ) -> Float[np.ndarray, " reformulator"]:
         """Weighted number of paths from a fact's subject to anything, none by the fact itself."""
         subject, predicate, object_ = fact.tolist()
         without = edges.edges_of(subject, predicate, object_)
         return np.asarray(edges.push(subject, self.attention[template][predicate], without).sum(1))
 
-    def _saturate(self, counts: Floats, template: str) -> Floats:
+    def _saturate(self, counts: Floats, template: Template) -> Floats:
         """h: how much evidence a weighted number of groundings is."""
         half = self._half[template]
         return counts if half is None else np.asarray(counts / (half + counts))
 
     def _factors(
-        self, template: str, goal: Int[np.ndarray, " path"], atoms: Int[np.ndarray, "path place"]
+        self, template: Template, goal: Int[np.ndarray, " path"], atoms: Int[np.ndarray, "path place"]
     ) -> list[Floats]:
         """For each place, what the reformulators of a goal attend to the atom of each path: [path, reformulator]."""
         rows = self._rows[template]
@@ -134,7 +136,7 @@ class EvidenceArrays:
                 totals[fact] += self._pushed_to(template, edges, facts[fact])
         return totals
 
-    def _pushed_to(self, template: str, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> float:
+    def _pushed_to(self, template: Template, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> float:
         """What all proofs of a fact by one template add, without walking them one by one."""
         subject, predicate, object_ = fact.tolist()
         without = edges.edges_of(subject, predicate, object_)
@@ -158,18 +160,18 @@ class EvidenceArrays:
         total[start] += self.loop_bias[predicate]
         for template, attention in self.attention.items():
             places = attention[predicate]  # [reformulator, place, atom]
-            if template in UNARY:
+            if template.unary:
                 saturated = self._saturate(edges.degrees(places[:, 0]), template)
             else:  # read from its end, a path is the same with places in reverse and every atom inverted
                 turned = places if forward else np.roll(places[:, ::-1], self.num_predicates, axis=-1)
                 saturated = self._reached(template, edges, start, turned, forward=forward)
             evidence = self.strength[template][predicate] @ saturated
-            about_start = (template == "1X") == forward
-            total += evidence[start] if template in UNARY and about_start else evidence
+            about_start = template.about_subject == forward
+            total += evidence[start] if template.unary and about_start else evidence
         return total
 
     def _reached(
-        self, template: str, edges: EdgeList, start: int, places: Floats, *, forward: bool
+        self, template: Template, edges: EdgeList, start: int, places: Floats, *, forward: bool
     ) -> Float[np.ndarray, "reformulator entity"]:
         """h of every entity that paths from `start` lead to, which is their subject or, turned round, their object."""
         counts = edges.push(start, places)
@@ -177,12 +179,12 @@ class EvidenceArrays:
             return self._saturate(counts, template)
         return np.asarray(counts / (1 + (counts.sum(1, keepdims=True) if forward else edges.push(EVERYTHING, places))))
 
-    def bodies(self, predicate: int, least: float) -> set[tuple[str, tuple[int, ...]]]:
+    def bodies(self, predicate: int, least: float) -> set[tuple[Template, tuple[int, ...]]]:
         """(template, body) of all rules of which a single proof adds at least `least` to the logit."""
         found = {(t, body) for t in self.attention for body in self._strong_bodies(predicate, t, least)}
-        return found - {("1", (predicate,))}
+        return found - {(Template(1), (predicate,))}
 
-    def _strong_bodies(self, predicate: int, template: str, least: float) -> list[tuple[int, ...]]:
+    def _strong_bodies(self, predicate: int, template: Template, least: float) -> list[tuple[int, ...]]:
         """Grown atom by atom: a body is strong only if one reformulator alone brings its part of `least`."""
         attention, strength = self.attention[template][predicate], self.strength[template][predicate]
         grown = []
@@ -198,14 +200,14 @@ class EvidenceArrays:
         strong = strength @ self._saturate(np.asarray(mass), template) >= least
         return [tuple(body) for body in candidates[strong].tolist()]
 
-    def evidence(self, predicate: int, template: str, body: tuple[int, ...]) -> float:
+    def evidence(self, predicate: int, template: Template, body: tuple[int, ...]) -> float:
         """What a single proof by this rule adds to the logit."""
         attention = self.attention[template][predicate]  # [reformulator, place, atom]
         mass = np.prod([attention[:, place, atom] for place, atom in enumerate(body)], axis=0)
         return float(self.strength[template][predicate] @ self._saturate(mass, template))
 
 
-def provable_paths(edges: EdgeList, facts: FactIds, template: str) -> Paths:
+def provable_paths(edges: EdgeList, facts: FactIds, template: Template) -> Paths:
     """The groundings of a template that do not use the fact they should prove."""
     paths = edges.paths(facts[:, 0], facts[:, 2], template)
     kept = np.ones(len(paths.pair), dtype=bool)

@@ -12,6 +12,7 @@ from torch import Tensor
 from ctp_core.artifact import Artifact
 from ctp_core.base.edges import atom_tables
 from ctp_core.base.facts_model import FactsView, facts_about, load_state, read_config, read_kb
+from ctp_core.base.goals import GoalIds, Place
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.head import EvidenceHead, OwnFacts
@@ -57,57 +58,31 @@ class ProofsModel(EvidenceModel):
         """Its rules on other facts: those whose predicates it knows, about whatever entities."""
         return ProofsModel(self.config, facts_about(kb, self.kb.predicates), self.head, self.offsets)
 
-    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        return np.asarray(self._evidence(view, facts) + self.offsets[facts[:, 1]])
+    def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        evidence = super().logits(view, goals) if view.extended else self._looked_up(goals)
+        offsets = self.offsets[None] if goals.place is Place.PREDICATE else self.offsets[goals.predicates][:, None]
+        return np.asarray(evidence + offsets)
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
         return np.asarray(super().biases(facts) + self.offsets[facts[:, 1]])
 
-    def _evidence(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        same_predicate = bool((facts[:, 1] == facts[0, 1]).all()) if len(facts) else True
-        if not view.extended:
-            if same_predicate:
-                return np.asarray(self._table(int(facts[0, 1]))[facts[:, 0], facts[:, 2]], dtype=np.float64)
-            values = [self._table(predicate)[subject, object_] for subject, predicate, object_ in facts.tolist()]
-            return np.array(values, dtype=np.float64)
-        if len(facts) > 1 and same_predicate:
-            forward = bool((facts[:, 0] == facts[0, 0]).all())
-            given, asked = (0, 2) if forward else (2, 0)
-            reached = self.arrays.reach(view.edges, int(facts[0, 1]), int(facts[0, given]), forward=forward)
-            return np.asarray(reached[facts[:, asked]])
-        return self.arrays.totals(view.edges, facts)
-
-    def object_logits(
-        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        self._compute_tables(predicates)
-        rows = zip(subjects.tolist(), predicates.tolist(), strict=True)
-        return self._ranked(predicates, [self._table(predicate)[subject] for subject, predicate in rows])
-
-    def subject_logits(
-        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        self._compute_tables(predicates)
-        rows = zip(objects.tolist(), predicates.tolist(), strict=True)
-        return self._ranked(predicates, [self._table(predicate)[:, object_] for object_, predicate in rows])
-
-    def _ranked(
-        self, predicates: Int[np.ndarray, " question"], rows: list[NDArray[np.float32]]
-    ) -> Float[np.ndarray, "question entity"]:
-        return np.asarray(np.stack(rows) + self.offsets[predicates][:, None])
+    def _looked_up(self, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        if not goals.asks_for_entities:
+            facts = goals.candidates(len(self.kb.entities), len(self.kb.predicates))
+            self._compute_tables(facts[:, 1])
+            found = [self._tables[predicate][subject, object_] for subject, predicate, object_ in facts.tolist()]
+            return goals.by_goal(np.array(found, dtype=np.float64))
+        self._compute_tables(goals.predicates)
+        rows = zip(goals.given.tolist(), map(self._tables.__getitem__, goals.predicates.tolist()), strict=True)
+        return np.stack([table[given] if goals.forward else table[:, given] for given, table in rows])
 
     @cached_property
     def _atom_tables(self) -> Float[Tensor, "atom entity entity"]:
         return atom_tables(self.kb.splits["train"], len(self.kb.entities), len(self.kb.predicates), self._device)
 
-    def _table(self, predicate: int) -> NDArray[np.float32]:
-        """Logits of all pairs of entities, computed when a predicate is first asked for; no fact proves itself."""
-        if predicate not in self._tables:
-            self._compute_tables(np.array([predicate]))
-        return self._tables[predicate]
-
     def _compute_tables(self, predicates: Int[np.ndarray, " predicate"]) -> None:
-        """Those that are missing, as many at once as fit in little memory."""
+        """The logits of all pairs of entities for the predicates that were not asked for before, as many at once as
+        fit in little memory; no fact proves itself."""
         missing = [predicate for predicate in np.unique(predicates).tolist() if predicate not in self._tables]
         cells = max(self.head.templates.values()) * len(self.kb.entities) ** 2
         at_once = max(1, int(CELLS_AT_ONCE / max(1, cells)))
@@ -127,7 +102,7 @@ class ProofsModel(EvidenceModel):
         config, kb = read_config(artifact), read_kb(artifact)
         if not isinstance(config, ProofsConfig):
             raise ArtifactError(f"a model of method {config.method!r} is no model of proofs")
-        widths = {template: config.members * width for template, width in config.templates.items()}
+        widths = {template: config.members * width for template, width in config.widths.items()}
         sizes, how = (len(kb.predicates), widths), (config.saturation, config.counting)
         head = EvidenceHead(*sizes, torch.Generator(), device, config.initial_scale, *how)
         load_state(head, "head", artifact)

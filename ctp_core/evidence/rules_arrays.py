@@ -15,26 +15,27 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from ctp_core.base.counting import UNARY, RuleCounter
+from ctp_core.base.counting import RuleCounter
 from ctp_core.base.edges import EdgeList, Paths
 from ctp_core.base.features import ANY, atoms_of, middle
-from ctp_core.evidence.chains import Body, ChainRows, PairWalks, turned
-from ctp_core.evidence.constants import SIDES, ConstantRules
+from ctp_core.evidence.chains import AtomIds, ChainRows, PairWalks, turned
+from ctp_core.evidence.constants import ConstantRules
 from ctp_core.evidence.proofs_arrays import WeighedPaths
 from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.rules import SIDES, UNARY, Template
 
-TEMPLATES = ("1", "1X", "1Y", "2", "3", "4", "5")
+TEMPLATES = (Template(1), *UNARY, Template(2), Template(3), Template(4), Template(5))
 LONG = 3  # body atoms
 PADDING = -1
 LISTED_CHAINS = 20  # rules without constants that a predicate lists
 LISTED_CONSTANTS = 10  # rules with constants of each side that a predicate lists
 
 
-def evidence_of(counts: NDArray[Any], template: str) -> NDArray[np.float64]:
+def evidence_of(counts: NDArray[Any], template: Template) -> NDArray[np.float64]:
     """h."""
-    if template in UNARY:
+    if template.unary:
         return np.asarray(np.log1p(counts), dtype=np.float64)
-    return np.asarray(counts / (1.0 + counts) if int(template) < LONG else counts > 0, dtype=np.float64)
+    return np.asarray(counts / (1.0 + counts) if template.length < LONG else counts > 0, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ class RuleTable:
     bias: Float[np.ndarray, " predicate"]
     constants: Float[np.ndarray, " predicate"]  # the weight of rules with constants
 
-    def of(self, predicate: int) -> list[tuple[str, Body, float]]:
+    def of(self, predicate: int) -> list[tuple[Template, AtomIds, float]]:
         rows = np.flatnonzero(self.head == predicate).tolist()
         return [(TEMPLATES[self.template[row]], self.body_of(row), float(self.weight[row])) for row in rows]
 
-    def body_of(self, row: int) -> Body:
+    def body_of(self, row: int) -> AtomIds:
         return tuple(atom for atom in self.body[row].tolist() if atom != PADDING)
 
 
@@ -93,11 +94,11 @@ class RuleArrays:
         num_entities = counter.num_entities
         total = np.full((len(starts), num_entities), self.table.bias[predicate])
         chains = ChainRows(counter, starts)
-        ways: list[tuple[Body, str, float]] = []
+        ways: list[tuple[AtomIds, Template, float]] = []
         for template, body, weight in self.table.of(predicate):
-            if template in UNARY:
+            if template.unary:
                 evidence = weight * evidence_of(counter.degrees(body[0]), template)
-                total += evidence[starts][:, None] if (template == "1X") == forward else evidence[None, :]
+                total += evidence[starts][:, None] if template.about_subject == forward else evidence[None, :]
             else:
                 ways.append((body if forward else turned(body, self.num_predicates), template, weight))
         for body, template, weight in sorted(ways):
@@ -120,7 +121,7 @@ class RuleArrays:
             rows = np.flatnonzero(facts[:, 1] == predicate)
             walks = PairWalks(edges, facts[rows])
             for template, body, weight in self.table.of(predicate):
-                if template in UNARY:
+                if template.unary:
                     counts = self._said(edges, facts[rows], known[rows], template, body[0])
                 else:
                     counts = np.bincount(walks.paths(template, body).pair, minlength=len(rows))
@@ -133,17 +134,17 @@ class RuleArrays:
         return totals
 
     def _said(
-        self, edges: EdgeList, facts: FactIds, known: NDArray[np.bool_], template: str, atom: int
+        self, edges: EdgeList, facts: FactIds, known: NDArray[np.bool_], template: Template, atom: int
     ) -> Int[np.ndarray, " fact"]:
         """How often an atom is said of one entity of each fact, the fact itself left out."""
         away, back = facts[:, 1], facts[:, 1] + self.num_predicates
-        about, own, other = (facts[:, 0], away, back) if template == "1X" else (facts[:, 2], back, away)
+        about, own, other = (facts[:, 0], away, back) if template.about_subject else (facts[:, 2], back, away)
         loops = facts[:, 0] == facts[:, 2]  # says it twice of its entity, once in either direction
         return np.asarray(edges.counter.degrees(atom)[about] - known * ((atom == own) | (loops & (atom == other))))
 
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
         """Rule by rule, not path by path: of all paths between two entities few are the body of a rule."""
-        found: dict[str, list[tuple[Paths, Float[np.ndarray, " path"]]]] = {template: [] for template in TEMPLATES}
+        found: dict[Template, list[tuple[Paths, Float[np.ndarray, " path"]]]] = {template: [] for template in TEMPLATES}
         for predicate in np.unique(facts[:, 1]).tolist():
             rows = np.flatnonzero(facts[:, 1] == predicate)
             walks = PairWalks(edges, facts[rows])
@@ -155,9 +156,11 @@ class RuleArrays:
         weighed = [_together(template, ways, len(facts)) for template, ways in found.items() if ways]
         if self.constants is not None:
             weighed += [one for side in SIDES for one in self._weigh_constants(self.constants, side, edges, facts)]
-        return weighed or [_together("1", [], len(facts))]
+        return weighed or [_together(Template(1), [], len(facts))]
 
-    def _weigh_constants(self, rules: ConstantRules, side: str, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
+    def _weigh_constants(
+        self, rules: ConstantRules, side: Template, edges: EdgeList, facts: FactIds
+    ) -> list[WeighedPaths]:
         """One proof at most for each fact: its strongest rule, by facts of the KB or of the question."""
         found = rules.strongest(rules.features_in(edges), facts, rules.counted(facts), side)
         long = rules.features.is_long(np.maximum(found.feature, 0))
@@ -165,7 +168,7 @@ class RuleArrays:
         weighed = []
         for length in (1, 2):
             fact = np.flatnonzero((found.feature >= 0) & (long == (length == 2)))
-            about, constants = (facts[fact, 0], facts[fact, 2]) if side == "cX" else (facts[fact, 2], facts[fact, 0])
+            about, constants = facts[fact][:, [0, 2] if side.about_subject else [2, 0]].T
             cells = zip(found.feature[fact].tolist(), constants.tolist(), strict=True)
             bodies = [rules.body(side, feature, constant) for feature, constant in cells]
             paths = [atoms_of(path, rules.features.num_atoms) for _, path, _, _ in bodies]
@@ -176,18 +179,18 @@ class RuleArrays:
             weighed.append(WeighedPaths(side, fact, atoms, stations, shares[fact], [one] * length, *every, bodies))
         return weighed
 
-    def evidence(self, predicate: int, template: str, body: Body) -> float:
-        if template in SIDES:
+    def evidence(self, predicate: int, template: Template, body: AtomIds) -> float:
+        if template.constant:
             assert self.constants is not None
             return float(self.table.constants[predicate]) * self.constants.evidence_of(predicate, body)
         return self._chains(predicate).get((template, body), 0.0)
 
-    def _chains(self, predicate: int) -> dict[tuple[str, Body], float]:
+    def _chains(self, predicate: int) -> dict[tuple[Template, AtomIds], float]:
         """What a single proof by each rule without constants adds to the logit."""
         rows = self.table.of(predicate)
         return {(t, body): weight * float(evidence_of(np.ones(1), t)[0]) for t, body, weight in rows}
 
-    def bodies(self, predicate: int, least: float) -> set[tuple[str, Body]]:
+    def bodies(self, predicate: int, least: float) -> set[tuple[Template, AtomIds]]:
         """The strongest only: to count the groundings of a long chain in a large KB takes long."""
         chains = self._chains(predicate)
         strongest = sorted(chains, key=lambda chain: (-chains[chain], chain))[:LISTED_CHAINS]
@@ -198,16 +201,16 @@ class RuleArrays:
         return found
 
 
-def _stations(edges: EdgeList, start: int, path: Body, end: int) -> tuple[int, ...]:
+def _stations(edges: EdgeList, start: int, path: AtomIds, end: int) -> tuple[int, ...]:
     """The entities along a body about `start`, of several the first."""
     if len(path) > 1:
         return start, middle(edges, start, path, end), end
     return start, int(edges.neighbours(start, path[0])[0]) if end == ANY else end
 
 
-def _together(template: str, ways: list[tuple[Paths, Float[np.ndarray, " path"]]], num_facts: int) -> WeighedPaths:
+def _together(template: Template, ways: list[tuple[Paths, Float[np.ndarray, " path"]]], num_facts: int) -> WeighedPaths:
     """The groundings of all rules of one template, by fact."""
-    length = 1 if template in UNARY else int(template)
+    length = template.length
     none = np.zeros(0, dtype=np.int64)
     ways = [*ways, (Paths(none, none.reshape(0, length), none.reshape(0, length + 1)), np.zeros(0))]
     paths = Paths(*(np.concatenate(column) for column in zip(*(one for one, _ in ways), strict=True)))

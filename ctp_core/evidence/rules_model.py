@@ -7,18 +7,19 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
-from numpy.typing import NDArray
+from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.evaluation.ranking import BATCH, known_filters, realistic_ranks
 from ctp_core.base.facts_model import FactsView, facts_about, read_config, read_kb
+from ctp_core.base.goals import GoalIds
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.constants import SIDES, ConstantRules
+from ctp_core.evidence.constants import ConstantRules
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleArrays, RuleTable
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
+from ctp_core.rules import Template
 
 COLUMNS = ("head", "template", "body", "weight", "bias", "constants")
 
@@ -44,40 +45,21 @@ class RulesModel(EvidenceModel):
         """Rules with constants speak of the entities of the KB that they were counted in, and of no other."""
         spoken = self._at_home and self._table.constants.any()
         long = self.config.constant_atoms > 1
-        return RuleArrays(self._table, ConstantRules(self._kb_view.edges, long=long) if spoken else None)
+        return RuleArrays(self._table, ConstantRules(self.kb_view.edges, long=long) if spoken else None)
 
-    def counts(self, predicate: int, template: str, body: tuple[int, ...]) -> tuple[int, int]:
-        if template in SIDES and self.arrays.constants is not None:
+    def counts(self, predicate: int, template: Template, body: tuple[int, ...]) -> tuple[int, int]:
+        if template.constant and self.arrays.constants is not None:
             return self.arrays.constants.support(predicate, body)
         return super().counts(predicate, template, body)
 
-    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        if len(facts) > 1 and (facts[:, 1] == facts[0, 1]).all():
-            forward = bool((facts[:, 0] == facts[0, 0]).all())
-            given, asked = (0, 2) if forward else (2, 0)
-            reached = self.arrays.reach(view.edges, int(facts[0, 1]), int(facts[0, given]), forward=forward)
-            return np.asarray(reached[facts[:, asked]])
-        return self.arrays.totals(view.edges, facts)
-
-    def object_logits(
-        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        return self._rows(subjects, predicates, forward=True)
-
-    def subject_logits(
-        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        return self._rows(objects, predicates, forward=False)
-
-    def _rows(
-        self, starts: NDArray[np.int64], predicates: NDArray[np.int64], *, forward: bool
-    ) -> Float[np.ndarray, "question entity"]:
-        """All questions of a predicate are pushed together. Known facts keep the evidence of themselves here, which
-        ranking filters out."""
-        logits = np.empty((len(starts), len(self.kb.entities)))
-        for predicate in np.unique(predicates).tolist():
-            chosen = np.flatnonzero(predicates == predicate)
-            logits[chosen] = self.arrays.rows(self._kb_view.edges, predicate, starts[chosen], forward=forward)
+    def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        if not goals.for_ranking:
+            return super().logits(view, goals)
+        # All goals of a predicate are pushed together. Known facts keep the evidence of themselves.
+        logits = np.empty((len(goals), len(view.entities)))
+        for predicate in np.unique(goals.predicates).tolist():
+            chosen = np.flatnonzero(goals.predicates == predicate)
+            logits[chosen] = self.arrays.rows(view.edges, predicate, goals.given[chosen], forward=goals.forward)
         return logits
 
     def ranks_by_constants(
@@ -85,7 +67,7 @@ class RulesModel(EvidenceModel):
     ) -> dict[float, Float[np.ndarray, "way fact"]]:
         """The ranks that every weight of the rules with constants would give to these facts; chains are scored once."""
         ranks = {weight: np.zeros((2, len(facts))) for weight in weights}
-        filters, edges = known_filters(self.kb, "valid"), self._kb_view.edges
+        filters, edges = known_filters(self.kb, "valid"), self.kb_view.edges
         for predicate in np.unique(facts[:, 1]).tolist():
             whole = np.flatnonzero(facts[:, 1] == predicate)
             for rows, way in product(np.array_split(whole, 1 + len(whole) // BATCH), range(2)):

@@ -8,7 +8,6 @@ from scipy import sparse
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import check_config
 from ctp_core.base.config import BaseConfig
-from ctp_core.base.counting import UNARY
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.evaluation.ranking import KnownFilter, known_filters, rank_facts, ranking_metrics
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
@@ -22,6 +21,7 @@ from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleTable, eviden
 from ctp_core.evidence.rules_model import COLUMNS, RulesModel
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
 from ctp_core.kb.splits import FactsSplit
+from ctp_core.rules import UNARY
 
 MIN_WEIGHT = 1e-3  # a weaker rule is forgotten
 MAX_FIRED = 500  # entities that a rule may propose per question; a vaguer one says little and costs much
@@ -97,7 +97,7 @@ class RulesTrainer(Trainer):
         ways = [ChainRows(self._edges.counter, facts[:, place]) for place in (0, 2)]
         kept, paths = [], 0.0
         for rule in rules:
-            if rule.template not in UNARY:
+            if not rule.template.unary:
                 bodies = (rule.body, turned(rule.body, self._edges.num_predicates))
                 widths = [way.widest(body) for way, body in zip(ways, bodies, strict=True)]
                 if max(widths) > MAX_PATHS:
@@ -119,8 +119,8 @@ class RulesTrainer(Trainer):
         ways = [rule.body if forward else turned(rule.body, num_predicates) for rule in rules]
         for index in sorted(range(len(rules)), key=ways.__getitem__):
             template = rules[index].template
-            if template in UNARY:
-                if template == ("1Y" if forward else "1X"):  # the other says the same of all answers
+            if template.unary:
+                if template.about_subject != forward:  # the other says the same of all answers
                     atom = rules[index].body[0]
                     degrees = counter.degrees(atom)
                     base.set(index, evidence_of(degrees, template))
@@ -137,9 +137,7 @@ class RulesTrainer(Trainer):
 
     def _validate(self) -> dict[str, float]:
         facts, model = self.split.valid_sample(VALIDATION), self.model_on(self.split.visible(self.kb))
-        return ranking_metrics(
-            rank_facts(facts, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
-        )
+        return ranking_metrics(rank_facts(facts, model.kb_logits, known_filters(self.kb, "valid")))
 
     def _merged(self) -> RuleTable:
         tables = self._tables or [EMPTY]

@@ -12,6 +12,7 @@ from ctp_core.base.config import BaseConfig
 from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.goals import GoalIds
 from ctp_core.base.schedule import one_cycle
 from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.errors import ConfigError
@@ -44,7 +45,7 @@ class ProofsTrainer(GradientTrainer):
         num_predicates = self._sizes[1]
         return EvidenceHead(
             num_predicates,
-            config.templates,
+            config.widths,
             self.generator,
             self.device,
             scale=config.initial_scale,
@@ -87,12 +88,12 @@ class ProofsTrainer(GradientTrainer):
         logits = torch.cat([self.module.logits(self._tables, goal[None]) for goal in goals]).cpu().numpy()
         row = np.zeros(len(self.kb.predicates), dtype=np.int64)
         row[goals.cpu().numpy()] = np.arange(len(goals))
-        return rank_facts(
-            self.split.valid,
-            lambda subjects, predicates: logits[row[predicates], subjects],
-            lambda objects, predicates: logits[row[predicates], :, objects],
-            known_filters(self.kb, "valid"),
-        )
+
+        def score(asked: GoalIds) -> Float[np.ndarray, "goal entity"]:
+            table = row[asked.predicates]
+            return logits[table, asked.given] if asked.forward else logits[table, :, asked.given]
+
+        return rank_facts(self.split.valid, score, known_filters(self.kb, "valid"))
 
     def model(self) -> ProofsModel:
         return self.model_on(self.kb)

@@ -1,14 +1,16 @@
 """Proofs and an embedding together: the embedding adds one more part to the logit, the proofs explain theirs."""
 
 from dataclasses import replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config
+from ctp_core.base.goals import GoalIds, Place
 from ctp_core.base.model import Model
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.errors import ArtifactError
@@ -50,50 +52,34 @@ class HybridModel(FactsModel):
         """From proofs alone: the embedding knows none of the other entities."""
         return self.proofs.on(kb)
 
-    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        return np.asarray(self.proofs.logits(view, facts) + np.nan_to_num(self._embedding_parts(facts)))
+    @cached_property
+    def kb_view(self) -> FactsView:
+        """That of the proofs: what they count in it is kept there."""
+        return self.proofs.kb_view
 
-    def _embedding_parts(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
+    def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        return self._parts(view, goals)[""]
+
+    def kb_parts(self, goals: GoalIds) -> dict[str, Float[np.ndarray, "goal candidate"]]:
+        """What the whole says, and each part alone, against the KB alone."""
+        return self._parts(self.kb_view, goals)
+
+    def _parts(self, view: FactsView, goals: GoalIds) -> dict[str, Float[np.ndarray, "goal candidate"]]:
+        proved, embedded = self.proofs.logits(view, goals), self.embedding.logits_of_seen(view, goals)
+        weights = self.weights[None] if goals.place is Place.PREDICATE else self.weights[goals.predicates][:, None]
+        weighted = weights * embedded
+        together = proved + (weighted if goals.for_ranking else np.nan_to_num(weighted))
+        return {"": np.asarray(together), "proofs_": proved, "embedding_": embedded}
+
+    def _embedding_parts(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """NaN where an entity was never seen."""
-        products = self.embedding.fact_products(facts)
-        return np.asarray(self.weights[facts[:, 1]] * (self.embedding.scale * products + self.embedding.offset))
-
-    def object_logits(
-        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        return self.object_parts(subjects, predicates)[""]
-
-    def subject_logits(
-        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        return self.subject_parts(objects, predicates)[""]
-
-    def object_parts(
-        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> dict[str, Float[np.ndarray, "question entity"]]:
-        """What the whole says, and each part alone."""
-        proved, embedded = (part.object_logits(subjects, predicates) for part in (self.proofs, self.embedding))
-        return self._parts(predicates, proved, embedded)
-
-    def subject_parts(
-        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> dict[str, Float[np.ndarray, "question entity"]]:
-        proved, embedded = (part.subject_logits(objects, predicates) for part in (self.proofs, self.embedding))
-        return self._parts(predicates, proved, embedded)
-
-    def _parts(
-        self,
-        predicates: Int[np.ndarray, " question"],
-        proved: Float[np.ndarray, "question entity"],
-        embedded: Float[np.ndarray, "question entity"],
-    ) -> dict[str, Float[np.ndarray, "question entity"]]:
-        together = np.asarray(proved + self.weights[predicates][:, None] * embedded)
-        return {"": together, "proofs_": proved, "embedding_": embedded}
+        embedded = self.embedding.logits_of_seen(view, GoalIds.hiding(facts, None))[:, 0]
+        return np.asarray(self.weights[facts[:, 1]] * embedded)
 
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
-        embedded = self._embedding_parts(facts)
+        embedded = self._embedding_parts(view, facts)
         proved = self.proofs.explain(view, facts, logits - np.nan_to_num(embedded), num_proofs)
         return [
             replace(why, score_parts={**(why.score_parts or {}), "embedding": None if np.isnan(part) else float(part)})

@@ -66,7 +66,7 @@ class HybridTrainer(Trainer):
 
     def _metrics(self, model: HybridModel) -> dict[str, float]:
         facts, filters = self.proofs.split.valid_sample(VALIDATION), known_filters(self.kb, "valid")
-        return ranking_metrics(rank_facts(facts, model.object_logits, model.subject_logits, filters))
+        return ranking_metrics(rank_facts(facts, model.kb_logits, filters))
 
     def model(self) -> HybridModel:
         return HybridModel(self.config, self.proofs.model(), self.embedding.model(), self._validated().weights)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ctp_core.base.evaluation.ranking import BATCH, KnownFilter, known_filters, realistic_ranks
+from ctp_core.base.evaluation.ranking import ASKED, BATCH, KnownFilter, known_filters, realistic_ranks
 from ctp_core.base.facts_model import FactsModel
+from ctp_core.base.goals import GoalIds
 from ctp_core.base.shrinkage import own_choices
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 
@@ -97,8 +98,5 @@ def _as_good(ranks: Float[np.ndarray, " question"], best: Float[np.ndarray, " qu
 
 
 def _both_ways(model: FactsModel, facts: FactIds) -> Float[np.ndarray, "question entity"]:
-    objects, subjects = (
-        model.object_logits(facts[:, 0], facts[:, 1]),
-        model.subject_logits(facts[:, 2], facts[:, 1]),
-    )
-    return np.concatenate([objects, subjects]).astype(np.float32)
+    both = [model.kb_logits(GoalIds.hiding(facts, place, for_ranking=True)) for place in ASKED]
+    return np.concatenate(both).astype(np.float32)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ctp_core.errors import DataError, EmptyKB, ParseError, TooLarge
 from ctp_core.kb.formats.rows import Row
-from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB
+from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, distinct_facts
 from ctp_core.kb.names import MAX_NAME_LENGTH, check_name
 from ctp_core.symbols import Vocabulary
 
@@ -98,28 +98,27 @@ class FactsBuilder:
         every = {
             name: np.asarray(self._splits[name], np.int64).reshape(-1, 3) for name in SPLITS if name in self._splits
         }
-        firsts = {name: _first_places(self._keys(ids)) for name, ids in every.items()}
-        unique = {name: ids[firsts[name]] for name, ids in every.items()}
+        unique = {name: distinct_facts(ids, *self._sizes) for name, ids in every.items()}
         kb = FactsKB(Vocabulary("entity", self._entities), Vocabulary("predicate", self._predicates), unique)
         duplicates = {name: len(every[name]) - len(unique[name]) for name in every}
         return BuiltKB(kb, digest(kb), [*self._remarks(unique, duplicates)])
 
-    def _keys(self, ids: FactIds) -> NDArray[np.int64]:
-        """Packs each fact into one number: three ids of 20 bits fit, because symbols are limited."""
-        return (ids[:, 0] * len(self._predicates) + ids[:, 1]) * len(self._entities) + ids[:, 2]
+    @property
+    def _sizes(self) -> tuple[int, int]:
+        return len(self._entities), len(self._predicates)
 
     def _remarks(self, splits: dict[str, FactIds], duplicates: dict[str, int]) -> Iterable[str]:
         yield from self._headers
         for name, count in duplicates.items():
             if count:
                 yield f"{count} duplicate facts were dropped from {name}"
-        train = self._keys(splits["train"])
+        train = FactSet(splits["train"], *self._sizes)
         num_entities, num_predicates = self._after_train()
         for name in (name for name in splits if name != "train"):
             ids = splits[name]
             yield from _unseen("entities", name, ids[:, [0, 2]], num_entities, list(self._entities))
             yield from _unseen("predicates", name, ids[:, 1], num_predicates, list(self._predicates))
-            shared = int(np.isin(self._keys(ids), train).sum())
+            shared = int(train.states(ids).sum())
             if shared:
                 yield f"{shared} facts of {name} are also in train"
         spaced = [n for names in (self._entities, self._predicates) for n in names if n[0].isspace() or n[-1].isspace()]
@@ -130,10 +129,6 @@ class FactsBuilder:
         """The numbers of entities and predicates in train. Names that came later have larger numbers."""
         following = [known for name, known in self._known.items() if name != "train"]
         return following[0] if following else (len(self._entities), len(self._predicates))
-
-
-def _first_places(keys: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.sort(np.unique(keys, return_index=True)[1])
 
 
 def _unseen(role: str, split: str, ids: NDArray[np.int64], known: int, names: list[str]) -> Iterable[str]:

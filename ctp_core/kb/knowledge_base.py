@@ -15,9 +15,42 @@ SPLITS = ("train", "valid", "test")
 FactIds = NDArray[np.int64]  # [fact, 3]: subject, predicate, object
 
 
+def fact_keys(facts: FactIds, num_entities: int, num_predicates: int) -> NDArray[np.int64]:
+    """Packs each fact into one number; numbers sort by subject, then predicate, then object.
+
+    Three ids of 20 bits fit into 63 bits, and a KB has at most a million symbols.
+    """
+    return np.asarray((facts[:, 0] * num_predicates + facts[:, 1]) * num_entities + facts[:, 2])
+
+
+def distinct_facts(facts: FactIds, num_entities: int, num_predicates: int) -> FactIds:
+    """Keeps the first occurrence of each fact. Called only where facts come in; later code relies on it."""
+    return facts[np.sort(np.unique(fact_keys(facts, num_entities, num_predicates), return_index=True)[1])]
+
+
+def sorted_facts(facts: FactIds, num_entities: int, num_predicates: int) -> FactIds:
+    """Sorts facts by subject, then predicate, then object."""
+    return facts[np.argsort(fact_keys(facts, num_entities, num_predicates), kind="stable")]
+
+
+class FactSet:
+    """A set of facts that is asked about many facts at once."""
+
+    def __init__(self, facts: FactIds, num_entities: int, num_predicates: int) -> None:
+        self._sizes = (num_entities, num_predicates)
+        self._keys = np.sort(fact_keys(facts, *self._sizes))
+
+    def states(self, facts: FactIds) -> NDArray[np.bool_]:
+        keys = fact_keys(facts, *self._sizes)
+        if not len(self._keys):
+            return np.zeros(len(keys), dtype=bool)
+        place = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        return np.asarray(self._keys[place] == keys)
+
+
 @dataclass(frozen=True)
 class FactsKB:
-    """`kind: facts`. The facts of every split as ids; proofs may use only those of `train`."""
+    """`kind: facts`. The facts of every split as ids, each once; proofs may use only those of `train`."""
 
     entities: Vocabulary
     predicates: Vocabulary
@@ -26,7 +59,7 @@ class FactsKB:
 
     @classmethod
     def from_facts(cls, splits: Mapping[str, Iterable[Fact]]) -> "FactsKB":
-        """Numbers the symbols in the order of their first appearance, train first."""
+        """Numbers the symbols in the order of their first appearance, train first; drops duplicates in a split."""
         ordered = {name: [Fact(*fact) for fact in splits[name]] for name in SPLITS if name in splits}
         facts = [fact for split in ordered.values() for fact in split]
         entities = Vocabulary("entity", (name for fact in facts for name in (fact.subject, fact.object)))
@@ -34,7 +67,7 @@ class FactsKB:
 
         def ids(split: list[Fact]) -> FactIds:
             rows = [(entities.id(f.subject), predicates.id(f.predicate), entities.id(f.object)) for f in split]
-            return np.array(rows, dtype=np.int64).reshape(-1, 3)
+            return distinct_facts(np.array(rows, dtype=np.int64).reshape(-1, 3), len(entities), len(predicates))
 
         return cls(entities, predicates, {name: ids(split) for name, split in ordered.items()})
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ctp_core.errors import DataError
-from ctp_core.kb.knowledge_base import FactIds, FactsKB
+from ctp_core.kb.knowledge_base import FactIds, FactsKB, sorted_facts
 
 HOLD_OUT_FROM = 500  # facts; a smaller KB cannot spare any
 HOLD_OUT_SHARE = 0.05
@@ -20,8 +20,9 @@ class FactsSplit:
 
     @classmethod
     def of(cls, kb: FactsKB) -> "FactsSplit":
-        """Takes the KB's own validation facts, else a random 5 % of distinct facts where the KB can spare them."""
-        train = np.unique(kb.splits.get("train", np.zeros((0, 3), dtype=np.int64)), axis=0)
+        """Takes the KB's own validation facts, else a random 5 % of its facts where it can spare them."""
+        stated = kb.splits.get("train", np.zeros((0, 3), dtype=np.int64))
+        train = sorted_facts(stated, len(kb.entities), len(kb.predicates))
         if not len(train):
             raise DataError("the KB has no training facts: there is nothing to learn from")
         valid = kb.splits.get("valid", train[:0])

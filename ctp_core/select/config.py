@@ -7,7 +7,8 @@ from pydantic import AfterValidator, Field, model_validator
 from ctp_core.base.config import BaseConfig
 from ctp_core.errors import CtpError
 from ctp_core.kb.knowledge_base import Kind
-from ctp_core.rules import Template, parse_rule
+from ctp_core.prolog_rules import parse_rule
+from ctp_core.rules import Template
 
 SelectName = Literal["linear", "attentive", "memory", "ntp", "gntp"]
 # Systems of their own in the paper: their rules do not depend on the goal.
@@ -30,9 +31,12 @@ UNREAD: dict[Kind, tuple[str, ...]] = {
 
 def _template(text: str) -> str:
     try:
-        return str(Template.parse(text))
+        template = Template.parse(text)
     except CtpError as error:
         raise ValueError(str(error)) from None
+    if template.about:
+        raise ValueError(f"template {text!r} is about one entity alone: give 0, n or nR, such as 1, 1R or 2")
+    return str(template)
 
 
 def _rule(text: str) -> str:

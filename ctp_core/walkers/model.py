@@ -4,7 +4,7 @@ from abc import abstractmethod
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import nn
 
@@ -20,6 +20,7 @@ from ctp_core.base.facts_model import (
     read_config,
     read_kb,
 )
+from ctp_core.base.goals import GoalIds
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule
 
@@ -51,16 +52,23 @@ class ReachModel(FactsModel):
         """log(reach + FLOOR) of all pairs of entities, on the KB without the facts that a question adds."""
         if predicate not in self._tables:
             everybody = np.arange(len(self.kb.entities))
-            self._tables[predicate] = np.log(self.reach(self._kb_view, predicate, everybody) + FLOOR)
+            self._tables[predicate] = np.log(self.reach(self.kb_view, predicate, everybody) + FLOOR)
         return self._tables[predicate]
 
-    def logarithms(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """log(reach + FLOOR) of facts over the KB's own entities."""
-        return np.array([self._table(predicate)[subject, object_] for subject, predicate, object_ in facts.tolist()])
-
-    def logits(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        found = self._extended(view, facts) if view.extended else self.logarithms(facts)
+    def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        if view.extended:
+            found = goals.by_goal(self._extended(view, goals.candidates(*view.sizes)))
+        else:
+            found = self._looked_up(goals)
         return np.asarray(self.scale * found + self.offset, dtype=np.float64)
+
+    def _looked_up(self, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+        if not goals.asks_for_entities:
+            facts = goals.candidates(len(self.kb.entities), len(self.kb.predicates)).tolist()
+            found = [self._table(predicate)[subject, object_] for subject, predicate, object_ in facts]
+            return goals.by_goal(np.array(found))
+        rows = zip(goals.given.tolist(), map(self._table, goals.predicates.tolist()), strict=True)
+        return np.stack([table[given] if goals.forward else table[:, given] for given, table in rows])
 
     def num_tables(self, num_predicates: int) -> int:
         """The number of entity × entity tables in memory at the same time: one for each atom."""
@@ -74,18 +82,6 @@ class ReachModel(FactsModel):
             chosen = facts[:, 1] == predicate
             found[chosen] = self.reach(view, predicate, subjects)[rows[chosen], facts[chosen, 2]]
         return np.log(found + FLOOR)
-
-    def object_logits(
-        self, subjects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        rows = zip(subjects.tolist(), predicates.tolist(), strict=True)
-        return self.scale * np.stack([self._table(predicate)[subject] for subject, predicate in rows]) + self.offset
-
-    def subject_logits(
-        self, objects: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
-    ) -> Float[np.ndarray, "question entity"]:
-        rows = zip(objects.tolist(), predicates.tolist(), strict=True)
-        return self.scale * np.stack([self._table(predicate)[:, object_] for object_, predicate in rows]) + self.offset
 
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int

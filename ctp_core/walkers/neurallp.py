@@ -20,9 +20,8 @@ from ctp_core.base.facts_model import FactsView
 from ctp_core.base.randomness import following
 from ctp_core.base.rule_counts import with_counts
 from ctp_core.errors import ArtifactError, ConfigError
-from ctp_core.evidence.rules import chain_rule
 from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
-from ctp_core.rules import Rule
+from ctp_core.rules import Body, Rule, steps_of
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import NeuralLpConfig
 from ctp_core.walkers.model import FLOOR, ReachModel
@@ -135,7 +134,7 @@ class NeuralLpModel(ReachModel):
 
     @cached_property
     def _operators(self) -> Float[Tensor, "atom entity entity"]:
-        return self._operators_of(self._kb_view)
+        return self._operators_of(self.kb_view)
 
     def _operators_of(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
         return atom_tables(view.edges.facts, len(view.entities), len(view.predicates), self.module.end.device)
@@ -149,7 +148,7 @@ class NeuralLpModel(ReachModel):
         for predicate in range(len(names)):
             for walk, weight in self.module.walks(predicate).items():
                 if walk and weight >= MIN_CONFIDENCE:
-                    found.append(chain_rule(names, predicate, str(len(walk)), walk, min(1.0, weight)))
+                    found.append(Rule(names[predicate], Body(steps_of(names, walk)), min(1.0, weight)))
         return sorted(with_counts(found, self.kb), key=lambda rule: (-rule.confidence, rule.text))
 
 

@@ -5,8 +5,9 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from ctp_core.base.calibration import Score, fit_on_unseen
+from ctp_core.base.calibration import fit_on_unseen
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.goals import Score
 from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.walkers.model import UNCALIBRATED, ReachModel
@@ -19,12 +20,12 @@ class ReachTrainer(GradientTrainer):
 
     def ranks(self) -> Float[np.ndarray, " question"]:
         model = self.model_class(self.config, self.split.visible(self.kb), self.module, UNCALIBRATED)
-        return rank_facts(self.split.valid, model.object_logits, model.subject_logits, known_filters(self.kb, "valid"))
+        return rank_facts(self.split.valid, model.kb_logits, known_filters(self.kb, "valid"))
 
     def model(self) -> ReachModel:
         module = self.best_module()
 
         def score_on(kb: FactsKB) -> Score:
-            return self.model_class(self.config, kb, module, UNCALIBRATED).logarithms
+            return self.model_class(self.config, kb, module, UNCALIBRATED).kb_logits
 
         return self.model_class(self.config, self.kb, module, fit_on_unseen(score_on, self.kb, self.split))

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from service.commands.extras import needs
+
 
 class AlivePart(StrEnum):
     api = "api"
@@ -14,6 +16,7 @@ class AlivePart(StrEnum):
     query = "query"
 
 
+@needs("service", "worker")
 def alive(part: Annotated[AlivePart, typer.Argument(help="The part that runs on this machine.")]) -> None:
     """Succeed where this machine's part of the service does its work."""
     raise typer.Exit(0 if _alive(part) else 1)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from service.commands.console import Figures
+from service.commands.extras import needs
 from service.commands.paper import paper
 from service.commands.peers import peers
 from service.commands.scale import scale
@@ -37,6 +38,7 @@ bench.command()(peers)
 
 
 @bench.command()
+@needs("worker")
 def links(
     data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
     dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1|s2|s3, wn18rr or fb15k-237.")],
@@ -70,6 +72,7 @@ def links(
 
 
 @bench.command()
+@needs("worker")
 def clutrr(
     data: Annotated[Path, typer.Option(help="Folder that holds clutrr/<dataset>.zip.")],
     dataset: Annotated[str, typer.Option(help="089907f8, db9b8f04, or family: our own generator.")],
@@ -125,6 +128,7 @@ def write(figures: dict[str, Any], json_file: Path | None) -> None:
 
 
 @bench.command()
+@needs("all")
 def serve(
     json_file: Figures = None,
     kb: Annotated[list[str] | None, typer.Option(help="Sample KBs to train and ask on.")] = None,

@@ -4,9 +4,11 @@ from typing import Annotated
 
 import typer
 
+from service.commands.extras import needs
 from service.settings import UserError, get_settings
 
 
+@needs("service")
 def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     min_age: Annotated[float, typer.Option(help="Seconds for which a file must have been there.", min=0)] = 3600.0,

@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from service.commands.extras import needs
 from service.settings import get_settings
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ keys = typer.Typer(help="Make, list and revoke the keys of the API.", no_args_is
 
 
 @keys.command()
+@needs("service")
 def create(
     role: Annotated[str, typer.Option(help="read, write or admin.")] = "write",
     tenant: Annotated[str, typer.Option(help="Whose KBs, models and jobs the key opens.")] = "default",
@@ -34,6 +36,7 @@ def create(
 
 
 @keys.command("list")
+@needs("service")
 def list_keys() -> None:
     """List the keys: their prefixes, never their secrets."""
     from service.http.timestamps import from_seconds  # noqa: PLC0415
@@ -50,6 +53,7 @@ def list_keys() -> None:
 
 
 @keys.command()
+@needs("service")
 def revoke(key: Annotated[str, typer.Argument(help="The prefix of the key, or the whole key.")]) -> None:
     """Revoke a key: it is refused within two seconds."""
     from service.errors import ServiceError  # noqa: PLC0415

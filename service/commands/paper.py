@@ -8,10 +8,13 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from service.commands.extras import needs
+
 if TYPE_CHECKING:
     from ctp_core.benchmarks.paper.pool import Report
 
 
+@needs("worker")
 def paper(
     data: Annotated[
         Path | None, typer.Option(help="Folder that holds clutrr/*.zip, umls/, kinship/, nations/, countries/.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.commands.console import Figures, name, out, table
+from service.commands.extras import needs
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ctp_core.benchmarks.peers import Row
 
 
+@needs("worker")
 def peers(
     data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
     dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1, …")],

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from service.commands.extras import needs
 from service.local.processes import worker_command
 from service.settings import UserError, get_settings
 
@@ -18,6 +19,7 @@ class Role(StrEnum):
     query = "query"
 
 
+@needs("all")
 def up(
     port: Annotated[int | None, typer.Option(help="Port of the API.", envvar="PORT", min=0, max=65535)] = None,
 ) -> None:
@@ -33,6 +35,7 @@ def up(
     raise typer.Exit(Supervisor(settings).run())
 
 
+@needs("service")
 def api() -> None:
     """Run the API."""
     from service.db.engine import Database  # noqa: PLC0415
@@ -53,12 +56,14 @@ def api() -> None:
     run(settings)
 
 
+@needs("worker")
 def worker(role: Annotated[Role, typer.Argument(help="What this worker does.")]) -> None:
     """Run a Celery worker that trains models or answers queries."""
     command = worker_command(role.value)
     os.execv(command[0], command)  # noqa: S606
 
 
+@needs("service")
 def dispatch() -> None:
     """Run the dispatcher: it hands jobs to the queue and takes back those whose worker is silent."""
     from service.dispatch import Dispatcher  # noqa: PLC0415
@@ -72,6 +77,7 @@ def dispatch() -> None:
     Dispatcher(settings).run(stop)
 
 
+@needs("service")
 def migrate(
     wait: Annotated[float, typer.Option(help="Seconds to wait for a database that does not answer yet.", min=0)] = 0,
     take_store: Annotated[

@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from service.commands.console import Figures
+from service.commands.extras import needs
 
 
+@needs("all")
 def scale(
     jobs: Annotated[int, typer.Option(help="Training jobs in each round.", min=2)] = 6,
     epochs: Annotated[int, typer.Option(help="Epochs of each job.", min=1)] = 12,

@@ -14,10 +14,11 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
-from ctp_core.errors import ArtifactError
+from ctp_core.errors import ArtifactError, DataError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
 from ctp_core.methods import parse_config
-from ctp_core.rules import MAX_BODY
+from ctp_core.rules import MAX_BODY, Rule, each_once
+from ctp_core.rules_from_atoms import rule_from_values
 from service.errors import Invalid, PayloadTooLarge
 from service.files.storage import Files
 from service.http.bodies import first_faults, holds_nul
@@ -48,7 +49,7 @@ class CardAtom(BaseModel):
 
 
 class CardRule(BaseModel):
-    """A rule without its text and id, which follow from its atoms."""
+    """A rule without its text and id, which follow from its atoms, as does its template, which is not read."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -76,6 +77,14 @@ class Card(BaseModel):
     kb_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     code_version: str = Field(max_length=64)
     rules: Annotated[list[CardRule], FailFast()] = Field(max_length=MAX_RULES)
+
+
+def rules_of(card: Card) -> list[Rule]:
+    """In the form of this version, with the ids that go with it, each rule once; raises Invalid."""
+    try:
+        return each_once(rule_from_values(rule.model_dump()) for rule in card.rules)
+    except DataError as error:
+        raise _bad(f"{CARD}: {error}") from None
 
 
 def pack(card: Card, files: Files) -> bytes:

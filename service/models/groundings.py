@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from ctp_core.rules import unquoted
+from ctp_core.rules import is_constant, unquoted
 from ctp_core.symbols import Fact
 from service.db.tables import GraphRow, Kb, RuleRow
 from service.kbs import repository
@@ -139,9 +139,8 @@ class Search:
 def _constants(session: Session, kb: Kb, rule: RuleRow) -> Binding:
     """The arguments that are entities, bound from the start; one that the KB does not have, to nobody."""
     names = {atom[place] for atom in (rule.head, *rule.body) for place in ("subject", "object")}
-    found = {
-        name: repository.position_of(session, kb, repository.ENTITY, unquoted(name)) for name in names if name[0] == "'"
-    }
+    constants = {name: unquoted(name) for name in names if is_constant(name)}
+    found = {name: repository.position_of(session, kb, repository.ENTITY, one) for name, one in constants.items()}
     return {name: NOBODY if position is None else position for name, position in found.items()}
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy.orm import Session
 
-from ctp_core.rules import clause
+from ctp_core.prolog_rules import clause
 from service.db.tables import Checkpoint, Job, RuleRow
 from service.http.accept import preferred
 from service.http.bodies import json_body
@@ -45,7 +45,7 @@ ARCHIVE = MEDIA_TYPES[0]
 JSON = "application/json"
 ModelStatus = Literal["pending", "ready", "failed", "cancelled", "deleted"]
 CSV_COLUMNS = ("id", "text", "template", "confidence", "support", "precision")
-EXAMPLE_RULES_CSV = f'{",".join(CSV_COLUMNS)}\r\n9be1c3ad2f47,"{EXAMPLE_RULE["text"]}",2,0.98,12,1.0\r\n'
+EXAMPLE_RULES_CSV = f'{",".join(CSV_COLUMNS)}\r\n{EXAMPLE_RULE["id"]},"{EXAMPLE_RULE["text"]}",2,0.98,12,1.0\r\n'
 
 
 @router.get("", responses=example(200, {"items": [EXAMPLE_MODEL], "next_cursor": None}))

@@ -221,7 +221,7 @@ EXAMPLE_MODEL: dict[str, Any] = {
     "ready_at": "2026-01-01T12:00:07Z",
 }
 EXAMPLE_RULE: dict[str, Any] = {
-    "id": "9be1c3ad2f47",
+    "id": "148c568535ff",
     "head": {"predicate": "grandparent", "subject": "X", "object": "Y"},
     "body": [
         {"predicate": "parent", "subject": "X", "object": "Z"},

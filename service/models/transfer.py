@@ -8,7 +8,6 @@ from typing import BinaryIO
 
 from sqlalchemy.orm import Session
 
-from ctp_core.rules import Atom, Rule
 from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import ModelVersion
@@ -18,7 +17,7 @@ from service.files.storage import Storage
 from service.http.idempotency import Once, Reply
 from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service
-from service.models.archive import Card, CardRule, pack, unpack
+from service.models.archive import Card, CardRule, pack, rules_of, unpack
 from service.names import check_name, new_id
 from service.settings import Settings
 from service.training.outcomes import add_rules, model_owner
@@ -39,13 +38,6 @@ def export(database: Database, storage: Storage, tenant: str, reference: str) ->
     return f"{model.name}-{model.version}.ctp.zip", pack(card, storage.get(model.artifact or ""))
 
 
-def _rule(rule: CardRule) -> Rule:
-    """Text and id are made anew from the atoms: those of the archive could say anything."""
-    values = rule.model_dump(exclude={"head", "body"})
-    body = tuple(Atom(**atom.model_dump()) for atom in rule.body)
-    return Rule(head=Atom(**rule.head.model_dump()), body=body, **values)
-
-
 @asynccontextmanager
 async def alone(importing: asyncio.Lock, seconds: float) -> AsyncIterator[None]:
     """One archive at a time is in the memory of this process; raises TooMany where it was not our turn in time."""
@@ -64,6 +56,7 @@ class Import:
 
     def __init__(self, file: BinaryIO, name: str | None, settings: Settings) -> None:
         self.card, self.files, self.config = unpack(file, settings)
+        self.rules = rules_of(self.card)
         self.name = check_name(name or self.card.name)
         self.model_id = new_id("model")
         self.owner = f"{model_owner(self.model_id)}/import"
@@ -122,7 +115,7 @@ class Import:
         )
         session.add(model)
         session.flush()
-        add_rules(session, model.id, [_rule(rule) for rule in card.rules])
+        add_rules(session, model.id, self.rules)
         keep(session, self.owner)
         session.flush()
         session.refresh(model)

@@ -62,12 +62,12 @@ class QueryRequest(BaseModel):
 
 
 _UNIFIED = {"left": "parent", "right": "parent", "score": 1.0, "approximate": False}
-_LEAF = {"by": "fact", "score": 1.0, "unifications": [_UNIFIED], "rule": None, "children": []}
+_LEAF = {"by": "fact", "score": 1.0, "unifications": [_UNIFIED], "rule": None, "bindings": None, "children": []}
 EXAMPLE_ANSWER: dict[str, Any] = {
     "model_id": "model_7be844215d1f0c9a",
     "elapsed_ms": 2.1,
     "explainable": True,
-    "semiring": "max_product",
+    "semiring": "max-product",
     "truncated": False,
     "answers": [
         {
@@ -88,10 +88,11 @@ EXAMPLE_ANSWER: dict[str, Any] = {
                         "score": 0.98,
                         "by": "rule",
                         "rule": {
-                            "id": "9be1c3ad2f47",
+                            "id": "148c568535ff",
                             "text": "grandparent(X,Y) :- parent(X,Z), parent(Z,Y)",
                             "confidence": 0.98,
                         },
+                        "bindings": {"X": "rick", "Y": "morty", "Z": "beth"},
                         "unifications": [
                             {"left": "parent", "right": "parent", "score": 0.99, "approximate": False},
                             {"left": "parent", "right": "parent", "score": 0.99, "approximate": False},

@@ -198,15 +198,4 @@ def _end_model(session: Session, model_id: str, status: str, **values: Any) -> N
 
 
 def _rule_values(rule: Rule) -> dict[str, Any]:
-    return {
-        "rule_id": rule.id,
-        "predicate": rule.head.predicate,
-        "head": vars(rule.head),
-        "body": [vars(atom) for atom in rule.body],
-        "text": rule.text,
-        "template": rule.template,
-        "confidence": rule.confidence,
-        "support": rule.support,
-        "precision": rule.precision,
-        "approximate": rule.approximate,
-    }
+    return {"rule_id": rule.id, "predicate": rule.predicate, "text": rule.text, **rule.values()}

@@ -21,7 +21,7 @@ from ctp_core.methods import (
     preset_for,
     presets,
 )
-from ctp_core.rules import parse_rule
+from ctp_core.prolog_rules import parse_rule
 from ctp_core.select.config import FIXED_RULES, CtpConfig
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
@@ -118,7 +118,7 @@ def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:
     """Raises Invalid at a predicate that the KB does not have: its training would fail later."""
     if isinstance(config, CtpConfig):
         for rule in map(parse_rule, config.rules):
-            kbs.check_predicates(session, kb, (rule.head.predicate, *rule.predicates), "config.rules")
+            kbs.check_predicates(session, kb, (rule.predicate, *rule.body.predicates), "config.rules")
 
 
 def _overridden(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:

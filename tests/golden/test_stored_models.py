@@ -90,7 +90,7 @@ def test_a_stored_model_gives_the_answers_of_that_version(name: str) -> None:
 @every_archive
 def test_a_stored_model_lists_the_rules_of_that_version(name: str) -> None:
     rules = [
-        {"head": rule.head.predicate, "body": list(rule.predicates), "confidence": rule.confidence}
+        {"head": rule.predicate, "body": list(rule.body.predicates), "confidence": rule.confidence}
         for rule in loaded(name).rules()
     ]
     check_rules(RECORDED[name]["rules"], rules)

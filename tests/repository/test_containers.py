@@ -1,7 +1,9 @@
 """The container files, as far as they can be checked without an engine."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,13 @@ def test_compose_files_follow_the_specification() -> None:
 
 def test_the_image_file_has_no_known_faults() -> None:
     assert subprocess.run([PROGRAMS / "hadolint", "docker/Dockerfile"], cwd=ROOT, check=False).returncode == 0
+
+
+def test_the_image_has_every_package() -> None:
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    packages = {pattern.rstrip("*") for pattern in tool["setuptools"]["packages"]["find"]["include"]}
+    copied = set(re.findall(r"^COPY (\w+) \1$", (ROOT / "docker/Dockerfile").read_text(), re.MULTILINE))
+    assert copied == packages
 
 
 @pytest.mark.parametrize("name", services())

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.installed import imported, run_with
+
 ROOT = Path(__file__).parents[2]
 # The age of files is told by the machine that looks at them, and only by hours.
 FILE_AGES = {"service/files/garbage.py", "service/files/object_storage.py"}
@@ -23,6 +25,18 @@ def test_torch_is_loaded_only_by_the_processes_that_use_it() -> None:
     environment = {"CTP_REDIS_URL": "redis://127.0.0.1:1/0"}
     done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], env=environment, check=False)
     assert done.returncode == 0
+
+
+def test_the_client_imports_httpx_and_pydantic_and_nothing_else() -> None:
+    packages = {name for path in (ROOT / "ctp_client").rglob("*.py") for name in imported(path)}
+    assert packages - sys.stdlib_module_names == {"ctp_client", "httpx", "pydantic"}
+
+
+def test_the_client_works_where_nothing_else_is_installed() -> None:
+    code = "from ctp_client import Client, Unreachable\n"
+    code += "try: Client('http://127.0.0.1:1').kbs.get('family')\nexcept Unreachable as error: print(error)"
+    done = run_with(["httpx", "pydantic"], code, hidden=["ctp_core", "service", "worker", "migrations"])
+    assert done.stdout.startswith("cannot reach the service at http://127.0.0.1:1"), done.stderr
 
 
 def clocks(path: Path) -> list[str]:

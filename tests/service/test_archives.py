@@ -26,7 +26,7 @@ from service.errors import Invalid, TooMany, storage_problem
 from service.files.removals import due
 from service.files.storage import StorageFull
 from service.http.idempotency import Once, Reply
-from service.models.archive import Card, pack, unpack
+from service.models.archive import Card, pack, rules_of, unpack
 from service.models.schemas import TagsIn
 from service.models.transfer import Import, alone
 from service.models.upload import SPOOL_BYTES, write_pieces
@@ -87,6 +87,37 @@ def test_a_rule_with_the_longest_names_is_packed_and_unpacked() -> None:
     rule = {"head": head, "body": [head], "template": "c", "confidence": 1.0}
     card, _, _ = unpack(io.BytesIO(archive(rules=[rule])), Settings())
     assert card.rules[0].head.object == constant
+
+
+def test_rules_of_an_archive_are_read_in_the_form_of_today() -> None:
+    """Text, id and template follow from the atoms; what two forms of one rule say is kept once."""
+    head = {"predicate": "p", "subject": "X", "object": "Y"}
+    forms = ((("Z1", "Z2"), 0.3), (("Z", "W"), 0.9))
+    rules = [
+        {
+            "head": head,
+            "body": [atom("a", "X", z), atom("b", z, w), atom("c", w, "Y")],
+            "template": "9",
+            "confidence": c,
+        }
+        for (z, w), c in forms
+    ]
+    card, _, _ = unpack(io.BytesIO(archive(rules=rules)), Settings())
+    (rule,) = rules_of(card)
+    assert (rule.text, str(rule.template)) == ("p(X,Y) :- a(X,Z), b(Z,Z2), c(Z2,Y)", "3")
+    assert rule.confidence == 0.9
+
+
+def test_an_archive_whose_rule_is_no_path_is_refused() -> None:
+    head = {"predicate": "p", "subject": "X", "object": "Y"}
+    body = [atom("a", "X", "Z"), atom("b", "X", "Y")]
+    rules = [{"head": head, "body": body, "template": "2", "confidence": 1.0}]
+    with pytest.raises(Invalid, match="must be a path"):
+        Import(io.BytesIO(archive(rules=rules)), None, Settings())
+
+
+def atom(predicate: str, subject: str, object_: str) -> dict[str, str]:
+    return {"predicate": predicate, "subject": subject, "object": object_}
 
 
 def test_a_zip_of_many_members_is_refused_before_they_are_listed() -> None:

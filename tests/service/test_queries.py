@@ -102,20 +102,20 @@ def test_an_id_that_would_break_a_line_is_replaced(client: httpx.Client) -> None
     assert answer.headers["x-request-id"] != "a b"
 
 
+def num_batches(client: httpx.Client) -> float:
+    """How many were sent to workers so far."""
+    text = client.get("/metrics").text
+    return float(next(line for line in text.splitlines() if line.startswith("ctp_batch_questions_count")).split()[1])
+
+
 def test_questions_that_come_together_are_sent_together(client: httpx.Client, model: str) -> None:
     def ask(_: int) -> int:
         return client.post("/query", json={"model": model, "goal": GOAL, "proofs": 0}).status_code
 
-    def tasks() -> float:
-        text = client.get("/metrics").text
-        return float(
-            next(line for line in text.splitlines() if line.startswith("ctp_batch_questions_count")).split()[1]
-        )
-
-    before = tasks()
+    before = num_batches(client)
     with ThreadPoolExecutor(32) as pool:
         assert set(pool.map(ask, range(320))) == {200}
-    assert tasks() - before < 160
+    assert num_batches(client) - before < 160
 
 
 def test_metrics_tell_of_requests_batches_jobs_queues_and_the_cache(client: httpx.Client, model: str) -> None:
@@ -152,10 +152,11 @@ def test_a_query_whose_worker_dies_is_asked_once_more_and_answered(fragile: Runn
         # A worker that is stopped takes the batch and never answers; then it dies of it.
         worker = fragile.children()["query"]
         os.kill(worker, signal.SIGSTOP)
+        before = num_batches(client)
         asked = pool.submit(client.post, "/query", json={"model": lost, "goal": GOAL})
-        time.sleep(0.5)
+        wait_for(lambda: num_batches(client) > before, "the question is on its way", 60)
         os.kill(worker, signal.SIGKILL)
-        answer = asked.result(100)
+        answer = asked.result(200)
         assert answer.status_code == 200
     assert lines(fragile.folder / "logs" / "api.log", lambda line: line["event"] == "query_worker_lost")
 

@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ctp_core.rules import Atom, Rule
+from ctp_core.evidence.rules import chain_rule
+from ctp_core.rules import UNARY, Body, Rule, Step, Template
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import ModelVersion
@@ -19,7 +20,7 @@ from service.models.comparison import MAX_RULES_SHOWN, compare
 from service.training.outcomes import add_rules
 
 TENANT = "default"
-RULE = Rule(Atom("p", "X", "Y"), (Atom("q", "X", "Y"),), "1", 0.5)
+RULE = Rule("p", Body((Step("q"),)), 0.5)
 LINEAGE: dict[str, Any] = {"kb_sha256": "0" * 64, "code_version": "1", "config": {}, "metrics": {}, "tags": {}}
 
 
@@ -75,7 +76,7 @@ def test_what_is_not_there_is_told_by_its_code(
 
 def test_many_rules_are_compared_in_little_memory(database: Database) -> None:
     count = 5000
-    many = [Rule(Atom("p", "X", "Y"), (Atom(f"q{i}", "X", "Y"),), "1", i / (2 * count)) for i in range(count)]
+    many = [Rule("p", Body((Step(f"q{i}"),)), i / (2 * count)) for i in range(count)]
     with database.write() as session:
         for number in (1, 2):
             repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, f"m@{number}")))
@@ -95,3 +96,27 @@ def test_many_rules_are_compared_in_little_memory(database: Database) -> None:
     ]
     assert len(found.rules) == MAX_RULES_SHOWN
     assert peak < 1024 * 2 * count
+
+
+def test_versions_of_different_methods_share_the_rules_that_are_the_same(database: Database) -> None:
+    """`ctp` writes predicates by a template, `proofs` and `rules` the atoms that a path walks along."""
+    names = ("a", "b", "c", "p")
+    proved = [
+        Rule("p", Body.of(Template(3), names[:3]), 0.9),
+        Rule("p", Body.of(Template(2, reversed=True), names[:2]), 0.8),
+        Rule("p", Body.of(Template(1), names[:1]), 0.7),
+    ]
+    walks = (((0, 1, 2), Template(3)), ((1 + 4, 0 + 4), Template(2)), ((0, 1 + 4), Template(2)), ((2,), UNARY[0]))
+    walked = [chain_rule(names, 3, template, atoms, 0.5) for atoms, template in walks]
+    with database.write() as session:
+        for number, rules in enumerate((proved, walked), 1):
+            repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, f"m@{number}")))
+            add_rules(session, f"model_{number}", rules)
+    with database.read() as session:
+        found = compare(session, session.scalars(select(ModelVersion).order_by(ModelVersion.version)).all())
+    assert (found.num_rules, found.num_shared_rules) == ([3, 4], 2)
+    shared = {rule.text: rule.confidences for rule in found.rules if None not in rule.confidences}
+    assert shared == {
+        "p(X,Y) :- a(X,Z), b(Z,Z2), c(Z2,Y)": [0.9, 0.5],
+        "p(X,Y) :- b(Z,X), a(Y,Z)": [0.8, 0.5],
+    }

@@ -173,11 +173,11 @@ def test_migrating_waits_for_a_database_that_does_not_answer_yet(tmp_path: Path)
     with postgres() as server:
         server.stop()
         environment = os.environ | {"CTP_DATA_DIR": str(tmp_path), "CTP_DATABASE_URL": server.url}
-        command = [sys.executable, "-m", "service.cli", "migrate", "--wait", "60"]
+        command = [sys.executable, "-m", "service.cli", "migrate", "--wait", "120"]
         process = subprocess.Popen(command, env=environment)
         time.sleep(3)  # so that it has met the database that is not there
         server.start()
-        assert process.wait(60) == 0
+        assert process.wait(200) == 0
 
 
 @pytest.mark.parametrize("words", [["api"], ["dispatch"]])

@@ -12,7 +12,7 @@ from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.methods import ProofsConfig
 from ctp_core.proofs import Proof, ProofNode, Unification
 from ctp_core.registry import create_trainer
-from ctp_core.rules import Atom, Rule
+from ctp_core.rules import Body, Rule, Step
 from ctp_core.symbols import Fact
 from worker.answer_json import answers_json
 
@@ -26,10 +26,11 @@ NASTY = ('"quoted"', "back\\slash", "new\nline\t\x00\x1f", "</script>", "\u2028\
 
 def answers_about(name: str) -> tuple[Answer, ...]:
     fact = Fact(name, f"p{name}", f"o{name}")
-    rule = Rule(Atom(name, "X", "Y"), (Atom(name, "X", "Z"), Atom("q", "Z", "Y")), "2", 1 / 3)
+    rule = Rule(name, Body((Step(name), Step("q"))), 1 / 3)
     met = (Unification(name, "q", 1e-300, approximate=True), Unification("q", name, 1.0))
     leaf = ProofNode(fact, 5e-324, "fact", met[:1], fact=fact)
-    tree = ProofNode(fact, 0.1 + 0.2, "rule", met, rule=rule, children=(leaf, leaf))
+    body = (leaf._replace(goal=fact._replace(object="beth")), leaf._replace(goal=fact._replace(subject="beth")))
+    tree = ProofNode(fact, 0.1 + 0.2, "rule", met, rule=rule, children=body)
     proofs = (Proof(tree, 12345678.9), Proof(leaf))
     parts: dict[str, float | int | None] = {"bias": -1.5, "num_proofs": 3, "embedding": None}
     return (Answer(fact, 1.0, known=True, proofs=proofs, score_parts=parts), Answer(fact, 0.0, known=False))
@@ -46,6 +47,7 @@ def plain(node: ProofNode) -> dict[str, Any]:
         "score": node.score,
         "by": node.by,
         "rule": None if rule is None else {"id": rule.id, "text": rule.text, "confidence": rule.confidence},
+        "bindings": None if rule is None else {"X": node.goal.subject, "Y": node.goal.object, "Z": "beth"},
         "fact": None if node.fact is None else places(node.fact),
         "unifications": [
             {"left": u.left, "right": u.right, "score": u.score, "approximate": u.approximate}

@@ -6,21 +6,21 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
+from ctp_core.base.goals import GoalIds, Place, Score
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB
 
 HITS = (1, 3, 10)
+ASKED = (Place.OBJECT, Place.SUBJECT)  # every fact is asked for twice, in this order
 BATCH = 256  # questions ranked at once: bounds memory at BATCH × entities
 
-Scores = NDArray[np.floating]
-ScoreEach = Callable[[NDArray[np.int64], NDArray[np.int64]], Mapping[str, Scores]]  # the same by several models
-ScoreObjects = Callable[[NDArray[np.int64], NDArray[np.int64]], Scores]  # (subjects, predicates) -> [question, entity]
+ScoreEach = Callable[[GoalIds], Mapping[str, NDArray[np.floating]]]  # the scores by several models
 
 
 class KnownFilter:
     """Which entities complete a question (entity, predicate, ?) to a known fact."""
 
     def __init__(self, facts: Iterable[FactIds], num_entities: int, num_predicates: int, *, subjects: bool) -> None:
-        rows = np.unique(np.concatenate([*facts, np.zeros((0, 3), dtype=np.int64)]), axis=0)
+        rows = np.concatenate([*facts, np.zeros((0, 3), dtype=np.int64)])
         given, asked = (rows[:, 2], rows[:, 0]) if subjects else (rows[:, 0], rows[:, 2])
         keys = given * num_predicates + rows[:, 1]
         order = np.argsort(keys, kind="stable")
@@ -69,31 +69,24 @@ def realistic_ranks(
 
 
 def rank_facts(
-    facts: FactIds,
-    score_objects: ScoreObjects,
-    score_subjects: ScoreObjects,
-    filters: tuple[KnownFilter, KnownFilter],
+    facts: FactIds, score: Score, filters: tuple[KnownFilter, KnownFilter]
 ) -> Float[np.ndarray, " question"]:
     """The ranks of all objects, then of all subjects. `filters` are for (objects, subjects)."""
-
-    def alone(score: ScoreObjects) -> ScoreEach:
-        return lambda entities, predicates: {"": score(entities, predicates)}
-
-    return rank_facts_by_each(facts, alone(score_objects), alone(score_subjects), filters).get("", np.zeros(0))
+    return rank_facts_by_each(facts, lambda goals: {"": score(goals)}, filters).get("", np.zeros(0))
 
 
 def rank_facts_by_each(
-    facts: FactIds, score_objects: ScoreEach, score_subjects: ScoreEach, filters: tuple[KnownFilter, KnownFilter]
+    facts: FactIds, score: ScoreEach, filters: tuple[KnownFilter, KnownFilter]
 ) -> dict[str, Float[np.ndarray, " question"]]:
     """The ranks by each of several models that share their work."""
     order = np.argsort(facts[:, 1], kind="stable")  # a model may keep what it knows of a predicate for the next fact
     ranks: dict[str, NDArray[np.float64]] = {}
-    for way, given, score in ((0, 0, score_objects), (1, 2, score_subjects)):
+    for way, place in enumerate(ASKED):
         for start in range(0, len(facts), BATCH):
             rows = order[start : start + BATCH]
-            entities, predicates, true = facts[rows, given], facts[rows, 1], facts[rows, 2 - given]
-            known = filters[way].mask(entities, predicates)
-            for name, scores in score(entities, predicates).items():
+            goals, true = GoalIds.hiding(facts[rows], place, for_ranking=True), facts[rows, place]
+            known = filters[way].mask(goals.given, goals.predicates)
+            for name, scores in score(goals).items():
                 ranks.setdefault(name, np.zeros((2, len(facts))))[way, rows] = realistic_ranks(scores, true, known)
     return {name: each.ravel() for name, each in ranks.items()}
 

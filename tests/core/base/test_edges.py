@@ -7,6 +7,7 @@ import torch
 from ctp_core.base import counting
 from ctp_core.base.counting import RuleCounter
 from ctp_core.base.edges import EVERYTHING, EdgeList, atom_tables
+from ctp_core.rules import UNARY, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 7, 3
 
@@ -14,7 +15,7 @@ NUM_ENTITIES, NUM_PREDICATES = 7, 3
 def random_facts(seed: int) -> np.ndarray:
     choose = np.random.default_rng(seed)
     columns = [choose.integers(0, high, 40) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
-    return np.stack(columns, axis=1)
+    return np.unique(np.stack(columns, axis=1), axis=0)
 
 
 def tables_of(facts: np.ndarray) -> np.ndarray:
@@ -26,7 +27,7 @@ def test_paths_are_all_paths_each_once(length: int) -> None:
     facts = random_facts(0)
     edges, tables = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES), tables_of(facts)
     subjects, objects = (grid.ravel() for grid in np.meshgrid(np.arange(NUM_ENTITIES), np.arange(NUM_ENTITIES)))
-    paths = edges.paths(subjects, objects, str(length))
+    paths = edges.paths(subjects, objects, Template(length))
     expected = np.linalg.matrix_power(tables.sum(0), length)
     counted = np.bincount(paths.pair, minlength=len(subjects))
     assert (counted == expected[subjects, objects]).all()
@@ -67,29 +68,29 @@ def test_support_counts_pairs_not_paths() -> None:
     p, q, r = range(3)
     facts = np.array([(a, p, b), (a, p, c), (b, q, d), (c, q, d), (a, r, d), (e, p, b)])
     counter = RuleCounter(EdgeList(facts, 5, 3))
-    assert counter.count(r, "2", (p, q)) == (1, 2)
-    assert counter.count(r, "2", (p, q + 3)) == (0, 0)
+    assert counter.count(r, Template(2), (p, q)) == (1, 2)
+    assert counter.count(r, Template(2), (p, q + 3)) == (0, 0)
 
 
 def test_a_kb_without_facts_has_no_paths() -> None:
     edges = EdgeList(np.zeros((0, 3), dtype=np.int64), 3, 1)
-    assert len(edges.paths(np.array([0]), np.array([1]), "2").pair) == 0
+    assert len(edges.paths(np.array([0]), np.array([1]), Template(2)).pair) == 0
 
 
 def test_a_rule_about_one_entity_does_not_count_the_fact_itself() -> None:
     # p(0,1), p(0,2), p(3,1): p(X,Y) :- p(X,Z) holds with another Z for both facts of 0, not for that of 3.
     facts = np.array([(0, 0, 1), (0, 0, 2), (3, 0, 1), (3, 1, 3)])
     counter = RuleCounter(EdgeList(facts, 4, 2))
-    assert counter.count(0, "1X", (0,)) == (2, 4 + 3)
-    assert counter.count(0, "1Y", (0 + 2,)) == (2, 4 + 3)  # p(Z,Y): 1 is the object of two facts, 2 of one
-    assert counter.count(0, "1X", (1,)) == (1, 4)
+    assert counter.count(0, UNARY[0], (0,)) == (2, 4 + 3)
+    assert counter.count(0, UNARY[1], (0 + 2,)) == (2, 4 + 3)  # p(Z,Y): 1 is the object of two facts, 2 of one
+    assert counter.count(0, UNARY[0], (1,)) == (1, 4)
 
 
 def test_edges_of_one_entity_are_its_groundings() -> None:
     facts = random_facts(3)
     edges, tables = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES), tables_of(facts)
     subjects, objects = np.array([0, 1, 1]), np.array([2, 3, 1])
-    for template, about in (("1X", subjects), ("1Y", objects)):
+    for template, about in zip(UNARY, (subjects, objects), strict=True):
         paths = edges.paths(subjects, objects, template)
         assert (np.bincount(paths.pair, minlength=3) == tables.sum((0, 2))[about]).all()
         assert (paths.stations[:, 0] == about[paths.pair]).all()
@@ -107,10 +108,10 @@ def test_the_counts_of_a_large_kb_are_estimates_from_some_of_the_entities(monkey
     ]
     facts += [np.column_stack([begin, begin * 0 + r, begin])[::2]]
     counter = RuleCounter(EdgeList(np.concatenate(facts), 2 * size, 3))
-    assert counter.count(r, "2", (p, q)) == (200, 400)
+    assert counter.count(r, Template(2), (p, q)) == (200, 400)
     monkeypatch.setattr(counting, "COUNTED_FROM", 100)
-    support, pairs = counter.count(r, "2", (p, q))
+    support, pairs = counter.count(r, Template(2), (p, q))
     assert pairs == 400
     assert support % 4 == 0  # each counted stands for four
     assert 140 <= support <= 260
-    assert counter.count(r, "2", (p, q)) == (support, pairs)
+    assert counter.count(r, Template(2), (p, q)) == (support, pairs)

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from ctp_core.artifact import decode, encode
-from ctp_core.base.facts_model import EXPLAINED_AT_ONCE
+from ctp_core.base.facts_model import EXPLAINED_AT_ONCE, FactsModel, FactsView
+from ctp_core.base.goals import GoalIds, Place
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
 from ctp_core.errors import BadQuestion, DataError, UnknownSymbol
-from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.methods import (
     BaseConfig,
     ComplexConfig,
@@ -105,6 +106,42 @@ def test_a_fact_has_one_score_whichever_place_is_asked(method: str, extra: tuple
             same = next(a for a in answers if a.fact == answer.fact)
             assert same.score == pytest.approx(answer.score, abs=1e-6)
     assert {a.fact.object for a in everything} == {*KB.entities, *(f.subject for f in extra)}
+
+
+def some_facts(num_entities: int, num_predicates: int) -> FactIds:
+    """Stated ones, random ones, and loops."""
+    drawn = np.random.default_rng(0).integers(0, (num_entities, num_predicates, num_entities), size=(8, 3))
+    loops = np.array([(0, 0, 0), (num_entities - 1, num_predicates - 1, num_entities - 1)])
+    return np.concatenate([KB.splits["train"][::9], drawn, loops])
+
+
+@methods
+@pytest.mark.parametrize("extra", [(), (Fact("new", "parent", FAMILY.parent[0][0]),)])
+def test_all_modes_agree_on_the_logit_of_a_fact(method: str, extra: tuple[Fact, ...]) -> None:
+    """(s, p, o), (s, p, ?), (?, p, o) and (s, ?, o), and many goals at once as one alone."""
+    model, view = model_of(method), FactsView.of(KB, extra)
+    assert isinstance(model, FactsModel)
+    facts = some_facts(*view.sizes)
+    rows = np.arange(len(facts))
+    whole = model.logits(view, GoalIds.hiding(facts, None))
+    assert whole.shape == (len(facts), 1)
+    for place in Place:
+        logits = model.logits(view, GoalIds.hiding(facts, place))
+        assert logits.shape == (len(facts), view.sizes[place is Place.PREDICATE])
+        assert logits[rows, facts[:, place]] == pytest.approx(whole[:, 0], abs=1e-6)
+        assert model.logits(view, GoalIds.hiding(facts[-3:-2], place))[0] == pytest.approx(logits[-3], abs=1e-6)
+
+
+@methods
+def test_ranking_scores_what_is_not_known_as_answers_do(method: str) -> None:
+    model, view = model_of(method), FactsView.of(KB)
+    assert isinstance(model, FactsModel)
+    facts = some_facts(*view.sizes)
+    for place in (Place.OBJECT, Place.SUBJECT):
+        exact, ranked = (GoalIds.hiding(facts, place, for_ranking=flag) for flag in (False, True))
+        new = ~view.known(exact.candidates(*view.sizes)).reshape(len(facts), -1)
+        assert new.any()
+        assert model.kb_logits(ranked)[new] == pytest.approx(model.kb_logits(exact)[new], abs=1e-5)
 
 
 @methods
@@ -211,6 +248,12 @@ def test_odd_kbs_train_and_answer(method: str, facts: list[tuple[str, str, str]]
         assert len(answers) == len(kb.entities)
         assert all(math.isfinite(answer.score) for answer in answers)
     model.rules()
+
+
+@methods
+def test_a_kb_that_states_everything_leaves_no_random_fact_to_calibrate_with(method: str) -> None:
+    model = create_trainer(brief(method), FactsKB.from_facts({"train": [Fact("a", "p", "a")]}), CPU).fit()
+    assert math.isfinite(ask(model, Goal("a", "p", None))[0][0].score)
 
 
 @methods

@@ -25,7 +25,7 @@ def test_both_directions_are_ranked_each_with_its_own_filter() -> None:
     facts = np.array([(0, 0, 1), (0, 0, 2), (3, 0, 1)])
     filters = (KnownFilter([facts], 4, 1, subjects=False), KnownFilter([facts], 4, 1, subjects=True))
     scores = np.array([[0.0, 1.0, 2.0, 3.0], [0.0] * 4, [0.0] * 4, [0.0, 5.0, 0.0, 0.0]])
-    ranks = rank_facts(facts[:1], lambda s, p: scores[s], lambda o, p: scores[:, o].T, filters)
+    ranks = rank_facts(facts[:1], lambda g: scores[g.given] if g.forward else scores[:, g.given].T, filters)
     assert ranks.tolist() == [2.0, 1.0]
 
 

@@ -6,8 +6,8 @@ import torch
 from ctp_core.base.rule_counts import FactsCounter
 from ctp_core.benchmarks.data import read_benchmark
 from ctp_core.methods import ProofsConfig
+from ctp_core.prolog_rules import parse_rule
 from ctp_core.registry import create_trainer
-from ctp_core.rules import parse_rule
 from service.samples import FOLDER
 
 LEARNT = {

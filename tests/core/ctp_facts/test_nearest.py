@@ -186,7 +186,7 @@ def test_ten_thousand_entities_train_and_answer_within_memory() -> None:
 
     In a process of its own: what other tests took before is no measure for this one.
     """
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)) as alone:
         taken = alone.submit(bytes_to_train_and_answer).result()
     assert taken / 2**20 < MAX_MB
 

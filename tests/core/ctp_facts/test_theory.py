@@ -24,7 +24,7 @@ from ctp_core.errors import ConfigError
 from ctp_core.methods import CtpConfig
 from ctp_core.proofs import ProofNode
 from ctp_core.registry import create_trainer
-from ctp_core.symbols import Goal
+from ctp_core.symbols import Fact, Goal
 from tests.core.base.test_facts_model import HIDDEN, KB, ask, model_of
 
 NUM_ENTITIES, NUM_PREDICATES = 4, 2
@@ -324,8 +324,9 @@ def joined(node: ProofNode) -> int:
     """How many rules there are from here down; checks that each one's body is a path between the goal's entities."""
     if node.rule is None:
         return 0
-    ends = (node.goal.object, node.goal.subject) if node.rule.template.endswith("R") else node.goal[::2]
-    path = [ends[0], *(child.goal.object for child in node.children)]
-    assert path[-1] == ends[1]
-    assert [child.goal.subject for child in node.children] == path[:-1]
+    bound = node.bindings
+    assert bound is not None
+    assert (bound["X"], bound["Y"]) == (node.goal.subject, node.goal.object)
+    for atom, child in zip(node.rule.body.atoms, node.children, strict=True):
+        assert child.goal == Fact(bound[atom.subject], atom.predicate, bound[atom.object])
     return 1 + sum(joined(child) for child in node.children)

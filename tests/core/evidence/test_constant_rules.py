@@ -8,7 +8,9 @@ import torch
 from ctp_core.base.model import Model
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.methods import RulesConfig
+from ctp_core.prolog_rules import write_rule
 from ctp_core.registry import create_trainer
+from ctp_core.rules import SIDES
 from ctp_core.symbols import Fact, Goal
 from tests.core.base.test_facts_model import ask
 
@@ -31,8 +33,9 @@ def test_what_is_said_of_one_entity_predicts_the_other() -> None:
     assert answers[0].fact.object == "french"
     texts = [proof.tree.rule.text for proof in answers[0].proofs if proof.tree.rule is not None]
     assert "speaks(X,'french') :- lives in(X,'Paris')" in texts
-    proof = next(p for p in answers[0].proofs if p.tree.rule and p.tree.rule.template == "cX")
+    proof = next(p for p in answers[0].proofs if p.tree.rule and p.tree.rule.template == SIDES[0])
     assert proof.facts == (Fact("person11", "lives in", "Paris"),)
+    assert proof.tree.bindings == {"X": "person11"}  # what is constant is bound to nothing
 
 
 @pytest.mark.parametrize("goal", [Goal("person11", "speaks", None), Goal(None, "speaks", "french")])
@@ -48,13 +51,13 @@ def test_listed_rules_are_counted_over_the_kb() -> None:
     listed = {rule.text: rule for rule in model().rules()}
     rule = listed["speaks(X,'french') :- lives in(X,'Paris')"]
     assert (rule.support, rule.precision) == (5, 5 / 6)
-    assert rule.prolog == "speaks(X,'french') :- 'lives in'(X,'Paris')."
+    assert write_rule(rule) == "speaks(X,'french') :- 'lives in'(X,'Paris')."
 
 
 def test_on_another_kb_constants_say_nothing() -> None:
     other = FactsKB.from_facts({"train": [Fact("anna", "lives in", "Paris"), Fact("bob", "speaks", "french")]})
     for answer in ask(model().on(other), Goal("anna", "speaks", None), proofs=10)[0]:
-        assert all(p.tree.rule and p.tree.rule.template not in ("cX", "cY") for p in answer.proofs)
+        assert all(p.tree.rule and not p.tree.rule.template.constant for p in answer.proofs)
 
 
 def test_a_person_of_the_question_is_judged_by_its_facts() -> None:

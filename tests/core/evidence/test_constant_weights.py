@@ -50,7 +50,7 @@ def test_the_mrr_told_is_that_of_a_model_with_the_weights_chosen(trainer: RulesT
     weights, mrr = choose_weights(visible(trainer), facts)
     trainer._constants = weights
     model = visible(trainer)
-    ranks = rank_facts(facts, model.object_logits, model.subject_logits, known_filters(model.kb, "valid"))
+    ranks = rank_facts(facts, model.kb_logits, known_filters(model.kb, "valid"))
     assert (1 / ranks).mean() == pytest.approx(mrr)
     assert set(weights.tolist()) <= set(WEIGHTS)
     assert weights[trainer.kb.predicates.id("speaks")] > 0

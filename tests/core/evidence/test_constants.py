@@ -10,6 +10,7 @@ import pytest
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.features import ANY, MAX_DEGREE, EntityFeatures
 from ctp_core.evidence.constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, TABLES, ConstantRules
+from ctp_core.rules import SIDES, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 9, 2
 
@@ -17,7 +18,7 @@ NUM_ENTITIES, NUM_PREDICATES = 9, 2
 def random_edges(seed: int, extra: int = 0) -> EdgeList:
     choose = np.random.default_rng(seed)
     columns = [choose.integers(0, high, 60) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
-    facts = np.stack(columns, axis=1)
+    facts = np.unique(np.stack(columns, axis=1), axis=0)
     new = [(NUM_ENTITIES + i, i % NUM_PREDICATES, i) for i in range(extra)]
     return EdgeList(np.concatenate([facts, np.array(new, dtype=np.int64).reshape(-1, 3)]), NUM_ENTITIES + extra, 2)
 
@@ -37,12 +38,12 @@ def said_of(edges: EdgeList, entity: int, *, long: bool = False) -> set[Said]:
 
 
 def best_by_hand(
-    edges: EdgeList, view: EdgeList, fact: list[int], side: str, *, masked: bool, long: bool = False
+    edges: EdgeList, view: EdgeList, fact: list[int], side: Template, *, masked: bool, long: bool = False
 ) -> float:
     """The strongest rule about one entity of the fact, its other entity the constant."""
     subject, predicate, object_ = fact
-    about, constant = (subject, object_) if side == "cX" else (object_, subject)
-    towards = predicate if side == "cX" else predicate + NUM_PREDICATES
+    about, constant = (subject, object_) if side.about_subject else (object_, subject)
+    towards = predicate if side.about_subject else predicate + NUM_PREDICATES
     everything = [said_of(edges, entity, long=long) for entity in range(edges.num_entities)]
     best = 0.0
     for atoms, other in said_of(view, about, long=long):
@@ -69,7 +70,7 @@ def test_rows_hold_the_best_rule_of_each_side(forward: bool, extra: int, long: b
             row = rules.row(features, predicate, start, forward=forward)
             for answer in range(view.num_entities):
                 fact = [start, predicate, answer] if forward else [answer, predicate, start]
-                sides = {"cX": fact[2], "cY": fact[0]}
+                sides = dict(zip(SIDES, (fact[2], fact[0]), strict=True))
                 expected = sum(
                     best_by_hand(edges, view, fact, side, masked=False, long=long)
                     for side, constant in sides.items()
@@ -82,7 +83,7 @@ def test_rows_hold_the_best_rule_of_each_side(forward: bool, extra: int, long: b
 def test_a_known_fact_does_not_support_its_own_proof(long: bool) -> None:
     edges = random_edges(1)
     rules, facts = ConstantRules(edges, long=long), edges.facts
-    for side in ("cX", "cY"):
+    for side in SIDES:
         found = rules.strongest(rules.features, facts, np.ones(len(facts), dtype=bool), side)
         for row, fact in enumerate(facts.tolist()):
             assert found.evidence[row] == pytest.approx(best_by_hand(edges, edges, fact, side, masked=True, long=long))
@@ -103,7 +104,7 @@ def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> No
     extra = [(3, speaks, language), (4, lives, town)]
     home, view = EdgeList(np.array(stated), 7, 2), EdgeList(np.array(stated + extra), 7, 2)
     rules, facts = ConstantRules(home), np.array([(3, speaks, language), (4, speaks, language), (0, speaks, language)])
-    found = rules.strongest(view.features, facts, rules.counted(facts), "cX").evidence
+    found = rules.strongest(view.features, facts, rules.counted(facts), SIDES[0]).evidence
     for evidence, support in zip(found.tolist(), (3, 3, 2), strict=True):
         assert evidence == pytest.approx(-math.log(1 - support / (4 + PRIOR)))
 
@@ -111,12 +112,12 @@ def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> No
 def test_tables_of_few_predicates_are_kept_where_their_bytes_are_counted() -> None:
     facts = np.array([(who, predicate, 3) for predicate in range(TABLES + 4) for who in range(3)])
     rules = ConstantRules(EdgeList(facts, 4, TABLES + 4))
-    first = rules.table(0, "cX")
-    assert rules.table(0, "cX") is first
+    first = rules.table(0, SIDES[0])
+    assert rules.table(0, SIDES[0]) is first
     for predicate in range(TABLES + 4):
-        rules.table(predicate, "cX")
+        rules.table(predicate, SIDES[0])
     assert len(rules._tables) == TABLES
-    assert (0, "cX") not in rules._tables
+    assert (0, SIDES[0]) not in rules._tables
     gone = weakref.ref(rules)
     gc.disable()
     try:

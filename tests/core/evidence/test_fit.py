@@ -7,6 +7,7 @@ from scipy import sparse
 
 from ctp_core.evidence.fit import Questions, cells_of, collect, fit
 from ctp_core.methods import RulesConfig
+from ctp_core.rules import Template
 
 NUM_QUESTIONS, NUM_ENTITIES = 3, 5
 
@@ -21,7 +22,7 @@ def example(seed: int) -> tuple[Questions, torch.Tensor, np.ndarray, np.ndarray]
     cells = []
     for rule in range(2):
         question, entity = np.nonzero((counts[..., rule] > 0) & ~known)
-        cells.append(cells_of(question, entity, counts[question, entity, rule], "2", rule))
+        cells.append(cells_of(question, entity, counts[question, entity, rule], Template(2), rule))
     base = np.zeros((NUM_ENTITIES, 3))
     base[:, 2] = np.log1p(said)
     dense = torch.zeros(NUM_QUESTIONS, NUM_ENTITIES, 3, dtype=torch.float64)

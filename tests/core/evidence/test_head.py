@@ -9,7 +9,8 @@ import torch
 
 from ctp_core.base.edges import atom_tables
 from ctp_core.evidence.config import Counting
-from ctp_core.evidence.head import UNARY, EvidenceHead, OwnFacts, chain, half_count, mix, saturate
+from ctp_core.evidence.head import EvidenceHead, OwnFacts, chain, half_count, mix, saturate
+from ctp_core.rules import UNARY, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 4, 2
 
@@ -20,13 +21,13 @@ def random_facts(seed: int) -> np.ndarray:
     return everything[np.random.default_rng(seed).random(len(everything)) < 0.5]
 
 
-EVERY_TEMPLATE = {"1": 2, "1X": 2, "1Y": 2, "2": 3, "3": 2, "4": 1}
+EVERY_TEMPLATE = {Template(1): 2, **dict.fromkeys(UNARY, 2), Template(2): 3, Template(3): 2, Template(4): 1}
 Attention = list[list[float]]  # [place, atom]
 How = dict[str, Any]  # the settings that say how groundings are counted
 ways = pytest.mark.parametrize("how", [{}, {"saturation": 0.2}, {"counting": "share"}], ids=str)
 
 
-def new_head(seed: int = 0, how: How | None = None, templates: dict[str, int] = EVERY_TEMPLATE) -> EvidenceHead:
+def new_head(seed: int = 0, how: How | None = None, templates: dict[Template, int] = EVERY_TEMPLATE) -> EvidenceHead:
     generator = torch.Generator().manual_seed(seed)
     return EvidenceHead(NUM_PREDICATES, templates, generator, torch.device("cpu"), 2.0, **how or {}).double()
 
@@ -45,11 +46,11 @@ def count_one_by_one(attention: Attention, facts: set[tuple[int, int, int]], sub
 
 
 def count_template(
-    template: str, attention: Attention, facts: set[tuple[int, int, int]], subject: int, object_: int
+    template: Template, attention: Attention, facts: set[tuple[int, int, int]], subject: int, object_: int
 ) -> float:
-    if template not in UNARY:
+    if not template.unary:
         return count_one_by_one(attention, facts, subject, object_)
-    about = subject if template == "1X" else object_
+    about = subject if template == UNARY[0] else object_
     return sum(count_one_by_one(attention, facts, about, other) for other in range(NUM_ENTITIES))
 
 
@@ -57,8 +58,8 @@ def tables_of(facts: np.ndarray) -> torch.Tensor:
     return atom_tables(facts, NUM_ENTITIES, NUM_PREDICATES, torch.device("cpu")).double()
 
 
-@pytest.mark.parametrize("template", ["1", "2", "3"])
-def test_counts_are_those_of_all_paths(template: str) -> None:
+@pytest.mark.parametrize("template", [Template(1), Template(2), Template(3)], ids=str)
+def test_counts_are_those_of_all_paths(template: Template) -> None:
     facts = random_facts(1)
     attention = new_head().attention(template, torch.arange(NUM_PREDICATES))
     counts = chain(mix(attention, tables_of(facts)))
@@ -68,11 +69,11 @@ def test_counts_are_those_of_all_paths(template: str) -> None:
 
 
 def evidence_of(
-    template: str, attention: Attention, facts: set[tuple[int, int, int]], pair: tuple[int, int], how: How
+    template: Template, attention: Attention, facts: set[tuple[int, int, int]], pair: tuple[int, int], how: How
 ) -> float:
     """h of one reformulator."""
     count = count_template(template, attention, facts, *pair)
-    if how.get("counting") != "share" or template == "1" or template in UNARY:
+    if how.get("counting") != "share" or template.length == 1:
         return float(saturate(torch.tensor(count, dtype=torch.float64), half_count(template, how.get("saturation"))))
     return count / (1 + sum(count_template(template, attention, facts, pair[0], o) for o in range(NUM_ENTITIES)))
 
@@ -98,8 +99,8 @@ def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int, how
 
 
 @ways
-@pytest.mark.parametrize("template", ["5", "6"])
-def test_nor_does_it_by_bodies_too_long_to_count_one_by_one(template: str, how: How) -> None:
+@pytest.mark.parametrize("template", [Template(5), Template(6)], ids=str)
+def test_nor_does_it_by_bodies_too_long_to_count_one_by_one(template: Template, how: How) -> None:
     facts, head = random_facts(4), new_head(how=how, templates={template: 2})
     goals = torch.arange(NUM_PREDICATES)
     subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
@@ -128,7 +129,7 @@ def test_by_share_one_path_of_one_says_more_than_two_of_three() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = {}
     for counting in get_args(Counting):
-        head = EvidenceHead(1, {"2": 1}, generator, torch.device("cpu"), counting=counting)
+        head = EvidenceHead(1, {Template(2): 1}, generator, torch.device("cpu"), counting=counting)
         with torch.no_grad():
             head.attention_logits["2"][..., 0] = 50.0
             logits[counting] = (
@@ -141,18 +142,18 @@ def test_by_share_one_path_of_one_says_more_than_two_of_three() -> None:
 
 def test_with_a_low_saturation_one_fact_says_almost_as_much_as_two() -> None:
     """Attention of half and half: c is .5 for one of the facts and 1 for both, h(c) 5/7 and 10/12."""
-    head = EvidenceHead(3, {"1": 1}, torch.Generator(), torch.device("cpu"), saturation=0.2)
+    head = EvidenceHead(3, {Template(1): 1}, torch.Generator(), torch.device("cpu"), saturation=0.2)
     with torch.no_grad():
         head.attention_logits["1"].fill_(-1e9)
         head.attention_logits["1"][0, 0, 0, [1, 2]] = 0
     facts = np.array([[0, 1, 1], [0, 1, 2], [0, 2, 2]])  # one between 0 and 1, two between 0 and 2
     logits = head.logits(atom_tables(facts, 3, 3, torch.device("cpu")), torch.tensor([0]))[0, 0] - head.bias[0]
-    strength = head.strength("1", torch.tensor([0])).item()
+    strength = head.strength(Template(1), torch.tensor([0])).item()
     assert logits.tolist() == pytest.approx([0, strength * 5 / 7, strength * 10 / 12], abs=1e-6)
 
 
 def test_only_the_identity_gets_no_attention() -> None:
-    attention = new_head().attention("1", torch.arange(NUM_PREDICATES))
+    attention = new_head().attention(Template(1), torch.arange(NUM_PREDICATES))
     for predicate in range(NUM_PREDICATES):
         assert (attention[predicate, :, 0, predicate] == 0).all()
         assert (attention[predicate, :, 0, predicate + NUM_PREDICATES] > 0).all()

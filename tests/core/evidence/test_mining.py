@@ -10,6 +10,7 @@ from ctp_core.evidence import mining
 from ctp_core.evidence.mining import longest, mine_chains
 from ctp_core.evidence.proofs_arrays import provable_paths
 from ctp_core.methods import RulesConfig
+from ctp_core.rules import Template
 
 CONFIG = RulesConfig(rules=1000, min_support=1)
 
@@ -17,14 +18,14 @@ CONFIG = RulesConfig(rules=1000, min_support=1)
 def random_edges(seed: int, num_predicates: int = 2) -> EdgeList:
     choose = np.random.default_rng(seed)
     columns = [choose.integers(0, high, 20) for high in (8, num_predicates, 8)]
-    return EdgeList(np.stack(columns, axis=1), 8, num_predicates)
+    return EdgeList(np.unique(np.stack(columns, axis=1), axis=0), 8, num_predicates)
 
 
 @pytest.mark.parametrize("length", range(1, 5))
 def test_every_body_that_joins_a_fact_is_found_and_none_by_the_fact_itself(length: int) -> None:
     edges = random_edges(length)
     facts = edges.facts[edges.facts[:, 1] == 0]
-    paths = provable_paths(edges, facts, str(length))
+    paths = provable_paths(edges, facts, Template(length))
     joined = set(zip(paths.pair.tolist(), map(tuple, paths.atoms.tolist()), strict=True))
     support = Counter(body for _, body in joined)
     mined = [rule.body for rule in mine_chains(edges, facts, length, CONFIG)]

@@ -9,16 +9,17 @@ import pytest
 import torch
 
 from ctp_core.base.edges import EdgeList
+from ctp_core.base.goals import GoalIds
 from ctp_core.base.model import Answer, Model
 from ctp_core.evidence import proofs_arrays as evidence_arrays
 from ctp_core.evidence.config import EvidenceTemplate
-from ctp_core.evidence.head import length_of
 from ctp_core.evidence.model import MIN_EVIDENCE
 from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules import chain_rule
 from ctp_core.methods import ProofsConfig
 from ctp_core.proofs import ProofNode
 from ctp_core.registry import create_trainer
+from ctp_core.rules import Template
 from ctp_core.symbols import Fact, Goal
 from tests.core.base.test_facts_model import CONFIGS, CPU, FAMILY, HIDDEN, KB, ask, model_of
 
@@ -135,17 +136,17 @@ def test_a_rule_is_listed_as_far_as_its_evidence_says(model: Model) -> None:
     assert isinstance(model, ProofsModel)
     arrays, predicate = model.arrays, KB.predicates.id("grandparent")
     atoms = range(2 * len(KB.predicates))
-    rules = [(t, body) for t in arrays.attention for body in product(atoms, repeat=length_of(t))]
+    rules = [(t, body) for t in arrays.attention for body in product(atoms, repeat=t.length)]
     strong = {rule for rule in rules if arrays.evidence(predicate, *rule) >= MIN_EVIDENCE}
     assert arrays.bodies(predicate, MIN_EVIDENCE) == strong
-    assert {template for template, _ in strong} >= {"1", "2"}
+    assert {template for template, _ in strong} >= {Template(1), Template(2)}
 
 
 def test_predicates_asked_for_together_have_the_logits_they_have_alone(model: Model) -> None:
     assert isinstance(model, ProofsModel)
     predicates, subjects = np.arange(3), np.zeros(3, dtype=np.int64)
     fresh = ProofsModel(model.config, KB, model.head)
-    together = fresh.object_logits(subjects, predicates)
+    together = fresh.kb_logits(GoalIds.for_objects(subjects, predicates))
     facts = KB.splits["train"]
     for predicate in predicates.tolist():
         alone = model.arrays.reach(EdgeList(facts, len(KB.entities), 3), predicate, 0, forward=True)
@@ -176,6 +177,6 @@ def test_who_asks_for_no_proofs_gets_the_same_scores(model: Model, goal: Goal, e
 
 
 def test_the_longest_body_has_a_variable_between_any_two_atoms() -> None:
-    longest = max(length_of(template) for template in get_args(EvidenceTemplate))
-    rule = chain_rule(("p",), 0, str(longest), (0,) * longest, confidence=1.0)
-    assert len({atom.subject for atom in rule.body}) == longest
+    longest = max(map(Template.parse, get_args(EvidenceTemplate)))
+    rule = chain_rule(("p",), 0, longest, (0,) * longest.length, confidence=1.0)
+    assert len({atom.subject for atom in rule.body.atoms}) == longest.length

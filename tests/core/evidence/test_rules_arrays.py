@@ -6,6 +6,7 @@ import pytest
 from ctp_core.base.edges import EdgeList
 from ctp_core.evidence.constants import ConstantRules
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleArrays, RuleTable
+from ctp_core.rules import SIDES
 
 NUM_ENTITIES, NUM_PREDICATES = 8, 2
 
@@ -13,10 +14,10 @@ NUM_ENTITIES, NUM_PREDICATES = 8, 2
 def random_arrays(seed: int, *, long: bool = False) -> tuple[RuleArrays, EdgeList]:
     choose = np.random.default_rng(seed)
     columns = [choose.integers(0, high, 40) for high in (NUM_ENTITIES, NUM_PREDICATES, NUM_ENTITIES)]
-    edges = EdgeList(np.stack(columns, axis=1), NUM_ENTITIES, NUM_PREDICATES)
+    edges = EdgeList(np.unique(np.stack(columns, axis=1), axis=0), NUM_ENTITIES, NUM_PREDICATES)
     rules = {(choose.integers(2), t, *choose.integers(0, 4, 5)) for t in range(len(TEMPLATES)) for _ in range(6)}
     rows = np.array(sorted(tuple(map(int, rule)) for rule in rules))
-    lengths = np.array([1 if "X" in t or "Y" in t else int(t) for t in TEMPLATES])[rows[:, 1]]
+    lengths = np.array([template.length for template in TEMPLATES])[rows[:, 1]]
     body = np.where(np.arange(5) < lengths[:, None], rows[:, 2:], PADDING)
     weights = choose.random(len(rows))
     table = RuleTable(rows[:, 0], rows[:, 1], body, weights, np.array([-3.0, -2.0]), np.array([0.5, 2.0]))
@@ -44,7 +45,7 @@ def test_every_step_of_a_proof_is_a_fact_of_the_kb(seed: int) -> None:
         lengths |= {(paths.template, paths.atoms.shape[1])} if len(paths.fact) else set()
         for atoms, stations in zip(paths.atoms.tolist(), paths.stations.tolist(), strict=True):
             assert set(zip(stations[:-1], atoms, stations[1:], strict=True)) <= stated
-    assert {("cX", 2), ("cY", 2)} <= lengths
+    assert {(side, 2) for side in SIDES} <= lengths
 
 
 @pytest.mark.parametrize("forward", [True, False])

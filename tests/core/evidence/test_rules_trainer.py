@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from ctp_core.base.edges import EdgeList
+from ctp_core.base.goals import GoalIds
 from ctp_core.evidence import rules_trainer as rules_module
 from ctp_core.evidence.mining import Mined, mine_chains
 from ctp_core.evidence.proofs_arrays import provable_paths
@@ -13,6 +14,7 @@ from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.methods import RulesConfig
+from ctp_core.rules import UNARY
 from ctp_core.symbols import Fact
 
 CPU = torch.device("cpu")
@@ -68,8 +70,8 @@ def test_no_more_facts_are_asked_than_can_be_grounded(monkeypatch: pytest.Monkey
     _, asked = trainer._affordable(rules, facts)
     assert len(asked) == 1
     monkeypatch.setattr(rules_module, "MAX_PATHS", 0.0)
-    kept, asked = trainer._affordable([*rules, Mined("1X", (0,))], facts)
-    assert kept == [Mined("1X", (0,))]
+    kept, asked = trainer._affordable([*rules, Mined(UNARY[0], (0,))], facts)
+    assert kept == [Mined(UNARY[0], (0,))]
     assert np.array_equal(asked, facts[:1])
 
 
@@ -78,5 +80,5 @@ def test_a_predicate_without_training_facts_is_unlikely_of_every_pair() -> None:
     kb = FactsKB.from_facts({"train": train, "valid": [Fact("e0", "q", "e3")]})
     model = RulesTrainer(RulesConfig(max_length=2), kb, CPU).fit()
     assert isinstance(model, RulesModel)
-    objects = model.object_logits(np.array([0]), np.array([kb.predicates.id("q")]))
+    objects = model.kb_logits(GoalIds.for_objects(np.array([0]), np.array([kb.predicates.id("q")])))
     assert (objects < np.log(0.01)).all()

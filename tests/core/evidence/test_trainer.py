@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from ctp_core.base.calibration import level
 from ctp_core.base.edges import atom_tables
+from ctp_core.base.goals import GoalIds
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.trainer import ProofsTrainer
@@ -55,7 +56,7 @@ def test_a_loss_that_only_ranks_expects_as_many_facts_as_are_stated() -> None:
     again = ProofsModel.from_artifact(model.to_artifact(), CPU)
     entities, stated = np.arange(len(KB.entities)), KB.splits["train"][:, 1]
     for predicate in range(len(KB.predicates)):
-        logits = again.object_logits(entities, np.full(len(entities), predicate))
+        logits = again.kb_logits(GoalIds.for_objects(entities, np.full(len(entities), predicate)))
         assert (1 / (1 + np.exp(-logits))).sum() == pytest.approx(max(0.5, (stated == predicate).sum()), rel=1e-3)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from ctp_core.base.goals import GoalIds, Place
 from ctp_core.embeddings.factorisation import FACTORISATIONS
 from ctp_core.errors import ArtifactError
 from ctp_core.facts_presets import facts_config
@@ -81,9 +82,9 @@ def test_a_weight_that_is_given_is_not_learnt(weight: float) -> None:
     hybrid = create_trainer(config, KB, torch.device("cpu")).fit()
     assert isinstance(hybrid, HybridModel)
     assert set(hybrid.weights.tolist()) == {weight}
-    facts = KB.splits["train"][:3]
-    parts = [part.object_logits(facts[:, 0], facts[:, 1]) for part in (hybrid.proofs, hybrid.embedding)]
-    assert np.allclose(hybrid.object_logits(facts[:, 0], facts[:, 1]), parts[0] + weight * parts[1])
+    goals = GoalIds.hiding(KB.splits["train"][:3], Place.OBJECT, for_ranking=True)
+    proved, embedded = (part.kb_logits(goals) for part in (hybrid.proofs, hybrid.embedding))
+    assert np.allclose(hybrid.kb_logits(goals), proved + weight * embedded)
 
 
 def weighing_apart() -> HybridModel:
@@ -98,13 +99,13 @@ def weighing_apart() -> HybridModel:
 def test_a_predicate_may_have_a_weight_of_its_own_whichever_place_is_asked_for() -> None:
     hybrid = weighing_apart()
     facts = KB.splits["train"][::3]
-    subjects, predicates, objects = facts.T
+    predicates = facts[:, 1]
     assert set(predicates.tolist()) > {0}
-    rows = np.arange(len(facts))
-    proved, embedded = (p.object_logits(subjects, predicates)[rows, objects] for p in (hybrid.proofs, hybrid.embedding))
-    expected = proved + np.where(predicates == 0, 3.0, 0.5) * embedded
-    assert np.allclose(hybrid.object_logits(subjects, predicates)[rows, objects], expected, atol=1e-4)
-    assert np.allclose(hybrid.subject_logits(objects, predicates)[rows, subjects], expected, atol=1e-4)  # of float32
+    proved, embedded = (part.kb_logits(GoalIds.hiding(facts, None)) for part in (hybrid.proofs, hybrid.embedding))
+    expected = proved[:, 0] + np.where(predicates == 0, 3.0, 0.5) * embedded[:, 0]
+    for place in Place:
+        found = hybrid.kb_logits(GoalIds.hiding(facts, place))[np.arange(len(facts)), facts[:, place]]
+        assert np.allclose(found, expected, atol=1e-6)
 
 
 def test_an_artifact_with_one_weight_for_all_predicates_is_still_read() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ctp_core.base.evaluation.ranking import known_filters
+from ctp_core.base.goals import GoalIds
 from ctp_core.base.shrinkage import OWN_FROM
 from ctp_core.hybrid import weights as combination
 from ctp_core.hybrid.weights import WEIGHTS, ValidationLogits, choose_weights
@@ -28,25 +29,17 @@ def test_surprise_is_the_log_of_the_share_of_the_true_answer() -> None:
 class Truth:
     """Knows every training fact."""
 
-    def object_logits(self, subjects: np.ndarray, predicates: np.ndarray) -> np.ndarray:
-        return self._rows(subjects, predicates, 0, 2)
-
-    def subject_logits(self, objects: np.ndarray, predicates: np.ndarray) -> np.ndarray:
-        return self._rows(objects, predicates, 2, 0)
-
-    @staticmethod
-    def _rows(given: np.ndarray, predicates: np.ndarray, place: int, asked: int) -> np.ndarray:
-        rows = np.zeros((len(given), len(KB.entities)))
+    def kb_logits(self, goals: GoalIds) -> np.ndarray:
+        assert goals.place is not None
+        rows = np.zeros((len(goals), len(KB.entities)))
         for fact in KB.splits["train"]:
-            rows[(given == fact[place]) & (predicates == fact[1]), fact[asked]] = 10
+            rows[(goals.given == fact[2 - goals.place]) & (goals.predicates == fact[1]), fact[goals.place]] = 10
         return rows
 
 
 class Noise:
-    def object_logits(self, subjects: np.ndarray, predicates: np.ndarray) -> np.ndarray:
-        return np.random.default_rng(0).normal(size=(len(predicates), len(KB.entities)))
-
-    subject_logits = object_logits
+    def kb_logits(self, goals: GoalIds) -> np.ndarray:
+        return np.random.default_rng(0).normal(size=(len(goals), len(KB.entities)))
 
 
 def test_an_embedding_that_knows_the_answers_weighs_more_than_one_that_guesses() -> None:

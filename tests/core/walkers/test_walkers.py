@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from ctp_core.base.edges import atom_tables
+from ctp_core.base.goals import GoalIds
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.registry import create_trainer
@@ -110,7 +111,8 @@ def test_minerva_learns_a_walk_of_two_steps() -> None:
     model = create_trainer(config, kb, CPU).fit()
     assert isinstance(model, MinervaModel)
     subject, object_ = family.grandparent[0]
-    logits = model.object_logits(np.array([kb.entities.id(subject)]), np.array([kb.predicates.id("grandparent")]))[0]
+    asked = np.array([kb.entities.id(subject)]), np.array([kb.predicates.id("grandparent")])
+    logits = model.kb_logits(GoalIds.for_objects(*asked))[0]
     rank = (logits > logits[kb.entities.id(object_)]).sum()
     true = sum(1 for person, _ in family.grandparent if person == subject)
     assert rank < true

@@ -1,7 +1,5 @@
 // What a proof says, apart from how it is drawn: steps, links, bindings, the weakest link, the text form.
 
-const ATOM_END = /\(([A-Z]\w*),\s*([A-Z]\w*)\)/g;
-
 /**
  * The proof as steps: {kind: "goal" | "fact" | "rule", node, links, children}. A goal that a rule proves has the rule as
  * its one child, and the rule has the goals of its body. `links` are the unifications on the way to a step.
@@ -12,21 +10,8 @@ export function steps(node, links = []) {
   const { length } = node.unifications;
   const extra = length < node.children.length ? length : length - node.children.length;
   const body = node.children.map((child, at) => steps(child, node.unifications.slice(extra + at, extra + at + 1)));
-  const rule = { kind: "rule", node, links: node.unifications.slice(0, extra), bindings: bindings(node), children: body };
+  const rule = { kind: "rule", node, links: node.unifications.slice(0, extra), bindings: Object.entries(node.bindings ?? {}), children: body };
   return { kind: "goal", node, links, children: [rule] };
-}
-
-/** X = rick, Z = beth, …: read off the rule's variables and the goals that it made; [] where they do not fit together. */
-export function bindings(node) {
-  const atoms = [...node.rule.text.matchAll(ATOM_END)].map(([, subject, object]) => [subject, object]);
-  const goals = [node.goal, ...node.children.map((child) => child.goal)];
-  if (atoms.length !== goals.length) return [];
-  const bound = new Map();
-  atoms.forEach(([subject, object], at) => {
-    bound.set(subject, goals[at].subject);
-    bound.set(object, goals[at].object);
-  });
-  return [...bound].sort(([a], [b]) => a.localeCompare(b));
 }
 
 /** The links that differ from a perfect match, or all where none does: those worth a label. */

@@ -1,0 +1,105 @@
+"""Which proofs of an answer are listed, in which order, and how they add up to its score.
+
+What the public methods `proofs` and `rules` show, and a hybrid of either for its part of proofs.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from ctp_core.base.facts_model import Explanation, FactsView
+from ctp_core.evidence.proofs_arrays import WeighedPaths
+from ctp_core.evidence.rules import chain_proof
+from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.proofs import Proof
+from ctp_core.rules import Body, Rule, Template, steps_of
+from ctp_core.symbols import Fact
+
+RuleOf = Callable[[int, Template, tuple[int, ...]], Rule]  # (predicate, template, body) -> the rule as people read it
+Floats = Float[np.ndarray, " fact"]
+
+
+class _Candidate(NamedTuple):
+    """A proof before its tree is built: ties are many, trees are dear."""
+
+    share: float
+    facts: tuple[Fact, ...]
+    paths: WeighedPaths
+    path: int
+
+    def order(self) -> tuple[float, int, str]:
+        """The largest share first, then fewer facts, then by text."""
+        return -self.share, len(self.facts), ", ".join(map(str, self.facts))
+
+
+def list_proofs(
+    view: FactsView, facts: FactIds, weighed: Sequence[WeighedPaths], num_proofs: int, rule_of: RuleOf
+) -> list[tuple[Proof, ...]]:
+    """The best proofs of each fact in order, at most `num_proofs`."""
+    starts = [np.searchsorted(paths.fact, np.arange(len(facts) + 1)) for paths in weighed]
+    found = []
+    for row, goal in enumerate(facts.tolist()):
+        slices = [slice(bounds[row], bounds[row + 1]) for bounds in starts]
+        candidates = _candidates(view, weighed, slices, num_proofs)
+        best = sorted(candidates, key=_Candidate.order)[:num_proofs]
+        found.append(tuple(_proof(view, goal, one, rule_of) for one in best))
+    return found
+
+
+def _candidates(
+    view: FactsView, weighed: Sequence[WeighedPaths], slices: Sequence[slice], wanted: int
+) -> list[_Candidate]:
+    """All whose share is not below that of the last one wanted: of equal ones the order decides."""
+    parts = list(zip(weighed, slices, strict=True))
+    least = _nth_largest(np.concatenate([paths.shares[part] for paths, part in parts]), wanted)
+    return [
+        _Candidate(float(paths.shares[path]), _body(view, paths, path), paths, path)
+        for paths, part in parts
+        for path in (part.start + np.flatnonzero(paths.shares[part] >= least)).tolist()
+    ]
+
+
+def _nth_largest(shares: NDArray[np.float64], wanted: int) -> float:
+    """Above 0: what adds nothing is no proof."""
+    least = float(np.nextafter(0, 1))
+    if len(shares) <= wanted:
+        return least
+    return max(least, float(np.partition(shares, len(shares) - wanted)[len(shares) - wanted]))
+
+
+def _body(view: FactsView, paths: WeighedPaths, path: int) -> tuple[Fact, ...]:
+    stations = tuple(view.entities.names[entity] for entity in paths.stations[path].tolist())
+    return Body(steps_of(view.predicates.names, paths.atoms[path].tolist())).facts(stations)
+
+
+def _proof(view: FactsView, goal: list[int], one: _Candidate, rule_of: RuleOf) -> Proof:
+    rule = rule_of(goal[1], one.paths.template, one.paths.body(one.path))
+    return Proof(chain_proof(view.fact(*goal), rule, one.facts, one.paths.attentions(one.path)), one.share)
+
+
+def count_proofs(weighed: Sequence[WeighedPaths], num_facts: int) -> list[int | None]:
+    """How many proofs each fact has; None where not all were walked, so that nobody knows."""
+    proving = np.concatenate([paths.fact[paths.shares > 0] for paths in weighed])
+    walked = min(paths.num_walked for paths in weighed)
+    return [*np.bincount(proving, minlength=num_facts)[:walked].tolist(), *[None] * (num_facts - walked)]
+
+
+def explained(
+    logits: Floats, biases: Floats, counts: Sequence[int | None], proofs: Sequence[tuple[Proof, ...]]
+) -> list[Explanation]:
+    """logit = bias + what the proofs that are shown add + the rest."""
+    explanations = []
+    for logit, bias, count, found in zip(logits.tolist(), biases.tolist(), counts, proofs, strict=True):
+        shown = sum(proof.share or 0.0 for proof in found)
+        parts = {"bias": bias, "shown": shown, "rest": logit - bias - shown, "num_proofs": count}
+        explanations.append(Explanation(found, parts))
+    return explanations
+
+
+def unexplained(logits: Floats, biases: Floats) -> list[Explanation]:
+    """The parts of the score without any proof; who asks for none does not wait for them to be counted."""
+    rows = zip(biases.tolist(), (logits - biases).tolist(), strict=True)
+    return [Explanation((), {"bias": bias, "shown": 0.0, "rest": rest, "num_proofs": None}) for bias, rest in rows]

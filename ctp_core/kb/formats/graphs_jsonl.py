@@ -34,7 +34,7 @@ def _graph(line: str, file: str, number: int) -> Graph:
     except (ValueError, RecursionError):
         raise ParseError(file, number, "the line is not JSON") from None
     if not isinstance(value, dict) or not KEYS - {"label"} <= value.keys() <= KEYS:
-        raise ParseError(file, number, f"a graph needs the keys {', '.join(sorted(KEYS))}, e.g. {EXAMPLE}")
+        raise ParseError(file, number, f"expected an object with the keys {', '.join(sorted(KEYS))}, e.g. {EXAMPLE}")
     label = value.get("label")
     if not _is_name(value["subject"]) or not _is_name(value["object"]) or not (label is None or _is_name(label)):
         raise ParseError(file, number, "subject, object and label must be names; label may be null")

@@ -24,6 +24,7 @@ from ctp_core.networks.config import (
     network_config,
 )
 from ctp_core.select.config import FIXED_RULES, UNREAD, CtpConfig, SelectName
+from ctp_core.tnorm import TNORMS
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
 
 DEFAULT_PRESET = "fast"
@@ -40,6 +41,8 @@ def check_kind(config: BaseConfig, kind: Kind) -> None:
     if config.method not in METHODS[kind]:
         methods = ", ".join(method_names(kind))
         raise ConfigError(f"method {config.method!r} does not work on a KB of kind {kind!r}: choose from {methods}")
+    if isinstance(config, CtpConfig) and kind == "facts":
+        TNORMS[config.semiring].on_distances()
     unread = config.unread(kind) if isinstance(config, CtpConfig) else {}
     if unread:
         given = ", ".join(f"{name}={value!r}" for name, value in unread.items())

@@ -36,7 +36,7 @@ def ranking_loss(theory: SoftTheory, facts: SoftFacts, hidden: SoftFacts, predic
     for row, predicate in enumerate(predicates.tolist()):
         goals = _Goals.of(facts.of_predicate[predicate], hidden.of_predicate[predicate], theory.config)
         pairs = [
-            ChainPairs(tables, Chain(one, row, number), theory.config.semiring, predicate)
+            ChainPairs(tables, Chain(one, row, number), theory.distance_times.arrays, predicate)
             for one in chains
             for number in range(one.width)
         ]

@@ -5,6 +5,7 @@ and only the unifications of the proof it finds are computed again for learning.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
 from ctp_core.select.config import CtpConfig
 from ctp_core.select.registry import SELECTS
+from ctp_core.tnorm import TNORMS
 
 MIN_HEAD = 1e-30  # a rule that is not tried has head 0; its distance must be huge but finite
 
@@ -43,9 +45,8 @@ class SoftTheory(nn.Module):
         super().__init__()
         if config.depth is None or config.depth < 1:
             raise ConfigError("on a KB of facts the depth is a number from 1 on: there is no fixpoint to run to")
-        if config.semiring == "max-mean":
-            raise ConfigError("on a KB of facts the semiring is max-min or max-product")
-        self.config = config
+        self.config, self.tnorm = config, TNORMS[config.semiring]
+        self.distance_times = self.tnorm.on_distances()
         self.kernel = ExponentialKernel(config.slope)
         templates = tuple(Template.parse(text) for text in config.templates)
         self.match_facts = any(template.length == 0 for template in templates)
@@ -123,10 +124,7 @@ class SoftTheory(nn.Module):
 
     def times(self, distances: Sequence[Tensor]) -> Tensor:
         """⊗ as it is on distances."""
-        total = distances[0]
-        for one in distances[1:]:
-            total = torch.maximum(total, one) if self.config.semiring == "max-min" else total + one
-        return total
+        return reduce(self.distance_times.tensors, distances)
 
     # The search, and what it found with its gradient
 
@@ -142,7 +140,8 @@ class SoftTheory(nn.Module):
         entities = self.entities.detach().cpu().numpy()
         squared = squared_distances(entities, entities)
         np.fill_diagonal(squared, 0)
-        search = GoalSearch(SoftSearch(facts, squared, self.config.unification), goals, row, self.config.semiring)
+        times = self.distance_times.arrays
+        search = GoalSearch(SoftSearch(facts, squared, self.config.unification), goals, row, times)
         found = search.best(chains)
         widths = np.array([one.width for one in chains])
         best = np.concatenate([one.distance for one in found]).argmin(0)
@@ -165,7 +164,7 @@ class SoftTheory(nn.Module):
         headed = any(chains.guards is not None for chains, _ in proved)
         placed = torch.cat(heads)[as_tensor(order.argsort(), self.entities)] if headed else None
         atoms = _unifications(proved, facts, order, self.entities)
-        semantics = (self.config.unification, self.config.semiring)
+        semantics = (self.config.unification, self.distance_times)
         return proof_distances(vectors, self.predicates, self.entities, placed, atoms, semantics)
 
     def distances_by_tables(

@@ -13,8 +13,8 @@ from torch.nn import functional
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.cost import SUMS, check_dense, check_edges
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import one_cycle
-from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.ctp_facts.entities import NO_FACT, SoftFacts
 from ctp_core.ctp_facts.entity_start import start_from_facts
 from ctp_core.ctp_facts.model import CtpFactsModel
@@ -32,7 +32,7 @@ VALIDATED = 300  # facts of a KB without tables that are ranked on the way
 MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
 
 
-class CtpFactsTrainer(GradientTrainer):
+class CtpFactsTrainer(FactsTrainer):
     """Adagrad, as published; on binary cross-entropy against sampled facts, or on the ranks among all."""
 
     config: CtpConfig

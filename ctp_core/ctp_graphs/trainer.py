@@ -77,5 +77,5 @@ class GraphsTrainer(GraphTrainer):
         theory = self.best_module()
         assert isinstance(theory, Theory)
         reasoner = GraphReasoner(self.config, self.kb.predicates, self.kb.targets, theory)
-        rules = decode(theory, self.kb.predicates, self.config.semiring, attention=self.config.select == "attentive")
+        rules = decode(theory, self.kb.predicates, reasoner.tnorm, attention=self.config.select == "attentive")
         return CtpGraphsModel(reasoner, with_counts(rules, self.kb))

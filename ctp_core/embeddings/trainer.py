@@ -13,8 +13,8 @@ from torch.nn import functional
 from ctp_core.base.calibration import fit_calibration
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import constant_then_falling
-from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.embeddings.model import ComplexModel, DistMultModel, EmbeddingModel
@@ -97,7 +97,7 @@ def log_partition(
     return _LogPartition.apply(queries, candidates, log_weights)  # type: ignore[no-any-return,no-untyped-call]
 
 
-class EmbeddingTrainer(GradientTrainer):
+class EmbeddingTrainer(FactsTrainer):
     """Learns to rank the answers of each question above all rivals; a step scores each of its questions once."""
 
     config: EmbeddingConfig
@@ -118,10 +118,10 @@ class EmbeddingTrainer(GradientTrainer):
         order = torch.randperm(len(self._questions), generator=self.generator)
         return torch.split(order, self.config.batch_size)
 
-    def _step(self, batch: Tensor, learning_rate: float) -> float:
+    def step(self, batch: Tensor, learning_rate: float) -> float:
         """Skips the check of sparse gradients: torch itself makes those of sampled rivals."""
         with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
-            return super()._step(batch, learning_rate)
+            return super().step(batch, learning_rate)
 
     def learning_rate(self, step: int, steps: int) -> float:
         return constant_then_falling(step, steps, self.config.learning_rate, self.config.decay)

@@ -103,7 +103,7 @@ def mine_unary(edges: EdgeList, facts: FactIds, template: Template) -> list[Mine
     """The atoms that are said of these entities far more often than of others."""
     column, own = (0, facts[0, 1]) if template.about_subject else (2, facts[0, 1] + edges.num_predicates)
     lifts = []
-    for atom, table in enumerate(edges.counter.tables):
+    for atom, table in enumerate(edges.tables):
         degrees = np.diff(table.indptr)
         here = degrees[facts[:, column]] - (atom == own)  # the fact itself says nothing
         share, everywhere = (here > 0).mean(), (degrees > 0).mean()

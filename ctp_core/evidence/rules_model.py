@@ -73,7 +73,7 @@ class RulesModel(EvidenceModel):
             for rows, way in product(np.array_split(whole, 1 + len(whole) // BATCH), range(2)):
                 given, true = facts[rows, 2 * way], facts[rows, 2 - 2 * way]
                 known = filters[way].mask(given, facts[rows, 1])
-                chains = self.arrays.chain_rows(edges.counter, predicate, given, forward=not way)
+                chains = self.arrays.chain_rows(edges, predicate, given, forward=not way)
                 constants = self.arrays.constant_rows(edges, predicate, given, forward=not way)
                 for weight, found in ranks.items():
                     found[way, rows] = realistic_ranks(chains + weight * constants, true, known)

@@ -94,7 +94,7 @@ class RulesTrainer(Trainer):
 
     def _affordable(self, rules: list[Mined], facts: FactIds) -> tuple[list[Mined], FactIds]:
         """Without rules that lead to too many paths; so many of the facts that all others can be grounded for them."""
-        ways = [ChainRows(self._edges.counter, facts[:, place]) for place in (0, 2)]
+        ways = [ChainRows(self._edges, facts[:, place]) for place in (0, 2)]
         kept, paths = [], 0.0
         for rule in rules:
             if not rule.template.unary:
@@ -109,20 +109,20 @@ class RulesTrainer(Trainer):
 
     def _questions(self, facts: FactIds, rules: list[Mined], *, forward: bool) -> tuple[Questions, list[int]]:
         """The features of one direction, each fact hidden from its own question; the rules too vague to be kept."""
-        counter, num_predicates = self._edges.counter, self._edges.num_predicates
+        edges, num_predicates = self._edges, self._edges.num_predicates
         (starts, answers), predicate = (facts[:, [0, 2]] if forward else facts[:, [2, 0]]).T, int(facts[0, 1])
         known = self._known[0 if forward else 1].mask(starts, facts[:, 1])
         known[np.arange(len(facts)), answers] = True
         away, back = (predicate, predicate + num_predicates)[:: 1 if forward else -1]
-        chains, cells, vague = ChainRows(counter, starts, Hidden(away, answers)), [], []
-        base, true = _Columns(counter.num_entities, len(rules)), np.zeros((len(facts), len(rules)))
+        chains, cells, vague = ChainRows(edges, starts, Hidden(away, answers)), [], []
+        base, true = _Columns(edges.num_entities, len(rules)), np.zeros((len(facts), len(rules)))
         ways = [rule.body if forward else turned(rule.body, num_predicates) for rule in rules]
         for index in sorted(range(len(rules)), key=ways.__getitem__):
             template = rules[index].template
             if template.unary:
                 if template.about_subject != forward:  # the other says the same of all answers
                     atom = rules[index].body[0]
-                    degrees = counter.degrees(atom)
+                    degrees = edges.degrees_by(atom)
                     base.set(index, evidence_of(degrees, template))
                     true[:, index] = evidence_of(degrees[answers] - (atom == back), template)
                 continue

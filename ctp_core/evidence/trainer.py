@@ -12,9 +12,9 @@ from ctp_core.base.config import BaseConfig
 from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.schedule import one_cycle
-from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.errors import ConfigError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.ensemble import Ensemble
@@ -24,7 +24,7 @@ from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
 
 
-class ProofsTrainer(GradientTrainer):
+class ProofsTrainer(FactsTrainer):
     """Adam with a one-cycle rate; keeps the weights that were best on validation."""
 
     config: ProofsConfig

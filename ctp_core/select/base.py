@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.rules import Template
-from ctp_core.semiring import Semiring
 from ctp_core.shapes import Attention, Bodies, Float, Heads, PredicateVectors, Vectors
+from ctp_core.tnorm import TNorm
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Expansion:
     heads: Heads | None = None
     gates: Heads | None = None
 
-    def guard(self, semiring: Semiring) -> Heads | None:
+    def guard(self, tnorm: TNorm) -> Heads | None:
         """Head ⊗ gate: what every proof by these rules carries besides its body; None where there is neither."""
         parts = [part for part in (self.heads, self.gates) if part is not None]
-        return semiring.product(parts) if parts else None
+        return tnorm.product(parts) if parts else None
 
     @classmethod
     def joined(cls, parts: Sequence["Expansion"]) -> "Expansion":

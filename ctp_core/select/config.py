@@ -1,6 +1,6 @@
 """Settings of the Conditional Theorem Prover."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -9,12 +9,16 @@ from ctp_core.errors import CtpError
 from ctp_core.kb.knowledge_base import Kind
 from ctp_core.prolog_rules import parse_rule
 from ctp_core.rules import Template
+from ctp_core.tnorm import TNORMS
 
 SelectName = Literal["linear", "attentive", "memory", "ntp", "gntp"]
 # Systems of their own in the paper: their rules do not depend on the goal.
 FIXED_RULES = ("ntp", "gntp")
 ProverName = Literal["tabled", "exact"]
-SemiringName = Literal["max-min", "max-product", "max-mean"]
+if TYPE_CHECKING:
+    SemiringName = str
+else:
+    SemiringName = Literal[tuple(TNORMS)]  # read from the registry, so that a new t-norm is named there alone
 
 UNREAD: dict[Kind, tuple[str, ...]] = {
     "facts": (
@@ -161,8 +165,8 @@ class CtpConfig(BaseConfig):
 
     @model_validator(mode="after")
     def _fits(self) -> "CtpConfig":
-        if self.prover == "tabled" and self.semiring == "max-mean":
-            raise ValueError("max-mean is not associative and works with prover exact only")
+        if self.prover == "tabled" and not TNORMS[self.semiring].associative:
+            raise ValueError(f"{self.semiring} is not associative and works with prover exact only")
         if self.loss == "summed" and not self._can_be_summed():
             raise ValueError(
                 "loss 'summed' takes unification concat, search auto or tables, select linear, attentive or memory, "

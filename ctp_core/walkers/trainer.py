@@ -7,13 +7,13 @@ from jaxtyping import Float
 
 from ctp_core.base.calibration import fit_on_unseen
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.goals import Score
-from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.walkers.model import UNCALIBRATED, ReachModel
 
 
-class ReachTrainer(GradientTrainer):
+class ReachTrainer(FactsTrainer):
     """Validates and calibrates without the facts that are asked for, so that no fact leads to itself."""
 
     model_class: ClassVar[type[ReachModel]]

@@ -163,7 +163,7 @@ def test_tables_of_all_pairs_hold_the_same_scores(
     subjects, objects = (grid.ravel() for grid in np.meshgrid(everyone, everyone, indexing="ij"))
     for predicate in range(NUM_PREDICATES):
         chains = [Chain(c, predicate, n) for c in theory.chains(torch.arange(NUM_PREDICATES)) for n in range(c.width)]
-        pairs = [ChainPairs(tables, chain, "max-min", predicate) for chain in chains]
+        pairs = [ChainPairs(tables, chain, np.maximum, predicate) for chain in chains]
         no_own = np.full(len(subjects), -1)
         open_goals = Goals(np.full(len(subjects), predicate), subjects, objects, no_own)
         found = np.min([one.distances for one in pairs], axis=0).ravel()

@@ -63,7 +63,7 @@ def trained(negatives: int | None) -> EmbeddingTrainer:
     trainer = EmbeddingTrainer(
         ComplexConfig(rank=4, grouped=True, reciprocal=False, negatives=negatives), ring(30), torch.device("cpu")
     )
-    trainer._step(torch.arange(2), 0.1)
+    trainer.step(torch.arange(2), 0.1)
     return trainer
 
 

@@ -1,4 +1,4 @@
-"""ComplEx and DistMult as models in their own right: accurate, but without proofs."""
+"""ComplEx and DistMult as models: accurate, but without proofs."""
 
 from typing import ClassVar
 
@@ -46,12 +46,12 @@ class EmbeddingModel(FactsModel):
         return "none"
 
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
-        """Of an entity that was never seen nothing is known: the offset alone."""
+        """The logits; the offset alone where an entity was not in training."""
         found = self.logits_of_seen(view, goals)
         return found if goals.for_ranking else np.nan_to_num(found, nan=self.offset)
 
     def logits_of_seen(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
-        """The logits; NaN where an entity was never seen."""
+        """The logits; NaN where an entity was not in training."""
         if goals.for_ranking:
             products = self._ranked_products(goals)
         else:  # fact by fact, so that a fact has one score to the last bit whichever place is asked for
@@ -59,7 +59,7 @@ class EmbeddingModel(FactsModel):
         return np.asarray(self.scale * products + self.offset)
 
     def _ranked_products(self, goals: GoalIds) -> Float[np.ndarray, "goal entity"]:
-        """φ of all entities in the open place, by one product of matrices."""
+        """φ of all entities in the open place, by one matrix product."""
         with torch.no_grad():
             vectors = self._predicates[self._ids(goals.predicates)]
             vectors = vectors if goals.forward else self.factorisation.adjoint(vectors)
@@ -67,7 +67,7 @@ class EmbeddingModel(FactsModel):
             return (queries @ self.factorisation.entities.T).cpu().numpy()
 
     def fact_products(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """φ of each fact; NaN where an entity was never seen."""
+        """φ of each fact; NaN where an entity was not in training."""
         seen = (facts[:, [0, 2]] < len(self.kb.entities)).all(1)
         products = np.full(len(facts), np.nan)
         with torch.no_grad():
@@ -83,7 +83,7 @@ class EmbeddingModel(FactsModel):
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
-        """No proofs; the parts are the offset as bias and the embedding, null for entities never seen."""
+        """Gives no proofs, only parts of the logit: `bias`, and `embedding`, None for entities not in training."""
         del view, logits, num_proofs
         parts = self.scale * self.fact_products(facts)
         return [
@@ -92,7 +92,7 @@ class EmbeddingModel(FactsModel):
         ]
 
     def rules(self) -> list[Rule]:
-        """An embedding has none."""
+        """Always empty: an embedding has no rules."""
         return []
 
     def to_artifact(self) -> Artifact:

@@ -1,4 +1,4 @@
-"""What a preset needs to know of a KB in order to choose."""
+"""The properties of a KB from which presets choose their settings."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,7 +15,7 @@ DENSE_CELLS = 2e8  # cells of tables of all pairs that fit in memory with their 
 class Profile(BaseModel):
     """Counts of a KB; `max_length` is the number of facts of the largest training graph, 0 for `facts`.
 
-    `templates` are those that its training graphs need beside chains.
+    `templates` are those that its training graphs need besides chains.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -1,4 +1,4 @@
-"""Training networks on graphs: cross-entropy of the label among all targets, entities named anew in every step."""
+"""Trains networks on graphs by cross-entropy among all targets; entities get new names in every step."""
 
 import torch
 
@@ -8,9 +8,8 @@ from ctp_core.base.trainer import OnStep, Progress, ignore
 from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.networks.config import NetworkConfig
 from ctp_core.networks.model import NetworkModel, NetworkScorer
-from ctp_core.networks.network import GraphNetwork
 from ctp_core.networks.registry import build_network
-from ctp_core.networks.rows import GraphRows
+from ctp_core.networks.rows import GraphNetwork, GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 
 

@@ -1,4 +1,4 @@
-"""What the models share that walk: a fact is as likely as a walk under its predicate from subject to object."""
+"""Base of the models that walk: a fact is as likely as a walk for its predicate from subject to object."""
 
 from abc import abstractmethod
 
@@ -15,7 +15,7 @@ from ctp_core.base.goals import GoalIds
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule
 
-FLOOR = 1e-9  # what is not reached is as unlikely as this
+FLOOR = 1e-9  # the likelihood of what is not reached
 UNCALIBRATED = (1.0, 0.0)
 
 Table = Float[np.ndarray, "entity entity"]
@@ -33,14 +33,14 @@ class ReachModel(FactsModel):
     def reach(
         self, view: FactsView, predicate: int, subjects: NDArray[np.int64]
     ) -> Float[np.ndarray, "subject entity"]:
-        """How likely walks from the subjects end at every entity, 0 or more."""
+        """How likely walks from each subject end at each entity, 0 or more."""
 
     @property
     def semiring(self) -> str:
         return "none"
 
     def _table(self, predicate: int) -> Table:
-        """log(reach + FLOOR) of all pairs, against the KB alone."""
+        """log(reach + FLOOR) of all pairs of entities, on the KB without the facts that a question adds."""
         if predicate not in self._tables:
             everybody = np.arange(len(self.kb.entities))
             self._tables[predicate] = np.log(self.reach(self.kb_view, predicate, everybody) + FLOOR)
@@ -62,7 +62,7 @@ class ReachModel(FactsModel):
         return np.stack([table[given] if goals.forward else table[:, given] for given, table in rows])
 
     def num_tables(self, num_predicates: int) -> int:
-        """Of all pairs of entities, that are there at the same time: one for each atom."""
+        """The number of entity × entity tables in memory at the same time: one for each atom."""
         return 2 * num_predicates
 
     def _extended(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:

@@ -1,4 +1,4 @@
-"""What the trainers of walkers share: how they are validated, and how their scores become probabilities."""
+"""Base of the trainers of walkers: validation, and the calibration of scores to probabilities."""
 
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from ctp_core.walkers.model import UNCALIBRATED, ReachModel
 
 
 class ReachTrainer(FactsTrainer):
-    """No fact may lead to itself: what is asked for is not among the facts that are walked on."""
+    """Validates and calibrates without the facts that are asked for, so that no fact leads to itself."""
 
     model_class: ClassVar[type[ReachModel]]
 

@@ -25,8 +25,7 @@ from ctp_core.benchmarks.paper.pool import Pace, Report, known_costs, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, Published
 from ctp_core.benchmarks.paper.published_code import PublishedTrainer, unmasked
 from ctp_core.benchmarks.paper.published_layers import DepartingLayer, UnscaledEncoder
-from ctp_core.benchmarks.paper.report import Results, _cell, write_report
-from ctp_core.benchmarks.paper.significance import mark, welch
+from ctp_core.benchmarks.paper.report import Results, _cell, mark, welch, write_report
 from ctp_core.benchmarks.paper.store import Store
 from ctp_core.benchmarks.paper.summary import write_summary
 from ctp_core.errors import DataError
@@ -36,7 +35,7 @@ from ctp_core.kb.profile import Profile
 from ctp_core.methods import methods_of, parse_config, preset_for
 from ctp_core.networks.config import NETWORKS, NetworkConfig, network_preset
 from ctp_core.networks.messages import ConvolutionLayer, Edges
-from ctp_core.networks.recurrent import RecurrentEncoder
+from ctp_core.networks.sequence import RecurrentEncoder
 from ctp_core.symbols import Fact
 from tests.core.benchmarks.test_clutrr import as_csv
 

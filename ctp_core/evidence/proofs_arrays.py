@@ -207,14 +207,6 @@ class EvidenceArrays:
         return float(self.strength[template][predicate] @ self._saturate(mass, template))
 
 
-def provable_paths(edges: EdgeList, facts: FactIds, template: Template) -> Paths:
-    """The groundings of a template that do not use the fact they should prove."""
-    paths = edges.paths(facts[:, 0], facts[:, 2], template)
-    kept = np.ones(len(paths.pair), dtype=bool)
-    kept[own_paths(edges, facts, paths)] = False
-    return Paths(*(column[kept] for column in paths))
-
-
 def own_paths(edges: EdgeList, facts: FactIds, paths: Paths) -> Int[np.ndarray, " own"]:
     """Which paths use the fact they should prove. Few have its predicate at all, so that is looked at first."""
     predicate = np.where(edges.states(facts), facts[:, 1], -1)[paths.pair]

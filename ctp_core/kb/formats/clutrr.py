@@ -33,15 +33,10 @@ Edge = tuple[int, int]
 _TASK = re.compile(r"(?P<tasks>\d+\.\d+(?:,\d+\.\d+)*)_(?P<split>train|valid|test)\.csv")
 
 
-def parse_clutrr(lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH) -> Iterator[Graph]:
-    """Yields one graph per row; raises ParseError with the line."""
-    return (graph for _, graph in numbered_clutrr(lines, file, max_name_length))
-
-
 def numbered_clutrr(
     lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH
 ) -> Iterator[tuple[int, Graph]]:
-    """Like `parse_clutrr`, but yields each graph with the line at which its row ends."""
+    """Yields one graph per row with the line at which the row ends; raises ParseError with the line."""
     reader = csv.DictReader(lines)
     missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
     if missing:
@@ -142,7 +137,8 @@ def read_clutrr(path: Path) -> list[Task]:
             continue
         lengths = tuple(int(task.partition(".")[2]) for task in match["tasks"].split(","))
         lines = io.StringIO(_text(content, name), newline="")
-        tasks.append(Task(match["tasks"], match["split"], lengths, tuple(parse_clutrr(lines, name))))
+        graphs = tuple(graph for _, graph in numbered_clutrr(lines, name))
+        tasks.append(Task(match["tasks"], match["split"], lengths, graphs))
     if not any(task.split == "train" for task in tasks):
         raise DataError(f"{path.name} has no CLUTRR training file, such as 1.2,1.3_train.csv")
     return sorted(tasks, key=lambda task: (task.split != "train", task.lengths))

@@ -15,15 +15,10 @@ KEYS = {"facts", "subject", "object", "label"}
 EXAMPLE = '{"facts": [["ann", "mother", "bob"], …], "subject": "ann", "object": "cyd", "label": "grandmother"}'
 
 
-def parse_graphs_jsonl(lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH) -> Iterator[Graph]:
-    """Yields one graph per line, without empty lines; raises ParseError with the line."""
-    return (graph for _, graph in numbered_graphs_jsonl(lines, file, max_name_length))
-
-
 def numbered_graphs_jsonl(
     lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH
 ) -> Iterator[tuple[int, Graph]]:
-    """Like `parse_graphs_jsonl`, but yields each graph with its line."""
+    """Yields one graph per line with its line, without empty lines; raises ParseError with the line."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield number, checked(_graph(line, file, number), file, number, max_name_length)
@@ -58,7 +53,7 @@ def _is_name(value: object) -> bool:
 
 
 def write_graphs_jsonl(graphs: Iterable[Graph]) -> Iterator[str]:
-    """Writes the lines that `parse_graphs_jsonl` reads."""
+    """Writes the lines that `numbered_graphs_jsonl` reads."""
     for graph in graphs:
         value = {"facts": graph.facts, "subject": graph.subject, "object": graph.object, "label": graph.label}
         yield json.dumps(value, ensure_ascii=False) + "\n"

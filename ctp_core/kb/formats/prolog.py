@@ -25,7 +25,6 @@ _BACKSLASHED = r"\\x([0-9a-fA-F]+)\\|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(
 # A doubled quote stands for one only between quotes of its own kind.
 _ESCAPE = {quote: re.compile(f"{_BACKSLASHED}|{quote}{quote}", re.DOTALL) for quote in "'\""}
 _CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0"}
-_MARKS = ("(", ",", ")", ".")
 SHAPE = "expected a fact such as parent(rick, beth)."
 Token = tuple[int, str, str]  # line, kind, text
 

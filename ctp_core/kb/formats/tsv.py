@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from ctp_core.errors import DataError, ParseError
 from ctp_core.kb.formats.rows import FileLimits, Row, read_lines
-from ctp_core.kb.names import MAX_NAME_LENGTH, check_name
+from ctp_core.kb.names import check_name
 from ctp_core.symbols import Fact
 
 COLUMNS = 3
@@ -45,10 +45,10 @@ def write_tsv(facts: Iterable[Fact], escape: bool = False) -> Iterator[str]:
         yield "\t".join(name.translate(_TO_ESCAPES) for name in fact) + "\n" if escape else "\t".join(fact) + "\n"
 
 
-def read_tsv(stream: BinaryIO, file: str, max_name_length: int = MAX_NAME_LENGTH) -> Iterator[Fact]:
+def read_tsv(stream: BinaryIO, file: str) -> Iterator[Fact]:
     """Facts with their names checked; raises ParseError at the first bad line."""
-    for number, *names in tsv_rows(stream, file, FileLimits(max_name_length=max_name_length)):
+    for number, *names in tsv_rows(stream, file, FileLimits()):
         try:
-            yield Fact(*(check_name(name, max_name_length) for name in names))
+            yield Fact(*(check_name(name) for name in names))
         except DataError as error:
             raise ParseError(file, number, str(error)) from None

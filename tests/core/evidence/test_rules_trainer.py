@@ -9,7 +9,6 @@ from ctp_core.base.goals import GoalIds
 from ctp_core.evidence import rules_trainer as rules_module
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.mining import Mined, mine_chains
-from ctp_core.evidence.proofs_arrays import provable_paths
 from ctp_core.evidence.rules_arrays import evidence_of
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
@@ -53,9 +52,10 @@ def test_questions_hold_what_each_rule_proves_without_the_fact_asked_for(forward
 
 
 def _evidence(edges: EdgeList, fact: tuple[int, int, int], rules: list[Mined]) -> list[float]:
-    """Of each rule, from all paths that it might have counted."""
+    """Of each rule, from all paths that it might have counted; the fact is none of the edges."""
+    subject, _, object_ = np.array([fact]).T
     templates = {rule.template for rule in rules}
-    paths = {template: provable_paths(edges, np.array([fact]), template) for template in templates}
+    paths = {template: edges.paths(subject, object_, template) for template in templates}
     counts = [(paths[rule.template].atoms == rule.body).all(1).sum() for rule in rules]
     return [float(evidence_of(np.array([n]), rule.template)[0]) for n, rule in zip(counts, rules, strict=True)]
 

@@ -13,8 +13,8 @@ import pytest
 from ctp_core.benchmarks.family_graphs import EDGES, TARGETS, family_graphs, sound_compositions
 from ctp_core.errors import ConfigError, DataError, ParseError
 from ctp_core.kb.facts_builder import KbLimits
-from ctp_core.kb.formats.clutrr import UNTYPED, parse_clutrr, read_clutrr
-from ctp_core.kb.formats.graphs_jsonl import numbered_graphs_jsonl, parse_graphs_jsonl, write_graphs_jsonl
+from ctp_core.kb.formats.clutrr import UNTYPED, numbered_clutrr, read_clutrr
+from ctp_core.kb.formats.graphs_jsonl import numbered_graphs_jsonl, write_graphs_jsonl
 from ctp_core.kb.graph_checks import graphs_kb
 from ctp_core.kb.graphs_builder import BuiltGraphs, GraphsBuilder
 from ctp_core.kb.isomorphism import canonical, distinct, number
@@ -39,7 +39,7 @@ def clutrr_csv(*rows: dict[str, str]) -> str:
 
 
 def parse(*rows: dict[str, str]) -> list[Graph]:
-    return list(parse_clutrr(io.StringIO(clutrr_csv(*rows)), "1.2_train.csv"))
+    return [graph for _, graph in numbered_clutrr(io.StringIO(clutrr_csv(*rows)), "1.2_train.csv")]
 
 
 def test_clutrr_rows_become_named_facts_with_query_and_label() -> None:
@@ -101,7 +101,7 @@ def test_a_file_that_is_not_utf8_names_file_and_line(tmp_path: Path) -> None:
 
 def test_a_file_of_another_format_is_refused_at_its_first_line() -> None:
     with pytest.raises(ParseError, match="line 1: not a CLUTRR file: no column story_edges"):
-        list(parse_clutrr(["a,b\n", "1,2\n"], "x.csv"))
+        list(numbered_clutrr(["a,b\n", "1,2\n"], "x.csv"))
 
 
 def test_zip_and_folder_read_the_same(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_what_is_no_data_set_is_a_typed_error(tmp_path: Path) -> None:
 
 def test_graphs_survive_json_lines() -> None:
     graphs = [*family_graphs(5, (2, 3), seed=0), Graph((Fact("a", "p", "é\n"),), "a", "é\n", None)]
-    assert list(parse_graphs_jsonl(write_graphs_jsonl(graphs), "g.jsonl")) == graphs
+    assert list(numbered_graphs_jsonl(write_graphs_jsonl(graphs), "g.jsonl")) == list(enumerate(graphs, start=1))
 
 
 @pytest.mark.parametrize(
@@ -163,16 +163,16 @@ def test_graphs_survive_json_lines() -> None:
 def test_a_bad_json_line_names_its_place(line: str, reason: str) -> None:
     good = json.dumps({"facts": [["a", "p", "b"]], "subject": "a", "object": "b", "label": "p"})
     with pytest.raises(ParseError, match=f"g.jsonl, line 3: .*{reason}"):
-        list(parse_graphs_jsonl([good, "\n", line], "g.jsonl"))
+        list(numbered_graphs_jsonl([good, "\n", line], "g.jsonl"))
 
 
 def test_how_long_a_name_may_be_is_told() -> None:
     line = json.dumps({"facts": [["ann", "p", "bob"]], "subject": "ann", "object": "bob", "label": "p"})
-    assert len(list(parse_graphs_jsonl([line], "g.jsonl", 3))) == 1
+    assert len(list(numbered_graphs_jsonl([line], "g.jsonl", 3))) == 1
     with pytest.raises(ParseError, match=r"g\.jsonl, line 1: a name of 3 characters is longer than 2"):
-        list(parse_graphs_jsonl([line], "g.jsonl", 2))
+        list(numbered_graphs_jsonl([line], "g.jsonl", 2))
     with pytest.raises(ParseError, match="line 3: a name of 6 characters is longer than 5"):
-        list(parse_clutrr(io.StringIO(clutrr_csv(ROW)), "1.2_train.csv", 5))
+        list(numbered_clutrr(io.StringIO(clutrr_csv(ROW)), "1.2_train.csv", 5))
 
 
 def graph(*facts: tuple[str, str, str], query: str = "ab", label: str | None = "p") -> Graph:

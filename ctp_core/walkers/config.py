@@ -83,6 +83,9 @@ class MinervaConfig(BaseConfig):
     eval_every: EvalEvery = 4
 
 
+WalkerConfig = NeuralLpConfig | MinervaConfig
+
+
 def neurallp_preset(profile: Profile, preset: str) -> NeuralLpConfig:
     """As published, whatever the KB and the preset."""
     del profile, preset

@@ -9,7 +9,6 @@ mean of the logarithm is maximised: there is no noise, and a fact that is hardly
 (docs/decisions/0035-minerva-without-sampling.md).
 """
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -17,12 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ctp_core.artifact import Artifact
-from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
-from ctp_core.base.facts_model import FactsView, load_state, read_calibration, read_config, read_kb
-from ctp_core.base.randomness import following
-from ctp_core.kb.knowledge_base import FactIds, FactsKB
+from ctp_core.base.facts_model import FactsView
+from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import MinervaConfig
 from ctp_core.walkers.model import FLOOR, ReachModel
@@ -94,48 +90,32 @@ class MinervaModel(ReachModel):
     """
 
     method: ClassVar[str] = "minerva"
+    config_class = MinervaConfig
+    module_class = Walker
     config: MinervaConfig
     module: Walker
 
-    @classmethod
-    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "MinervaModel":
-        config, kb = read_config(artifact, MinervaConfig), read_kb(artifact)
-        module = Walker(len(kb.predicates), config).to(device)
-        load_state(module, "module", artifact)
-        return cls(config, kb, module.requires_grad_(False), read_calibration(artifact))
-
-    def num_tables(self, num_predicates: int) -> int:
+    @staticmethod
+    def num_tables(config: MinervaConfig, num_predicates: int) -> int:
         """A walk has a table for each sequence that it follows, and for each atom; the larger number counts."""
-        return max(2 * num_predicates, self.config.beam)
+        return max(2 * num_predicates, config.beam)
+
+    @staticmethod
+    def tables_of(
+        facts: FactIds, num_entities: int, num_predicates: int, device: torch.device
+    ) -> Float[Tensor, "atom entity entity"]:
+        """The table of where each atom leads; the last atom stays where it is."""
+        tables = atom_tables(facts, num_entities, num_predicates, device)
+        return torch.cat([tables, torch.eye(num_entities, device=device)[None]])
 
     @torch.no_grad()
     def reach(self, view: FactsView, predicate: int, subjects: NDArray[np.int64]) -> NDArray[np.float64]:
-        tables = self._tables_of(view)
+        tables = self.tables(view)
         there, back = (
             self.module.walk(query, tables, self.config.length, self.config.beam)[0].double().cpu().numpy()
             for query in (predicate, predicate + len(view.predicates))
         )
         return np.asarray(np.sqrt((there + FLOOR) * (back.T + FLOOR)))[subjects]
-
-    def _tables_of(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
-        """The tables of a view. Those of the KB are kept, because every predicate needs them."""
-        if view.extended:
-            return self._with_stay(view)
-        if not hasattr(self, "_kb_tables"):
-            self._kb_tables = self._with_stay(view)
-        return self._kb_tables
-
-    def _with_stay(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
-        device = self.module.atoms.weight.device
-        return walk_tables(view.edges.facts, len(view.entities), len(view.predicates), device)
-
-
-def walk_tables(
-    facts: FactIds, num_entities: int, num_predicates: int, device: torch.device
-) -> Float[Tensor, "atom entity entity"]:
-    """The table of where each atom leads; the last atom stays where it is."""
-    tables = atom_tables(facts, num_entities, num_predicates, device)
-    return torch.cat([tables, torch.eye(num_entities, device=device)[None]])
 
 
 class MinervaTrainer(ReachTrainer):
@@ -145,20 +125,9 @@ class MinervaTrainer(ReachTrainer):
     config: MinervaConfig
     module: Walker
 
-    def __init__(self, config: MinervaConfig, kb: FactsKB, device: torch.device) -> None:
-        super().__init__(config, kb, device, config.eval_every)
-        num_entities, self._num_predicates = len(kb.entities), len(kb.predicates)
-        check_dense(max(2.0 * self._num_predicates, config.beam) * num_entities**2, config.method)
-        with following(self.generator, device):
-            self.module = Walker(self._num_predicates, config).to(device)
-        self.optimiser = torch.optim.Adam(self.module.parameters(), lr=config.learning_rate)
-        self._tables = walk_tables(self.split.train, num_entities, self._num_predicates, device)
-        used = np.unique(self.split.train[:, 1])
-        self._queries = torch.from_numpy(np.concatenate([used, used + self._num_predicates]))
-
-    def batches(self) -> Sequence[Tensor]:
-        order = self._queries[torch.randperm(len(self._queries), generator=self.generator)]
-        return torch.split(order, self.config.batch_size)
+    def questions(self, predicates: Int[np.ndarray, " predicate"]) -> Int[np.ndarray, " question"]:
+        """What an epoch asks for once: each predicate that has facts, and its inverse."""
+        return np.concatenate([predicates, predicates + self.num_predicates])
 
     def learning_rate(self, step: int, steps: int) -> float:
         return self.config.learning_rate * (1 - step / steps)
@@ -172,11 +141,11 @@ class MinervaTrainer(ReachTrainer):
 
     def _walked(self, query: int) -> tuple[Float[Tensor, " fact"], Float[Tensor, ""]]:
         """The log chance of every hidden fact among walks that do not end at another true answer, and the entropy."""
-        facts = self._tables[query]
-        hidden = facts * (torch.rand(facts.shape, generator=self.generator).to(self.device) < self.config.hidden_facts)
-        visible = self._tables.clone()
+        facts = self.tables[query]
+        hidden = self.hidden(facts)
+        visible = self.tables.clone()
         visible[query] -= hidden
-        visible[(query + self._num_predicates) % (2 * self._num_predicates)] -= hidden.T
+        visible[(query + self.num_predicates) % (2 * self.num_predicates)] -= hidden.T
         reached, entropy = self.module.walk(query, visible, self.config.length, self.config.beam)
         wrong = (reached * (1 - facts)).sum(dim=1, keepdim=True)
         return ((reached + FLOOR) / (reached + wrong + FLOOR))[hidden.bool()].log(), entropy

@@ -3,7 +3,6 @@
 In training some facts of a predicate are hidden, and walks along the others must find them.
 """
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -13,13 +12,8 @@ from jaxtyping import Bool
 from numpy.typing import NDArray
 from torch import nn
 
-from ctp_core.artifact import Artifact
-from ctp_core.base.cost import check_dense
-from ctp_core.base.edges import atom_tables
-from ctp_core.base.facts_model import FactsView, load_state, read_calibration, read_config, read_kb
-from ctp_core.base.randomness import following
+from ctp_core.base.facts_model import FactsView
 from ctp_core.base.rule_counts import with_counts
-from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.rules import Body, Rule, steps_of
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import NeuralLpConfig
@@ -115,29 +109,16 @@ class NeuralLpModel(ReachModel):
     """Reads rules off its attention. A score is the sum over walks by all rules, so no single proof explains it."""
 
     method: ClassVar[str] = "neurallp"
+    config_class = NeuralLpConfig
+    module_class = OperatorController
     module: OperatorController
-
-    @classmethod
-    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "NeuralLpModel":
-        config, kb = read_config(artifact, NeuralLpConfig), read_kb(artifact)
-        module = OperatorController(len(kb.predicates), config).to(device)
-        load_state(module, "module", artifact)
-        return cls(config, kb, module.requires_grad_(False), read_calibration(artifact))
 
     @torch.no_grad()
     def reach(self, view: FactsView, predicate: int, subjects: NDArray[np.int64]) -> NDArray[np.float64]:
         device = self.module.end.device
-        tables = self._operators_of(view) if view.extended else self._operators
         goal, starts = (torch.as_tensor(ids, device=device) for ids in ([predicate], subjects))
-        found = self.module(goal, tables, starts)[0]
+        found = self.module(goal, self.tables(view), starts)[0]
         return np.asarray(found.double().cpu().numpy())
-
-    @cached_property
-    def _operators(self) -> Float[Tensor, "atom entity entity"]:
-        return self._operators_of(self.kb_view)
-
-    def _operators_of(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
-        return atom_tables(view.edges.facts, len(view.entities), len(view.predicates), self.module.end.device)
 
     def rules(self) -> list[Rule]:
         return self._rules
@@ -162,40 +143,20 @@ class NeuralLpTrainer(ReachTrainer):
     config: NeuralLpConfig
     module: OperatorController
 
-    def __init__(self, config: NeuralLpConfig, kb: FactsKB, device: torch.device) -> None:
-        super().__init__(config, kb, device, config.eval_every)
-        self._sizes = (len(kb.entities), len(kb.predicates))
-        check_dense(2.0 * self._sizes[1] * self._sizes[0] ** 2, config.method)
-        with following(self.generator, device):
-            self.module = OperatorController(self._sizes[1], config).to(device)
-        self.optimiser = torch.optim.Adam(self.module.parameters(), lr=config.learning_rate)
-        self._tables = atom_tables(self.split.train, *self._sizes, device)
-        self._goals = torch.from_numpy(np.unique(self.split.train[:, 1]))
-        self._everybody = torch.arange(self._sizes[0], device=device)
-
-    def batches(self) -> Sequence[Tensor]:
-        order = self._goals[torch.randperm(len(self._goals), generator=self.generator)]
-        return torch.split(order, self.config.batch_size)
-
     def learning_rate(self, step: int, steps: int) -> float:
         del step, steps
         return self.config.learning_rate
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
-        goals, facts = batch.to(self.device), self._tables[batch.to(self.device)]
-        hidden = self._hidden(facts)
-        visible = self._tables.clone()
+        goals, facts = batch.to(self.device), self.tables[batch.to(self.device)]
+        hidden = self.hidden(facts)
+        visible = self.tables.clone()
         visible[goals] -= hidden
-        visible[goals + self._sizes[1]] -= hidden.transpose(1, 2)
-        reached = self.module(goals, visible, self._everybody)
+        visible[goals + self.num_predicates] -= hidden.transpose(1, 2)
+        reached = self.module(goals, visible, torch.arange(len(self.kb.entities), device=self.device))
         asked = hidden.bool()
         losses = [_unlikely(reached, facts.bool(), asked, entities) for entities in (2, 1)]
         return torch.stack(losses).sum() / asked.sum().clamp(min=1)
-
-    def _hidden(self, facts: Float[Tensor, "goal entity entity"]) -> Float[Tensor, "goal entity entity"]:
-        """Hides a random share of the facts; even the only fact of a predicate is hidden now and then."""
-        draws = torch.rand(facts.shape, generator=self.generator).to(self.device)
-        return facts * (draws < self.config.hidden_facts)
 
 
 def _unlikely(

@@ -11,7 +11,7 @@ from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
-from ctp_core.walkers.minerva import MinervaModel, MinervaTrainer, Walker, walk_tables
+from ctp_core.walkers.minerva import MinervaModel, MinervaTrainer, Walker
 from ctp_core.walkers.neurallp import NeuralLpModel, OperatorController
 from tests.core.families import random_family
 
@@ -53,7 +53,7 @@ def test_the_rules_of_neurallp_are_what_it_attends_to() -> None:
 
 def test_what_minerva_reaches_is_the_sum_over_all_walks() -> None:
     torch.manual_seed(0)
-    walker, tables = Walker(2, MinervaConfig(dim=4)), walk_tables(KB.splits["train"], 3, 2, CPU)
+    walker, tables = Walker(2, MinervaConfig(dim=4)), MinervaModel.tables_of(KB.splits["train"], 3, 2, CPU)
     expected, entropy = torch.zeros(3, 3), 0.0
     with torch.no_grad():
         found, mean_entropy = walker.walk(1, tables, length=3, beam=1000)
@@ -78,7 +78,7 @@ def test_what_minerva_reaches_is_the_sum_over_all_walks() -> None:
 
 def test_no_walk_is_lost_where_what_is_wanted_most_is_missing() -> None:
     torch.manual_seed(0)
-    walker, tables = Walker(2, MinervaConfig(dim=4)), walk_tables(KB.splits["train"], 3, 2, CPU)
+    walker, tables = Walker(2, MinervaConfig(dim=4)), MinervaModel.tables_of(KB.splits["train"], 3, 2, CPU)
     with torch.no_grad():
         walker.atoms.weight *= 1000
         found, _ = walker.walk(1, tables, length=3, beam=1000)
@@ -87,7 +87,7 @@ def test_no_walk_is_lost_where_what_is_wanted_most_is_missing() -> None:
 
 def test_a_narrow_beam_keeps_the_likeliest_sequences_alone() -> None:
     torch.manual_seed(0)
-    walker, tables = Walker(2, MinervaConfig(dim=4)), walk_tables(KB.splits["train"], 3, 2, CPU)
+    walker, tables = Walker(2, MinervaConfig(dim=4)), MinervaModel.tables_of(KB.splits["train"], 3, 2, CPU)
     with torch.no_grad():
         narrow, wide = (walker.walk(0, tables, length=2, beam=beam)[0] for beam in (2, 1000))
     assert bool((narrow <= wide + 1e-6).all())

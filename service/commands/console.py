@@ -3,11 +3,11 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from pydantic import BaseModel
@@ -35,6 +35,8 @@ Figures = Annotated[Path | None, typer.Option("--json", help="File to write the 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of rows.")]
 
 OLDER = "and older ones: --limit shows more"
+
+Item = TypeVar("Item", bound=BaseModel)
 
 COMMANDS = {
     r"GET /kbs lists": "`ctp kb list` lists",
@@ -105,6 +107,23 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], numbers:
     for row in rows:
         made.add_row(*row)
     return made
+
+
+def print_newest(
+    listed: Sequence[Item],
+    limit: int,
+    as_json: bool,
+    columns: Sequence[str],
+    row: Callable[[Item], Sequence[str | Text]],
+    numbers: Sequence[str] = (),
+) -> None:
+    """Prints the first `limit` items; a table says so where there are more."""
+    if as_json:
+        print_json(listed[:limit])
+        return
+    out.print(table(columns, map(row, listed[:limit]), numbers))
+    if len(listed) > limit:
+        out.print(OLDER, style="dim")
 
 
 def short(value: Any) -> str:

@@ -3,10 +3,10 @@
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from ctp_client import Job
 from service.commands.console import (
-    OLDER,
     Json,
     Key,
     Limit,
@@ -15,8 +15,8 @@ from service.commands.console import (
     name,
     out,
     print_json,
+    print_newest,
     status,
-    table,
     to_the_minute,
 )
 from service.commands.train import report_failure
@@ -31,17 +31,7 @@ def list_jobs(limit: Limit = 20, url: Url = None, key: Key = None, as_json: Json
     """List your jobs, newest first."""
     with connected(url, key) as client:
         listed = list(client.jobs.list(limit + 1))
-    found = listed[:limit]
-    if as_json:
-        print_json(found)
-        return
-    rows = [
-        (name(job.model, "bold"), status(job.status), _epochs(job), job.id, to_the_minute(job.created_at))
-        for job in found
-    ]
-    out.print(table(("model", "status", "epoch", "job", "created (UTC)"), rows, ("epoch",)))
-    if len(listed) > limit:
-        out.print(OLDER, style="dim")
+    print_newest(listed, limit, as_json, ("model", "status", "epoch", "job", "created (UTC)"), _row, ("epoch",))
 
 
 @jobs.command()
@@ -85,6 +75,10 @@ def cancel(job: Reference, url: Url = None, key: Key = None, as_json: Json = Fal
         print_json(found)
     else:
         out.print(name(found.id, "bold"), status(found.status))
+
+
+def _row(job: Job) -> tuple[str | Text, ...]:
+    return name(job.model, "bold"), status(job.status), _epochs(job), job.id, to_the_minute(job.created_at)
 
 
 def _epochs(job: Job) -> str:

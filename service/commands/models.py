@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from ctp_client import Model
 from service.commands.comparison import print_comparison
 from service.commands.console import (
-    OLDER,
     Json,
     Key,
     Limit,
@@ -18,6 +18,7 @@ from service.commands.console import (
     name,
     out,
     print_json,
+    print_newest,
     status,
     table,
     to_the_minute,
@@ -38,25 +39,8 @@ def list_models(
     """List model versions, newest first."""
     with connected(url, key) as client:
         listed = list(client.models.list(named, limit + 1))
-    found = listed[:limit]
-    if as_json:
-        print_json(found)
-        return
-    rows = [
-        (
-            name(m.reference, "bold"),
-            status(m.status),
-            name(m.lineage.kb_name or "–"),
-            m.variant,
-            _metric(m),
-            ", ".join(m.aliases),
-            to_the_minute(m.created_at),
-        )
-        for m in found
-    ]
-    out.print(table(("model", "status", "KB", "method", "on validation", "aliases", "created (UTC)"), rows))
-    if len(listed) > limit:
-        out.print(OLDER, style="dim")
+    columns = ("model", "status", "KB", "method", "on validation", "aliases", "created (UTC)")
+    print_newest(listed, limit, as_json, columns, _row)
 
 
 @models.command()
@@ -153,6 +137,18 @@ def delete(
             typer.confirm(f"Delete {found.reference}, the newest version of {found.name}?", abort=True)
         client.models.delete(found.id)
     err.print(name(f"deleted {found.reference}"))
+
+
+def _row(model: Model) -> tuple[str | Text, ...]:
+    return (
+        name(model.reference, "bold"),
+        status(model.status),
+        name(model.lineage.kb_name or "–"),
+        model.variant,
+        _metric(model),
+        ", ".join(model.aliases),
+        to_the_minute(model.created_at),
+    )
 
 
 def _metric(model: Model) -> str:

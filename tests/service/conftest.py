@@ -44,13 +44,18 @@ def postgres_database(new_postgres_url: Callable[[], str]) -> Iterator[Database]
     database.dispose()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def either_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """With the newest schema; for promises that hold on both."""
-    if request.param == "postgresql":
-        yield request.getfixturevalue("postgres_database")
-        return
+@pytest.fixture
+def sqlite_database(tmp_path: Path) -> Iterator[Database]:
+    """With the newest schema."""
     database = Database(f"sqlite:///{tmp_path / 'ctp.db'}")
     migrate(database.engine)
     yield database
     database.dispose()
+
+
+@pytest.fixture(params=["sqlite_database", "postgres_database"])
+def either_database(request: pytest.FixtureRequest) -> Database:
+    """For promises that hold on both."""
+    database = request.getfixturevalue(request.param)
+    assert isinstance(database, Database)
+    return database

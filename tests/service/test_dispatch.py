@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from service.db.migrate import migrate
 from service.db.tables import Job, Outbox
 from service.dispatch import Dispatcher
@@ -21,6 +20,7 @@ from service.settings import Settings
 from service.training import lease, service
 from service.training.lease import Witness
 from service.training.schemas import TrainRequest
+from tests.built_kbs import built
 
 TENANT = "default"
 
@@ -32,9 +32,7 @@ def dispatcher(tmp_path: Path) -> Iterator[Dispatcher]:
     made = Dispatcher(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", **times))
     migrate(made.database.engine)
     adopt(made.database, made.storage)
-    builder = FactsBuilder(KbLimits())
-    builder.add("train", [(1, "a", "p", "b")], "facts.tsv")
-    kbs.create(made.database, TENANT, "small", builder.build())
+    kbs.create(made.database, TENANT, "small", built([("a", "p", "b")]))
     yield made
     made.database.dispose()
 

@@ -1,36 +1,28 @@
 """The stream of a job's events, on a database of its own."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from service.db.engine import Database
-from service.db.migrate import migrate
 from service.db.tables import Job
 from service.kbs import service as kbs
 from service.settings import Settings
 from service.training import events, service
 from service.training.schemas import TrainRequest
 from service.training.waiting import Waiting
+from tests.built_kbs import built
 
 TENANT = "default"
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    found = Database(f"sqlite:///{tmp_path / 'ctp.db'}")
-    migrate(found.engine)
-    builder = FactsBuilder(KbLimits())
-    builder.add("train", [(1, "a", "p", "b")], "facts.tsv")
-    kbs.create(found, TENANT, "small", builder.build())
-    yield found
-    found.dispose()
+def database(sqlite_database: Database) -> Database:
+    kbs.create(sqlite_database, TENANT, "small", built([("a", "p", "b")]))
+    return sqlite_database
 
 
 @pytest.fixture

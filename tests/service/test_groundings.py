@@ -4,43 +4,36 @@ import io
 import json
 import time
 import tracemalloc
-from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
+from ctp_core.kb.facts_builder import KbLimits
 from ctp_core.kb.formats.registry import FORMATS
 from ctp_core.kb.formats.rows import FileLimits
 from ctp_core.kb.graphs_builder import GraphsBuilder
 from service.db.engine import Database
-from service.db.migrate import migrate
 from service.db.tables import Kb, ModelVersion, RuleRow
 from service.kbs import service as kbs
 from service.models.groundings import NO_ROWS, NOBODY, Edges, Search, named
 from service.models.repository import kb_of
+from tests.built_kbs import built
 
 TWO_HOPS = [("X", "Z"), ("Z", "Y")]
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    found = Database(f"sqlite:///{tmp_path / 'ctp.db'}")
-    migrate(found.engine)
-    yield found
-    found.dispose()
+def database(sqlite_database: Database) -> Database:
+    return sqlite_database
 
 
 def hub(database: Database, num: int) -> Kb:
     """Everybody is two hops from everybody else, and one of the heads is stated."""
     into = [(f"a{i}", "q", "hub") for i in range(num)]
     out = [("hub", "q", f"b{i}") for i in range(num)]
-    builder = FactsBuilder(KbLimits())
     facts = [*into, *out, (f"a{num - 1}", "p", f"b{num - 1}")]
-    builder.add("train", [(number, *fact) for number, fact in enumerate(facts, 1)], "facts.tsv")
-    return kbs.create(database, "default", "hub", builder.build())[0]
+    return kbs.create(database, "default", "hub", built(facts))[0]
 
 
 def rule(*body: tuple[str, str]) -> RuleRow:

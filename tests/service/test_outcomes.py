@@ -1,15 +1,12 @@
 """How jobs are accepted, claimed, fenced and ended, on a database of its own."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select, update
 
-from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from service.db.clock import now
 from service.db.engine import Database
-from service.db.migrate import migrate
 from service.db.tables import Checkpoint, IdempotencyKey, Job, Metric, ModelVersion, Outbox, Removal
 from service.errors import Conflict, Invalid, TooMany
 from service.files.garbage import find_garbage
@@ -22,6 +19,7 @@ from service.training.outcomes import Trained
 from service.training.repository import Claim, LeaseLost
 from service.training.retention import keep_checkpoints
 from service.training.schemas import TrainRequest
+from tests.built_kbs import built
 from tests.stores import folder_store
 
 TENANT = "default"
@@ -29,14 +27,9 @@ LEASE = 30.0
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    found = Database(f"sqlite:///{tmp_path / 'ctp.db'}")
-    migrate(found.engine)
-    builder = FactsBuilder(KbLimits())
-    builder.add("train", [(1, "a", "p", "b")], "facts.tsv")
-    kbs.create(found, TENANT, "small", builder.build())
-    yield found
-    found.dispose()
+def database(sqlite_database: Database) -> Database:
+    kbs.create(sqlite_database, TENANT, "small", built([("a", "p", "b")]))
+    return sqlite_database
 
 
 def submit(database: Database, seeds: list[int] | None = None, most: int = 100) -> Job:

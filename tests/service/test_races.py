@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import func, select, text
 from sqlalchemy.orm import Session
 
-from ctp_core.kb.facts_builder import BuiltKB, FactsBuilder, KbLimits
+from ctp_core.kb.facts_builder import BuiltKB
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion
 from service.errors import Conflict, NotFound, TooMany
@@ -19,6 +19,7 @@ from service.models import service as models
 from service.settings import Settings
 from service.training import lease, outcomes, repository, service
 from service.training.schemas import TrainRequest
+from tests.built_kbs import built
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 TENANT = "default"
@@ -26,9 +27,7 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 
 
 def facts(*objects: str) -> BuiltKB:
-    builder = FactsBuilder(KbLimits())
-    builder.add("train", [(number, "a", "p", name) for number, name in enumerate(objects, 1)], "facts.tsv")
-    return builder.build()
+    return built(("a", "p", name) for name in objects)
 
 
 @pytest.fixture

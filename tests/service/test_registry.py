@@ -1,8 +1,7 @@
 """What the registry says of names, seeds and rules that are not there, on a database of its own."""
 
 import tracemalloc
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from sqlalchemy.orm import Session
 from ctp_core.evidence.rules import chain_rule
 from ctp_core.rules import UNARY, Body, Rule, Step, Template
 from service.db.engine import Database
-from service.db.migrate import migrate
 from service.db.tables import ModelVersion
 from service.errors import Conflict, NotFound, ServiceError
 from service.models import repository, service
@@ -25,18 +23,15 @@ LINEAGE: dict[str, Any] = {"kb_sha256": "0" * 64, "code_version": "1", "config":
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
+def database(sqlite_database: Database) -> Database:
     """With two ready versions of `m`, imported from a service that had their KB."""
-    found = Database(f"sqlite:///{tmp_path / 'ctp.db'}")
-    migrate(found.engine)
-    with found.write() as session:
+    with sqlite_database.write() as session:
         for version in (1, 2):
             names = {"id": f"model_{version}", "tenant": TENANT, "name": "m", "version": version}
             session.add(ModelVersion(**names, **LINEAGE, status="ready", kind="facts", method="rules", artifact="x"))
             session.flush()
             add_rules(session, f"model_{version}", [RULE])
-    yield found
-    found.dispose()
+    return sqlite_database
 
 
 def seed_of_an_import(session: Session) -> None:

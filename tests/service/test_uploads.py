@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from ctp_core.errors import ArtifactError
-from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
+from ctp_core.kb.facts_builder import BuiltKB
 from ctp_core.kb.formats.registry import FORMATS, formats_of
 from ctp_core.symbols import Fact
 from service import leadership
@@ -26,6 +26,7 @@ from service.kbs import repository, service, store
 from service.kbs.blocks import BLOCK_FACTS
 from service.kbs.service import EXPORT_BLOCKS
 from service.local.cluster import wait_for
+from tests.built_kbs import built
 from tests.running import RunningService, running_service
 
 pytestmark = pytest.mark.slow
@@ -172,25 +173,23 @@ def database(either_database: Database) -> Database:
     return either_database
 
 
-def built(rows: int) -> Any:
-    builder = FactsBuilder(KbLimits())
-    builder.add("train", ((i, f"e{i}", f"p{i % 3}", f"e{i + 1}") for i in range(rows)), "f")
-    return builder.build()
+def chain(length: int) -> BuiltKB:
+    return built((f"e{i}", f"p{i % 3}", f"e{i + 1}") for i in range(length))
 
 
 def test_a_load_is_invisible_until_it_is_finished_and_swept_when_given_up(database: Database) -> None:
-    with service.begin_load(database, "t", "half", built(9000)), database.read() as session:
+    with service.begin_load(database, "t", "half", chain(9000)), database.read() as session:
         assert repository.find(session, "t", "half") is None
         assert repository.listing(session, "t", 0, 10) == []
     assert store.sweep(database) == 1
     with database.engine.connect() as connection:
         for table in ("kbs", "symbols", "fact_blocks"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 0
-    kb, created = service.create(database, "t", "half", built(9000))
+    kb, created = service.create(database, "t", "half", chain(9000))
     assert created
     with database.read() as session:
         loaded = repository.read_kb(session, kb)
-    assert np.array_equal(loaded.splits["train"], built(9000).kb.splits["train"])
+    assert np.array_equal(loaded.splits["train"], chain(9000).kb.splits["train"])
 
 
 def test_what_is_stored_is_found_again_by_every_filter_and_exported_unchanged(database: Database) -> None:
@@ -199,9 +198,7 @@ def test_what_is_stored_is_found_again_by_every_filter_and_exported_unchanged(da
     ids = np.unique(rng.integers(0, [len(names), 7, len(names)], size=(20_000, 3)), axis=0)
     rng.shuffle(ids)
     every = [Fact(names[s], f"p{p}", names[o]) for s, p, o in ids.tolist()]
-    builder = FactsBuilder(KbLimits())
-    builder.add("train", ((number, *fact) for number, fact in enumerate(every, 1)), "f")
-    kb, _ = service.create(database, "t", "all", builder.build())
+    kb, _ = service.create(database, "t", "all", built(every))
     chosen = every[777]
     with database.read() as session:
         for mask in range(8):
@@ -219,7 +216,7 @@ def test_what_is_stored_is_found_again_by_every_filter_and_exported_unchanged(da
 
 
 def test_an_export_breaks_off_where_its_kb_is_swept_away(database: Database) -> None:
-    kb, _ = service.create(database, "t", "leaving", built(EXPORT_BLOCKS * BLOCK_FACTS + 1))
+    kb, _ = service.create(database, "t", "leaving", chain(EXPORT_BLOCKS * BLOCK_FACTS + 1))
     pieces = service.export(database, kb, "tsv", None)
     next(pieces)
     service.delete(database, "t", "leaving")
@@ -229,7 +226,7 @@ def test_an_export_breaks_off_where_its_kb_is_swept_away(database: Database) -> 
 
 
 def test_a_load_that_was_given_up_meanwhile_cannot_be_finished(database: Database) -> None:
-    with service.begin_load(database, "t", "late", built(10)) as load:
+    with service.begin_load(database, "t", "late", chain(10)) as load:
         with database.write() as session:
             repository.give_up(session, load.kb)
         with pytest.raises(Conflict) as caught, database.write() as session:
@@ -239,10 +236,10 @@ def test_a_load_that_was_given_up_meanwhile_cannot_be_finished(database: Databas
 
 
 def test_a_load_whose_process_died_gives_its_name_back(database: Database) -> None:
-    service.begin_load(database, "t", "dead", built(10))
+    service.begin_load(database, "t", "dead", chain(10))
     with database.write() as session:
         session.connection().exec_driver_sql("UPDATE kbs SET loading_until = 0")
-    _, created = service.create(database, "t", "dead", built(20))
+    _, created = service.create(database, "t", "dead", chain(20))
     assert created
     assert store.sweep(database) == 1
 

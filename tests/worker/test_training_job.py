@@ -10,7 +10,6 @@ import structlog
 from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
-from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from service.db.migrate import migrate
 from service.db.tables import Job, ModelVersion
 from service.files.stores import adopt
@@ -19,6 +18,7 @@ from service.local.cluster import wait_for
 from service.settings import Settings
 from service.training import service
 from service.training.schemas import TrainRequest
+from tests.built_kbs import built
 from worker.training_job import TrainingJob
 
 TENANT = "default"
@@ -30,10 +30,8 @@ def training(tmp_path: Path) -> Iterator[TrainingJob]:
     made = TrainingJob(Settings(data_dir=tmp_path, device="cpu", threads=1), threading.Event())
     migrate(made.database.engine)
     adopt(made.database, made.storage)
-    builder = FactsBuilder(KbLimits())
-    facts = [(i, f"a{i}", predicate, f"a{i + 1}") for i in range(1, 12) for predicate in "pq"]
-    builder.add("train", facts, "facts.tsv")
-    kbs.create(made.database, TENANT, "small", builder.build())
+    facts = [(f"a{i}", predicate, f"a{i + 1}") for i in range(1, 12) for predicate in "pq"]
+    kbs.create(made.database, TENANT, "small", built(facts))
     yield made
     made.database.dispose()
 

@@ -40,12 +40,18 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def countries(tmp_path: Path) -> Path:
-    folder = tmp_path / "countries"
+def countries_folder(data: Path) -> Path:
+    """Holds the regions and the test country, and no facts."""
+    folder = data / "countries"
     folder.mkdir()
     (folder / "regions.txt").write_text("europe\nasia\n")
     (folder / "test.txt").write_text("france\n")
+    return folder
+
+
+@pytest.fixture
+def countries(tmp_path: Path) -> Path:
+    folder = countries_folder(tmp_path)
     rows = ["france\tlocatedIn\twestern", "western\tlocatedIn\teurope", "spain\tlocatedIn\twestern"]
     rows += ["italy\tlocatedIn\twestern", "italy\tlocatedIn\teurope", "china\tlocatedIn\tasia"]
     for name in ("S1", "S2", "S3"):
@@ -178,10 +184,7 @@ BORDERS = {"one": ["two", "three"], "two": ["one", "three"], "three": ["one", "t
 @pytest.fixture
 def borders(tmp_path: Path) -> Path:
     """Five countries beside each other and a test country; all regions and subregions are told in S1."""
-    folder = tmp_path / "countries"
-    folder.mkdir()
-    (folder / "regions.txt").write_text("europe\nasia\n")
-    (folder / "test.txt").write_text("france\n")
+    folder = countries_folder(tmp_path)
     rows = ["western\tlocatedIn\teurope", "france\tlocatedIn\twestern", "france\tneighborOf\tone"]
     for country, others in BORDERS.items():
         rows += [f"{country}\tlocatedIn\twestern", f"{country}\tlocatedIn\teurope"]

@@ -17,9 +17,8 @@ from ctp_core.kb.splits import HOLD_OUT_FROM
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
-from ctp_core.walkers.minerva import MinervaTrainer
 from ctp_core.walkers.model import ReachModel
-from ctp_core.walkers.neurallp import NeuralLpTrainer
+from ctp_core.walkers.trainer import ReachTrainer
 
 CPU = torch.device("cpu")
 # Pairs that nothing connects but the one fact of each: whoever does not see it can only guess among all entities.
@@ -28,31 +27,31 @@ FEW = FactsKB.from_facts({"train": [Fact(f"a{i}", "p", f"b{i}") for i in range(2
 TRIANGLE = FactsKB.from_facts({"train": [Fact(*f) for f in (("a", "p", "b"), ("b", "q", "c"), ("a", "q", "c"))]})
 
 
-def followed(trainer: NeuralLpTrainer | MinervaTrainer) -> None:
-    """Weights that follow p where p is asked for: exactly what a leak rewards."""
+each_walker = pytest.mark.parametrize(
+    "config", [NeuralLpConfig(dim=4, length=1, rank=1), MinervaConfig(dim=4, length=1, beam=4)], ids=lambda c: c.method
+)
+
+
+def following_p(config: BaseConfig, kb: FactsKB) -> ReachTrainer:
+    """Has weights that follow p where p is asked for: exactly what a leak rewards."""
+    trainer = create_trainer(config, kb, CPU)
+    assert isinstance(trainer, ReachTrainer)
     with torch.no_grad():
         for parameter in trainer.module.parameters():
             parameter.normal_(generator=torch.Generator().manual_seed(0))
+    return trainer
 
 
-@pytest.mark.parametrize(
-    "config", [NeuralLpConfig(dim=4, length=1, rank=1), MinervaConfig(dim=4, length=1, beam=4)], ids=lambda c: c.method
-)
+@each_walker
 def test_a_held_out_fact_is_no_edge_to_its_own_answer(config: BaseConfig) -> None:
-    trainer = create_trainer(config, PAIRS, CPU)
-    assert isinstance(trainer, NeuralLpTrainer | MinervaTrainer)
-    followed(trainer)
+    trainer = following_p(config, PAIRS)
     assert len(trainer.split.valid) == 25
     assert trainer.ranks().min() > 100
 
 
-@pytest.mark.parametrize(
-    "config", [NeuralLpConfig(dim=4, length=1, rank=1), MinervaConfig(dim=4, length=1, beam=4)], ids=lambda c: c.method
-)
+@each_walker
 def test_scores_are_not_calibrated_on_facts_that_lead_to_themselves(config: BaseConfig) -> None:
-    trainer = create_trainer(config, FEW, CPU)
-    assert isinstance(trainer, NeuralLpTrainer | MinervaTrainer)
-    followed(trainer)
+    trainer = following_p(config, FEW)
     model = trainer.model()
     assert isinstance(model, ReachModel)
     unreached = model.scale * np.log(1e-9) + model.offset
@@ -86,7 +85,7 @@ def test_a_hybrid_is_validated_without_the_facts_held_out() -> None:
 
 def test_the_loss_of_minerva_needs_nobody_to_have_asked_for_its_rate() -> None:
     trainer = create_trainer(MinervaConfig(dim=4, entropy=0.5), TRIANGLE, CPU)
-    assert isinstance(trainer, MinervaTrainer)
+    assert isinstance(trainer, ReachTrainer)
     batch, losses = trainer.batches()[0], []
     for made in (0.0, 1.0):
         trainer.generator.manual_seed(0)

@@ -9,37 +9,35 @@ from typing import Any
 from ctp_client.errors import ClientError
 from ctp_client.paths import segment
 from ctp_client.transport import Transport
-from ctp_client.types import FactRow, Kb, Symbol
+from ctp_client.types import FactRow, Format, Kb, Page, Symbol
 
 UPLOAD_SECONDS = 600
-# What a file's suffix says about its format; a file without one is written as the service likes best.
-SUFFIXES = {
-    ".tsv": "tsv",
-    ".csv": "csv",
-    ".nt": "ntriples",
-    ".ttl": "turtle",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".pl": "prolog",
-    ".pro": "prolog",
-    ".prolog": "prolog",
-}
 
 
-def format_of(file: Path, given: str | None) -> str | None:
-    """The format `given`, or that of the suffix; raises ClientError where the name promises what is not written."""
+def format_of(file: Path, given: str | None, formats: Callable[[], Iterable[Format]]) -> str | None:
+    """The format `given`, or that of the suffix; None: as the service likes best. The service knows the `formats`.
+
+    Raises ClientError where the name promises what is not written.
+    """
     suffix = file.suffix.lower()
     if suffix == ".gz":
         raise ClientError(f"{file.name}: exports are not zipped: leave .gz out")
-    if given is None and suffix and suffix not in SUFFIXES:
-        raise ClientError(f"{file.name}: no format ends in {suffix}: name the format, or use {', '.join(SUFFIXES)}")
-    return given or SUFFIXES.get(suffix)
+    if given is not None or not suffix:
+        return given
+    written = [(ending, known.name) for known in formats() if known.writable for ending in known.suffixes]
+    found = next((name for ending, name in written if ending == suffix), None)
+    if found is None:
+        endings = ", ".join(dict.fromkeys(ending for ending, _ in written))
+        raise ClientError(f"{file.name}: no format ends in {suffix}: name the format, or use {endings}")
+    return found
 
 
-def suffix_of(kind: str, format: str | None) -> str:
-    """Of a file in this format, or in the one that the service likes best for the kind of the KB."""
-    name = format or ("jsonl" if kind == "graphs" else "tsv")
-    return next((suffix for suffix, known in SUFFIXES.items() if known == name), f".{name}")
+def suffix_of(kind: str, name: str | None, formats: Iterable[Format]) -> str:
+    """Of a file in this format, or in the one that the service likes best for the kind of the KB: its first."""
+    for known in formats:
+        if known.writable and (known.name == name if name else known.kind == kind):
+            return known.suffixes[0]
+    return f".{name}"
 
 
 class Kbs:
@@ -98,15 +96,20 @@ class Kbs:
         answer: dict[str, Any] = self._transport.send("GET", f"/kbs/{segment(kb)}/neighbourhood", params=params).json()
         return answer
 
+    def formats(self) -> builtins.list[Format]:
+        """What files KBs can be uploaded from and exported to."""
+        return self._transport.get(Page[Format], "/formats").items
+
     def export(self, kb: str, to: Path, format: str | None = None, split: str | None = None) -> None:
         """Writes the KB, or one split of it, to a file; in the format of the file's suffix where none is given."""
-        params = {"format": format_of(to, format), "split": split}
+        params = {"format": format_of(to, format, self.formats), "split": split}
         self._transport.download(f"/kbs/{segment(kb)}/export", to, params={k: v for k, v in params.items() if v})
 
     def export_splits(self, kb: str, folder: Path, format: str | None = None) -> builtins.list[Path]:
         """Writes each split to a file of its own, `train.tsv` and so on, as `upload` takes them back."""
         found = self.get(kb)
-        files = {split: folder / f"{split}{suffix_of(found.kind, format)}" for split in found.splits}
+        suffix = suffix_of(found.kind, format, self.formats())
+        files = {split: folder / f"{split}{suffix}" for split in found.splits}
         for split, file in files.items():
             self.export(kb, file, format, split)
         return [*files.values()]

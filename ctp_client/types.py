@@ -63,12 +63,26 @@ class Symbol(Wire):
     num_facts: int
 
 
-class Preset(Wire):
-    """A preset and the settings it means for a KB; `methods` can be trained on it."""
+class Format(Wire):
+    """A format of files; a name that ends in one of `suffixes` is taken for it."""
 
     name: str
+    title: str
+    text: str
+    kind: str
+    suffixes: list[str]
+    writable: bool
+
+
+class Preset(Wire):
+    """A preset and the settings it means for a KB; `methods` can be trained on it. The texts are for people."""
+
+    name: str
+    text: str = ""
+    default: bool = False
     config: dict[str, Any]
     methods: list[str] = []
+    method_texts: dict[str, str] = {}
 
 
 class Job(Wire):

@@ -1,6 +1,6 @@
 """Files of a model or a checkpoint: tensors as safetensors, everything else in a JSON manifest. No pickles.
 
-`check_consistent` tells whether the parts of a model's files go together, so that every model may rely on it.
+`check_consistent` checks that the parts of a model's files fit together, so that no model needs to.
 """
 
 import os
@@ -26,7 +26,7 @@ class Artifact:
 
 
 def encode(artifact: Artifact) -> dict[str, bytes]:
-    """File name -> content."""
+    """The files of an artifact: name -> content."""
     tensors = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in artifact.tensors.items()})
     return {TENSORS: tensors, MANIFEST: encode_manifest(artifact.manifest, tensors)}
 
@@ -62,7 +62,7 @@ FACTS, TRAIN = "facts.", "facts.train"
 
 
 def check_consistent(artifact: Artifact) -> None:
-    """Names are texts of which none is twice, facts are about them, numbers are numbers. Raises ArtifactError."""
+    """Raises ArtifactError unless names are distinct texts, facts refer to them, and all numbers are finite."""
     kind = artifact.manifest["kind"]
     sizes = {role: _num_symbols(artifact.manifest, role) for role in SYMBOLS[kind]}
     for name, tensor in artifact.tensors.items():
@@ -81,17 +81,17 @@ def _num_symbols(manifest: dict[str, Any], role: str) -> int:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ArtifactError(f"the artifact has no list of {role}")
     if len(set(names)) != len(names):
-        raise ArtifactError(f"some of the {role} are named twice")
+        raise ArtifactError(f"some {role} are listed twice")
     try:
         "".join(names).encode()
     except UnicodeEncodeError:
-        raise ArtifactError(f"some of the {role} are no text that can be written") from None
+        raise ArtifactError(f"some {role} have names that cannot be written as UTF-8") from None
     return len(names)
 
 
 def _check_facts(name: str, facts: torch.Tensor, num_entities: int, num_predicates: int) -> None:
     if facts.dtype != torch.int64 or facts.ndim != 2 or facts.shape[1] != 3:
-        raise ArtifactError(f"{name!r} is no table of facts")
+        raise ArtifactError(f"{name!r} is not a table of facts")
     sizes = torch.tensor([num_entities, num_predicates, num_entities])
     if ((facts < 0) | (facts >= sizes)).any():
-        raise ArtifactError(f"{name!r} speaks of entities or predicates that have no name")
+        raise ArtifactError(f"{name!r} refers to entities or predicates that have no name")

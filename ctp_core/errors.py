@@ -1,10 +1,10 @@
-"""Everything that `ctp_core` raises on purpose.
+"""All errors that `ctp_core` raises on purpose.
 
 CtpError
-├── DataError            a file, a fact or a graph is not what it should be
-│   ├── ParseError       ... and the place in the file is known
-│   ├── EmptyKB          ... for there is nothing in it
-│   └── TooLarge         ... but for a limit it exceeds
+├── DataError            a file, a fact or a graph that cannot be used
+│   ├── ParseError       ... because of a known line of a file
+│   ├── EmptyKB          ... because it has no facts
+│   └── TooLarge         ... because it exceeds a limit
 ├── ConfigError          settings that contradict each other or the data
 ├── UnknownSymbol        a name that the model has never seen
 ├── BadQuestion          a question that cannot be asked
@@ -17,25 +17,25 @@ from collections.abc import Iterable
 from os.path import commonprefix
 
 NUM_SUGGESTIONS = 3
-# Comparing two names of this length takes up to half a millisecond, in which no other thread runs: 0.15 s in all.
+# Comparing two names of this length takes up to half a millisecond, in which no other thread runs: 0.15 s for all.
 MAX_COMPARED, COMPARED_CHARACTERS = 300, 64
-BEGINNINGS = (1, 4, 8, 16, 32)  # characters after those that all names begin with
+BEGINNINGS = (1, 4, 8, 16, 32)  # numbers of characters compared after the prefix that all names share
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """The known names that are most like `name`, best first; of many, those are looked at that begin alike."""
+    """Finds the known names most similar to `name`, best first. Of many names, compares only those that begin alike."""
     folded = {_compared(other): other for other in reversed(_alike(name, list(known)))}
     found = difflib.get_close_matches(_compared(name), list(folded), n=NUM_SUGGESTIONS, cutoff=0.5)
     return [folded[other] for other in found]
 
 
 def _compared(name: str) -> str:
-    """The end of a long name: what URIs differ in."""
+    """The part of a name that is compared: its end, because long names such as URIs differ there."""
     return name[-COMPARED_CHARACTERS:].casefold()
 
 
 def _alike(name: str, names: list[str]) -> list[str]:
-    """At most MAX_COMPARED names: those that share the longest beginning, of these the nearest in length."""
+    """Picks at most MAX_COMPARED names: those that share the longest beginning, then those nearest in length."""
     ends = [min(names), max(names)] if len(names) > MAX_COMPARED else []
     shared = len(commonprefix(ends))  # noqa: RUF071  characters are meant, not folders
     for more in BEGINNINGS:
@@ -48,7 +48,7 @@ def _alike(name: str, names: list[str]) -> list[str]:
 
 
 class CtpError(Exception):
-    """Base of all errors of this package; `str(error)` is fit to be shown to the user."""
+    """Base of all errors of this package; `str(error)` can be shown to the user."""
 
     code = "ctp_error"
 

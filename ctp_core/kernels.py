@@ -1,4 +1,4 @@
-"""Kernels: how well two vectors meet, in [0, 1]."""
+"""Kernels: how similar two vectors are, in [0, 1]."""
 
 from dataclasses import dataclass
 
@@ -25,6 +25,6 @@ class ExponentialKernel:
     def elementwise(
         self, left: Float[Tensor, "*batch dim"], right: Float[Tensor, "*batch dim"]
     ) -> Float[Tensor, "*batch"]:
-        """K of vectors that stand at the same place."""
+        """K of each left vector with the right one at the same place."""
         # The norm has no gradient at 0; torch takes 0 there, which keeps equal vectors where they are.
         return self.from_distance(torch.linalg.vector_norm(left - right, dim=-1))

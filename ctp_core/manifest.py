@@ -1,4 +1,4 @@
-"""The names and the manifest of a model's files, and whether they are whole. Imports no torch."""
+"""The names of a model's files, and the manifest that tells whether they are complete. Imports no torch."""
 
 import json
 import math
@@ -14,20 +14,20 @@ TENSORS = "tensors.safetensors"
 
 
 def encode_manifest(manifest: Mapping[str, Any], tensors: bytes) -> bytes:
-    """The manifest names the checksum of the tensors, so the two cannot be mixed up."""
+    """Writes the manifest with the checksum of the tensors, so that files of two models cannot be mixed up."""
     whole = {**manifest, "format": FORMAT, "tensors_sha256": sha256(tensors).hexdigest()}
     return json.dumps(whole, ensure_ascii=False, allow_nan=False).encode()
 
 
 def _finite(text: str) -> float:
-    """JSON has no other numbers, but the library reads NaN, Infinity and 1e999."""
+    """Raises ValueError for NaN, Infinity and 1e999, which Python's JSON reader would accept."""
     if not math.isfinite(number := float(text)):
         raise ValueError(f"{text} is not finite")
     return number
 
 
 def decode_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """The manifest of files that are whole; raises ArtifactError on anything missing, damaged or of another format."""
+    """Reads the manifest; raises ArtifactError where a file is missing, damaged or of another format."""
     try:
         manifest = json.loads(files[MANIFEST], parse_float=_finite, parse_constant=_finite)
         tensors = files[TENSORS]

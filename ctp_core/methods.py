@@ -1,144 +1,195 @@
-"""What can be trained: (kind, method) -> its settings and presets. Imports no torch: this is what the API reads."""
+"""What can be trained: the presets, and (kind, method) -> its settings. Imports no torch: this is what the API reads.
 
-from typing import Annotated, Any, cast, get_args
+Everything that names presets or methods (the page, the terminal, the benchmarks, `GET /presets`) reads the two tables
+here. A new preset is a row of PRESETS and what a family's config makes of it.
+"""
 
-from pydantic import Field, TypeAdapter, ValidationError
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast, get_args
+
+from pydantic import ValidationError
 
 from ctp_core.base.config import BaseConfig, walk
-from ctp_core.ctp_graphs.config import graphs_config, graphs_presets
-from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
+from ctp_core.ctp_facts.config import CtpFactsConfig, ctp_facts_preset
+from ctp_core.ctp_graphs.config import CtpGraphsConfig, ctp_graphs_preset
+from ctp_core.embeddings.config import ComplexConfig, DistMultConfig, complex_preset, distmult_preset
 from ctp_core.errors import ConfigError
-from ctp_core.evidence.config import ProofsConfig, RulesConfig
-from ctp_core.facts_presets import FACTS_METHODS, facts_config, facts_presets
-from ctp_core.hybrid.config import HybridConfig
+from ctp_core.evidence.config import ProofsConfig, RulesConfig, proofs_preset, rules_preset
+from ctp_core.hybrid.config import HybridConfig, hybrid_preset
 from ctp_core.kb.knowledge_base import Kind
 from ctp_core.kb.profile import Profile
-from ctp_core.networks.config import (
-    NETWORKS,
-    AttentionConfig,
-    CnnConfig,
-    CnnHighwayConfig,
-    GatConfig,
-    GcnConfig,
-    RecurrentConfig,
-    network_config,
-)
-from ctp_core.select.config import FIXED_RULES, UNREAD, CtpConfig, SelectName
-from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
+from ctp_core.networks.config import CONFIGS as NETWORK_CONFIGS
+from ctp_core.networks.config import network_preset
+from ctp_core.select.config import FIXED_RULES, SelectName
+from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig, minerva_preset, neurallp_preset
 
+
+@dataclass(frozen=True)
+class Preset:
+    """A sentence for people, and the method that the preset trains on each kind of KB unless another is named."""
+
+    text: str
+    methods: dict[Kind, str]
+
+
+PRESETS: dict[str, Preset] = {
+    "fast": Preset("Seconds to minutes: a good first look.", {"facts": "proofs", "graphs": "ctp"}),
+    "best": Preset("The most accurate settings we know; takes longer.", {"facts": "hybrid", "graphs": "ctp"}),
+    "paper": Preset("The paper's settings.", {"facts": "ctp", "graphs": "ctp"}),
+    "paper-long": Preset("The paper's settings, trained for longer.", {"facts": "ctp", "graphs": "ctp"}),
+}
 DEFAULT_PRESET = "fast"
-METHODS: dict[Kind, tuple[str, ...]] = {"facts": FACTS_METHODS, "graphs": ("ctp", *NETWORKS)}
 
 
-def method_names(kind: Kind) -> tuple[str, ...]:
-    """What `method` may say on a KB of this kind; the last are `ctp` with that `select`."""
-    return (*METHODS[kind], *FIXED_RULES)
+@dataclass(frozen=True)
+class Method:
+    """A sentence for people, the class of the settings, and what a preset means on a KB of some profile."""
+
+    text: str
+    config: type[BaseConfig]
+    preset: Callable[[Profile, str], BaseConfig]
+    # The same where a `select` is asked for, in methods that have one.
+    preset_of_select: Callable[[Profile, str, SelectName], BaseConfig] | None = None
 
 
-def check_kind(config: BaseConfig, kind: Kind) -> None:
-    """Raises ConfigError where the method, or one of its settings, has no meaning on a KB of this kind."""
-    if config.method not in METHODS[kind]:
-        methods = ", ".join(method_names(kind))
-        raise ConfigError(f"method {config.method!r} does not work on a KB of kind {kind!r}: choose from {methods}")
-    unread = config.unread(kind) if isinstance(config, CtpConfig) else {}
-    if unread:
-        given = ", ".join(f"{name}={value!r}" for name, value in unread.items())
-        leave = "leave it out" if len(unread) == 1 else "leave them out"
-        raise ConfigError(f"method 'ctp' does not read {given} on a KB of kind {kind!r}: {leave}")
+NETWORK_TEXTS = {
+    "lstm": "Recurrent network with long short-term memory that reads the facts in order; no proofs.",
+    "gru": "Recurrent network with gated units that reads the facts in order; no proofs.",
+    "rnn": "Plain recurrent network that reads the facts in order; no proofs.",
+    "cnn": "Convolutional network over the facts in order; no proofs.",
+    "cnnh": "Convolutional network with highway layers; no proofs.",
+    "mha": "Self-attention over the facts, with an LSTM on top; no proofs.",
+    "gat": "Graph attention network; no proofs.",
+    "gcn": "Graph convolutional network; no proofs.",
+}
 
 
-def settings_for(config: BaseConfig, kind: Kind) -> dict[str, Any]:
-    """The settings that have a meaning on a KB of this kind."""
-    return config.model_dump(mode="json", exclude=set(UNREAD[kind]) if isinstance(config, CtpConfig) else None)
+def _network(method: str) -> Method:
+    def preset(profile: Profile, name: str) -> BaseConfig:
+        del profile
+        return network_preset(method, name)
+
+    return Method(NETWORK_TEXTS[method], NETWORK_CONFIGS[method], preset)
+
+
+METHODS: dict[tuple[Kind, str], Method] = {
+    ("facts", "proofs"): Method("Weighted rules whose proofs add up.", ProofsConfig, proofs_preset),
+    ("facts", "hybrid"): Method("Proofs with an embedding added: the most accurate.", HybridConfig, hybrid_preset),
+    ("facts", "complex"): Method("ComplEx embedding: accurate, no proofs.", ComplexConfig, complex_preset),
+    ("facts", "distmult"): Method(
+        "DistMult embedding, the same in both directions; no proofs.", DistMultConfig, distmult_preset
+    ),
+    ("facts", "ctp"): Method(
+        "The paper's prover: rules made for each question, entities that may stand in for similar ones.",
+        CtpFactsConfig,
+        ctp_facts_preset,
+        ctp_facts_preset,
+    ),
+    ("facts", "neurallp"): Method(
+        "NeuralLP: learns which walks along facts lead to the answer; lists rules, no proofs.",
+        NeuralLpConfig,
+        neurallp_preset,
+    ),
+    ("facts", "minerva"): Method(
+        "MINERVA: a walker that learns where to go for each predicate; no proofs.", MinervaConfig, minerva_preset
+    ),
+    ("facts", "rules"): Method(
+        "Rules mined from paths between entities, up to millions of facts.", RulesConfig, rules_preset
+    ),
+    ("graphs", "ctp"): Method(
+        "The paper's prover: rules made for each question.", CtpGraphsConfig, ctp_graphs_preset, ctp_graphs_preset
+    ),
+    **{("graphs", method): _network(method) for method in NETWORK_CONFIGS},
+}
+
+
+def methods_of(kind: Kind) -> dict[str, Method]:
+    """Name -> method, for a KB of this kind."""
+    return {name: method for (known, name), method in METHODS.items() if known == kind}
+
+
+def method_texts(kind: Kind) -> dict[str, str]:
+    """What `method` may say on a KB of this kind -> a sentence; the last are `ctp` with that `select`."""
+    return {name: method.text for name, method in methods_of(kind).items()} | FIXED_RULES
+
+
+def is_method(name: str) -> bool:
+    """Whether any kind of KB has a method of this name."""
+    return any(name in method_texts(kind) for kind in get_args(Kind))
 
 
 def presets(profile: Profile) -> dict[str, BaseConfig]:
     """Preset name -> the config it means for a KB of this profile."""
-    return graphs_presets(profile) if profile.kind == "graphs" else facts_presets(profile)
+    return {name: _preset(profile, name, preset.methods[profile.kind], None) for name, preset in PRESETS.items()}
 
 
-def preset_for(profile: Profile, name: str, method: str | None, select: str | None) -> BaseConfig | None:
-    """A preset as it is for one method and one `select`; None where there is no such preset.
+def preset_for(profile: Profile, name: str, method: object, select: object) -> BaseConfig | None:
+    """A preset as it is for one method and one `select`, which may be anything that a request holds.
 
-    A method that has no such settings gets the preset's own, of another method.
+    None where there is no such preset. A method that this kind of KB does not have gets the preset's own, of another
+    method.
     """
-    config = presets(profile).get(name)
-    if config is None:
+    if name not in PRESETS:
         return None
-    if profile.kind == "facts":
-        return facts_config(profile, method, name, select) if method in FACTS_METHODS else config
-    if method in NETWORKS:
-        return network_config(method, name)
-    if select in get_args(SelectName):
-        return graphs_config(profile, name, cast(SelectName, select))
-    return config
+    known = isinstance(method, str) and (profile.kind, method) in METHODS
+    return _preset(profile, name, str(method) if known else PRESETS[name].methods[profile.kind], select)
 
 
-Config = Annotated[
-    CtpConfig
-    | ProofsConfig
-    | RulesConfig
-    | HybridConfig
-    | ComplexConfig
-    | DistMultConfig
-    | RecurrentConfig
-    | CnnConfig
-    | CnnHighwayConfig
-    | AttentionConfig
-    | GatConfig
-    | GcnConfig
-    | NeuralLpConfig
-    | MinervaConfig,
-    Field(discriminator="method"),
-]
-_ADAPTER: TypeAdapter[Any] = TypeAdapter(Config)
-# Method -> the class of its settings.
-CONFIGS: dict[str, type[BaseConfig]] = {
-    method: config
-    for config in get_args(get_args(Config)[0])
-    for method in get_args(config.model_fields["method"].annotation)
-}
+def _preset(profile: Profile, name: str, method: str, select: object) -> BaseConfig:
+    found = METHODS[profile.kind, method]
+    if found.preset_of_select and select in get_args(SelectName):
+        return found.preset_of_select(profile, name, cast(SelectName, select))
+    return found.preset(profile, name)
 
 
-def parse_config(values: dict[str, Any]) -> BaseConfig:
-    """A config from JSON values; raises pydantic's ValidationError."""
-    config: BaseConfig = _ADAPTER.validate_python(values)
-    return config
+def find_method(kind: Kind, name: object) -> Method:
+    """Raises ConfigError where a KB of this kind has no such method."""
+    found = METHODS.get((kind, name)) if isinstance(name, str) else None
+    if found is None:
+        choice = ", ".join(method_texts(kind))
+        raise ConfigError(f"method {name!r} does not work on a KB of kind {kind!r}: choose from {choice}")
+    return found
 
 
-def checked_config(values: dict[str, Any]) -> BaseConfig:
-    """The same; raises ConfigError that names every setting that is wrong, without its value."""
+def parse_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
+    """A config from JSON values; raises ConfigError or pydantic's ValidationError."""
+    found = find_method(kind, values.get("method"))
+    _check_read(kind, values["method"], found.config, values)
+    return found.config.model_validate(values)
+
+
+def stored_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
+    """A config that was stored, perhaps by an earlier version; raises ConfigError or pydantic's ValidationError."""
+    return find_method(kind, values.get("method")).config.stored(values)
+
+
+def checked_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
+    """As `parse_config`; raises ConfigError that names every setting that is wrong, without its value."""
     try:
-        return parse_config(values)
+        return parse_config(kind, values)
     except ValidationError as error:
+        method = values["method"]
         faults = error.errors(include_input=False, include_context=False, include_url=False)
-        said = "; ".join(f"{_place(*fault['loc']) or 'settings'}: {fault['msg']}" for fault in faults)
-        raise ConfigError(f"method {values.get('method')!r}: {said}") from None
+        place = partial(_place, METHODS[kind, method].config)
+        said = "; ".join(f"{place(fault['loc']) or 'settings'}: {fault['msg']}" for fault in faults)
+        raise ConfigError(f"method {method!r}: {said}") from None
 
 
-def _place(method: int | str = "", *parts: int | str) -> str:
-    """The setting that pydantic means, which says the method first."""
-    return ".".join(str(part) for part, _ in walk(CONFIGS.get(str(method)), parts))
+def _place(config: type[BaseConfig], loc: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part, _ in walk(config, loc))
 
 
-__all__ = [
-    "CONFIGS",
-    "DEFAULT_PRESET",
-    "METHODS",
-    "BaseConfig",
-    "ComplexConfig",
-    "Config",
-    "CtpConfig",
-    "DistMultConfig",
-    "HybridConfig",
-    "Profile",
-    "ProofsConfig",
-    "RulesConfig",
-    "check_kind",
-    "checked_config",
-    "method_names",
-    "parse_config",
-    "preset_for",
-    "presets",
-    "settings_for",
-]
+def _check_read(kind: Kind, method: str, config: type[BaseConfig], names: Iterable[str]) -> None:
+    """Raises ConfigError at settings that the method has on another kind of KB only."""
+    elsewhere = {name for other in get_args(Kind) if other != kind for name in _settings(other, method)}
+    foreign = [f"`{name}`" for name in names if name in elsewhere - config.model_fields.keys()]
+    if foreign:
+        leave = "leave it out" if len(foreign) == 1 else "leave them out"
+        raise ConfigError(f"method {method!r} does not read {', '.join(foreign)} on a KB of kind {kind!r}: {leave}")
+
+
+def _settings(kind: Kind, method: str) -> Iterable[str]:
+    found = METHODS.get((kind, method))
+    return found.config.model_fields if found else ()

@@ -1,60 +1,90 @@
 """The one table of models: (kind, method) -> its classes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from ctp_core.artifact import Artifact, check_consistent
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.model import Model
 from ctp_core.base.trainer import Trainer
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.model import CtpFactsModel
 from ctp_core.ctp_facts.trainer import CtpFactsTrainer
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
+from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
 from ctp_core.embeddings.model import ComplexModel, DistMultModel
 from ctp_core.embeddings.trainer import EmbeddingTrainer
-from ctp_core.errors import ArtifactError, UnknownSymbol
+from ctp_core.errors import ArtifactError, ConfigError, UnknownSymbol
+from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.evidence.trainer import ProofsTrainer
+from ctp_core.hybrid.config import HybridConfig
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.trainer import HybridTrainer
-from ctp_core.kb.knowledge_base import KnowledgeBase
-from ctp_core.methods import BaseConfig, check_kind
-from ctp_core.networks.config import NETWORKS
+from ctp_core.kb.knowledge_base import FactsKB, GraphsKB, KnowledgeBase
+from ctp_core.methods import find_method
+from ctp_core.networks.config import CONFIGS as NETWORK_CONFIGS
 from ctp_core.networks.model import NetworkModel
 from ctp_core.networks.trainer import NetworkTrainer
+from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
 from ctp_core.walkers.minerva import MinervaModel, MinervaTrainer
 from ctp_core.walkers.neurallp import NeuralLpModel, NeuralLpTrainer
 
+Config = TypeVar("Config", bound=BaseConfig)
+Kb = TypeVar("Kb", FactsKB, GraphsKB)
+
 
 @dataclass(frozen=True)
-class Entry:
-    """A model's class, and the trainer that is called with (config, kb, device)."""
+class Entry(Generic[Config, Kb]):
+    """What a method is made of; `train` is the only place that looks whether config and KB are of its classes."""
 
+    config: type[Config]
+    kb: type[Kb]
     model: type[Model]
-    trainer: type[Trainer]
+    trainer: Callable[[Config, Kb, torch.device], Trainer]
+
+    def train(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> Trainer:
+        """Raises ConfigError where the settings are those of another kind of KB."""
+        if not isinstance(config, self.config) or not isinstance(kb, self.kb):
+            raise ConfigError(f"method {config.method!r} on a KB of kind {kb.kind!r} has other settings than these")
+        return self.trainer(config, kb, device)
 
 
-MODELS: dict[tuple[str, str], Entry] = {
-    ("facts", "proofs"): Entry(ProofsModel, ProofsTrainer),
-    ("facts", "rules"): Entry(RulesModel, RulesTrainer),
-    ("facts", "hybrid"): Entry(HybridModel, HybridTrainer),
-    ("facts", "ctp"): Entry(CtpFactsModel, CtpFactsTrainer),
-    ("facts", "complex"): Entry(ComplexModel, EmbeddingTrainer),
-    ("graphs", "ctp"): Entry(CtpGraphsModel, GraphsTrainer),
-    ("facts", "distmult"): Entry(DistMultModel, EmbeddingTrainer),
-    ("facts", "neurallp"): Entry(NeuralLpModel, NeuralLpTrainer),
-    ("facts", "minerva"): Entry(MinervaModel, MinervaTrainer),
-    **{("graphs", method): Entry(NetworkModel, NetworkTrainer) for method in NETWORKS},
+def entry(
+    config: type[Config], kb: type[Kb], model: type[Model], trainer: Callable[[Config, Kb, torch.device], Trainer]
+) -> Entry[Any, Any]:
+    """Type variables of its own let mypy check each row: the trainer must take this config and this KB."""
+    return Entry(config, kb, model, trainer)
+
+
+MODELS: dict[tuple[str, str], Entry[Any, Any]] = {
+    ("facts", "proofs"): entry(ProofsConfig, FactsKB, ProofsModel, ProofsTrainer),
+    ("facts", "rules"): entry(RulesConfig, FactsKB, RulesModel, RulesTrainer),
+    ("facts", "hybrid"): entry(HybridConfig, FactsKB, HybridModel, HybridTrainer),
+    ("facts", "ctp"): entry(CtpFactsConfig, FactsKB, CtpFactsModel, CtpFactsTrainer),
+    ("facts", "complex"): entry(ComplexConfig, FactsKB, ComplexModel, EmbeddingTrainer),
+    ("facts", "distmult"): entry(DistMultConfig, FactsKB, DistMultModel, EmbeddingTrainer),
+    ("facts", "neurallp"): entry(NeuralLpConfig, FactsKB, NeuralLpModel, NeuralLpTrainer),
+    ("facts", "minerva"): entry(MinervaConfig, FactsKB, MinervaModel, MinervaTrainer),
+    ("graphs", "ctp"): entry(CtpGraphsConfig, GraphsKB, CtpGraphsModel, GraphsTrainer),
+    **{
+        ("graphs", method): entry(config, GraphsKB, NetworkModel, NetworkTrainer)
+        for method, config in NETWORK_CONFIGS.items()
+    },
 }
 
 
 def create_trainer(config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> Trainer:
     """Raises ConfigError where the method or a setting does not work on this kind of KB."""
-    check_kind(config, kb.kind)
-    return MODELS[kb.kind, config.method].trainer(config, kb, device)
+    find_method(kb.kind, config.method)
+    return MODELS[kb.kind, config.method].train(config, kb, device)
 
 
 def load_model(artifact: Artifact, device: torch.device) -> Model:

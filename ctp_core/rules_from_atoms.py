@@ -18,8 +18,8 @@ def rule_from_values(values: Mapping[str, Any]) -> Rule:
     """A rule as any version stored it; raises DataError, or KeyError or TypeError where a part is missing."""
     head, *body = (Atom(**atom) for atom in (values["head"], *values["body"]))
     rule = rule_from_atoms(head, body, values["confidence"])
-    counts = {"support": values.get("support"), "precision": values.get("precision")}
-    return replace(rule, **counts, approximate=bool(values.get("approximate", False)))
+    support, precision, approximate = (values.get(name) for name in ("support", "precision", "approximate"))
+    return replace(rule, support=support, precision=precision, approximate=bool(approximate))
 
 
 def _read(head: Atom, atoms: Sequence[Atom]) -> tuple[Body, str | None]:

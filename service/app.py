@@ -17,6 +17,7 @@ from service.http.openapi import PROBLEMS
 from service.http.parameters import KNOWN_PARAMETERS
 from service.http.problems import add_problem_handlers
 from service.http.remembered import Remembered
+from service.kbs.router import formats
 from service.kbs.router import router as kbs
 from service.keys.gate import Gate
 from service.keys.service import Keyring
@@ -79,7 +80,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     # Routes are tried in order, so the one that must be fastest comes first.
     app.include_router(queries)
     app.include_router(health)
-    for router in (kbs, training, models):
+    for router in (kbs, formats, training, models):
         app.include_router(router, dependencies=[KNOWN_PARAMETERS])
     add_page(app)
     return app

@@ -17,7 +17,7 @@ from ctp_core.artifact import decode, encode
 from ctp_core.base.model import Model
 from ctp_core.base.trainer import Trainer
 from ctp_core.errors import ArtifactError, CtpError
-from ctp_core.methods import parse_config
+from ctp_core.methods import stored_config
 from ctp_core.registry import create_trainer
 from service.db.engine import Database
 from service.db.tables import Checkpoint, Job
@@ -104,7 +104,7 @@ class TrainingJob:
     def _train(self, job: Job, claim: Claim, heart: Heart) -> None:
         limit_threads(self.settings.threads)
         kb = self._read(lambda session: kbs.read_kb(session, kbs.pinned(session, job.kb_id)))
-        trainer = create_trainer(parse_config(job.config), kb, choose_device(self.settings.device))
+        trainer = create_trainer(stored_config(kb.kind, job.config), kb, choose_device(self.settings.device))
         heart.pace, diary = Pace(self._restore(job, claim, trainer, heart)), Diary(claim)
         saved_at = time.monotonic()
         while not trainer.finished:

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from ctp_core.artifact import Artifact
+from ctp_core.base.config import BaseConfig
 from ctp_core.errors import ArtifactError
-from ctp_core.methods import BaseConfig, parse_config
 
 State = dict[str, Tensor]
 
@@ -13,7 +13,7 @@ State = dict[str, Tensor]
 def same_config(checkpoint: Artifact, config: BaseConfig) -> bool:
     """Settings that a checkpoint does not name had their defaults."""
     try:
-        return parse_config(checkpoint.manifest["config"]) == config
+        return type(config).stored(checkpoint.manifest["config"]) == config
     except (KeyError, ValueError):
         return False
 

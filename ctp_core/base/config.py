@@ -1,11 +1,98 @@
-"""What all configs share, and how a fault that pydantic found is traced to its setting."""
+"""What all configs share, and how a fault that pydantic found is traced to its setting.
 
-from collections.abc import Iterator
-from typing import Any, ClassVar, get_args
+A setting that several families have is a type here: its range and its text are written once, and each config gives it
+the default that suits its method.
+"""
 
-from pydantic import BaseModel, ConfigDict, Field
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError
 
 MAX_SEED = 2**31 - 1
+STORED = "stored"  # the validation context of a config that this program wrote, perhaps in an earlier version
+
+Epochs = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=10_000,
+        description="Maximum number of passes over the training data, 1 to 10,000. More passes take longer; past a "
+        "point they stop helping.",
+    ),
+]
+EvalEvery = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Epochs between two checks on the validation data, from 1. The model keeps the weights of its "
+        "best check, so frequent checks choose more finely but take time.",
+    ),
+]
+LearningRate = Annotated[
+    float,
+    Field(
+        gt=0,
+        le=10,
+        description="Size of one learning step, above 0 and up to 10. Larger steps learn faster, but too large a "
+        "value makes the training diverge.",
+    ),
+]
+Dim = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=4096,
+        description="Length of the vectors that stand for predicates and entities, 1 to 4096. Longer vectors can tell "
+        "more apart, and cost more time and memory.",
+    ),
+]
+Schedule = Annotated[
+    Literal["one-cycle", "constant"],
+    Field(
+        description="How the learning rate changes during training: `constant` keeps it; `one-cycle` raises it at the "
+        "start and lets it fall to almost nothing at the end."
+    ),
+]
+Optimiser = Annotated[
+    Literal["adam", "adagrad"],
+    Field(
+        description="Algorithm that makes the learning steps: `adagrad`, whose steps shrink as it goes on, or `adam`."
+    ),
+]
+GraphsBatch = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Graphs in one learning step, from 1. Larger batches make fewer and steadier steps and need more "
+        "memory.",
+    ),
+]
+EnoughSteps = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="Learning steps that are enough, from 1: with many graphs, fewer epochs are made. null: all "
+        "`epochs` are made.",
+    ),
+]
+Distinct = Annotated[
+    bool,
+    Field(
+        description="Train on each distinct graph once, weighted by how often it occurs, instead of on every row: "
+        "faster where many graphs are alike."
+    ),
+]
+WeightPower = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        description="How much repeated graphs count, 0 to 1: a graph that occurs n times weighs n to this power. At 0 "
+        "all distinct graphs count alike, at 1 as often as they occur.",
+    ),
+]
 
 
 class BaseConfig(BaseModel):
@@ -14,10 +101,65 @@ class BaseConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     explainable: ClassVar[bool] = True  # whether answers of this method have proofs
+    # Settings that earlier versions stored -> the name they have now, or None where they had no effect.
+    former: ClassVar[Mapping[str, str | None]] = {}
 
     method: str
-    seed: int = Field(default=0, ge=0, le=MAX_SEED, description="Same seed, same KB: the same model.")
-    epochs: int = Field(default=50, ge=1, le=10_000, description="Passes over the training data at most.")
+    seed: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_SEED,
+        description=f"Number that all random choices follow from, 0 to {MAX_SEED}. The same seed on the same KB gives "
+        "the same model.",
+    )
+    epochs: Epochs = 50
+
+    @classmethod
+    def stored(cls, values: Any) -> Self:
+        """The config of an artifact, a checkpoint or a database row, which an earlier version may have written.
+
+        Settings that such a version did not have take their defaults. Raises pydantic's ValidationError.
+        """
+        return cls.model_validate(values, context=STORED)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_names(cls, values: Any, info: ValidationInfo) -> Any:
+        if not isinstance(values, dict) or cls.former.keys().isdisjoint(values):
+            return values
+        if info.context == STORED:
+            now = {name: cls.former.get(name, name) for name in values}
+            return {now[name]: value for name, value in values.items() if now[name] is not None}
+        for old, new in cls.former.items():
+            if old in values and new is not None:
+                text = f"the setting `{old}` is called `{new}` now"
+                raise PydanticCustomError("renamed_setting", "{text}", {"text": text})
+        return values
+
+
+class GraphsConfig(BaseConfig):
+    """How any method is trained on a KB of graphs; the defaults are the published ones of the prover."""
+
+    optimiser: Optimiser = "adagrad"
+    schedule: Schedule = "constant"
+    learning_rate: LearningRate = 0.1
+    batch_size: GraphsBatch = 16
+    steps: EnoughSteps = None
+    distinct: Distinct = False
+    weight_power: WeightPower = 1.0
+    validation: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the training graphs held out for validation where the KB has no validation split, 0 to "
+        "0.5. A larger share chooses the best epoch more reliably and leaves less to learn from.",
+    )
+    patience: int | None = Field(
+        default=None,
+        ge=1,
+        description="Validations without improvement after which training stops early, from 1. null: never.",
+    )
+    eval_every: EvalEvery = 10
 
 
 Model = type[BaseModel]

@@ -1,16 +1,16 @@
 """A KB as a list of edges: every fact once forwards and once as the inverse of its predicate."""
 
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
-from ctp_core.base.counting import RuleCounter
-from ctp_core.base.features import EntityFeatures
 from ctp_core.kb.knowledge_base import FactIds, sorted_facts
 from ctp_core.rules import Template
 
@@ -55,19 +55,21 @@ class EdgeList:
         self._starts = np.searchsorted(self.tail, np.arange(num_entities + 1))
 
     @cached_property
-    def counter(self) -> RuleCounter:
-        """The same edges as one sparse table per atom."""
-        return RuleCounter(self)
+    def tables(self) -> list[sparse.csr_array]:
+        """The same edges as one sparse 0/1 table [tail, head] for each atom: a predicate or, shifted by their number,
+        its inverse."""
+        order = np.argsort(self.atom, kind="stable")
+        bounds = np.searchsorted(self.atom[order], np.arange(2 * self.num_predicates + 1))
+        shape = (self.num_entities, self.num_entities)
+        tables = []
+        for start, end in pairwise(bounds.tolist()):
+            rows, columns = self.tail[order[start:end]], self.head[order[start:end]]
+            tables.append(sparse.csr_array((np.ones(len(rows), dtype=np.int32), (rows, columns)), shape=shape))
+        return tables
 
-    @cached_property
-    def features(self) -> EntityFeatures:
-        """What is said of each entity."""
-        return EntityFeatures(self)
-
-    @cached_property
-    def long_features(self) -> EntityFeatures:
-        """The same, and what is said through another entity."""
-        return EntityFeatures(self, long=True)
+    def degrees_by(self, atom: int) -> Int[np.ndarray, " entity"]:
+        """How many edges of this atom every entity has."""
+        return np.diff(self.tables[atom].indptr)
 
     def of_entities(self, entities: Ids) -> tuple[Ids, Ids]:
         """(which, edge): all edges whose tail is entities[which]."""

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ctp_core.artifact import Artifact
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import OPEN, GoalIds, Place
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, Kind, KnowledgeBase, distinct_facts
-from ctp_core.methods import BaseConfig, parse_config
 from ctp_core.proofs import Proof
 from ctp_core.symbols import Fact, Vocabulary
+
+Config = TypeVar("Config", bound=BaseConfig)
 
 EXPLAINED_AT_ONCE = 10  # answers explained between two looks at the clock
 NO_FACTS = np.zeros((0, 3), dtype=np.int64)
@@ -204,9 +206,10 @@ def read_kb(artifact: Artifact) -> FactsKB:
     return FactsKB(entities, predicates, splits)
 
 
-def read_config(artifact: Artifact) -> BaseConfig:
+def read_config(artifact: Artifact, config: type[Config]) -> Config:
+    """The config of this class that a model stored; raises ArtifactError, also where it is of another method."""
     try:
-        return parse_config(artifact.manifest["config"])
+        return config.stored(artifact.manifest["config"])
     except (KeyError, ValueError) as error:
         raise ArtifactError(f"the artifact holds no config of this version: {error}") from None
 

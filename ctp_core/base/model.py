@@ -9,9 +9,9 @@ from typing import ClassVar
 import torch
 
 from ctp_core.artifact import Artifact
+from ctp_core.base.config import BaseConfig
 from ctp_core.errors import BadQuestion, CtpError
 from ctp_core.kb.knowledge_base import Kind, KnowledgeBase
-from ctp_core.methods import BaseConfig
 from ctp_core.proofs import Proof
 from ctp_core.rules import Rule
 from ctp_core.symbols import Fact, Goal

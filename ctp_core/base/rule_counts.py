@@ -1,122 +1,139 @@
-"""Support and precision of rules, counted over a KB; and the facts behind a rule.
+"""Support and precision of rules, counted over the training data of a KB.
 
-support    how many pairs (x, y) the body connects and the head is known to hold for
-precision  support ÷ how many pairs the body connects (in `graphs`: of those pairs whose predicate is known at all)
+support    how many pairs (x, y) the body connects and the head holds for
+precision  support ÷ how many pairs the body connects
+
+Pairs are counted, not paths. Of a KB of facts these are all pairs of entities: what is not stated does not hold. Of
+a KB of graphs they are the pairs of a graph of which some predicate is known, by its facts or its label: most pairs of
+a graph are not labelled, and say nothing against a rule.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy import sparse
 
+from ctp_core.base.edges import EdgeList
 from ctp_core.kb.knowledge_base import FactsKB, Graph, GraphsKB
-from ctp_core.rules import Rule, Step
-from ctp_core.symbols import Fact
+from ctp_core.rules import Rule, Step, Template
+from ctp_core.symbols import Vocabulary
 
-Grounding = tuple[Fact, ...]
+COUNTED_FROM = 1000  # entities; where a body can begin at more, so many drawn at random stand for all
+
+
+class Counts(NamedTuple):
+    """Of one rule: in how many pairs body and head hold, and in how many the body does."""
+
+    support: int
+    pairs: int
+
+
+NOWHERE = Counts(0, 0)
+
+
+class RuleCounter(Protocol):
+    """Whatever counts the rules of a KB: in memory, as here, or where its facts lie."""
+
+    def count(self, rule: Rule) -> Counts:
+        """Of a rule whose body is a path from X to Y."""
+
+
+def counter_of(kb: FactsKB | GraphsKB) -> RuleCounter:
+    """Over the training data of a KB."""
+    return FactsCounter.of(kb) if isinstance(kb, FactsKB) else GraphsCounter(kb.splits.get("train", ()))
 
 
 def with_counts(rules: Iterable[Rule], kb: FactsKB | GraphsKB) -> list[Rule]:
-    """The same rules with support and precision over the training facts; no precision where the body never holds."""
-    counter = FactsCounter(kb) if isinstance(kb, FactsKB) else GraphsCounter(kb.splits.get("train", ()))
+    """The same rules with support and precision; no precision where the body never holds."""
+    counter = counter_of(kb)
     return [rule.counted(*counter.count(rule)) for rule in rules]
 
 
 class FactsCounter:
-    """Counts on `kind: facts` with one sparse Boolean matrix per predicate."""
+    """Counts on the sparse tables of a list of edges.
 
-    def __init__(self, kb: FactsKB) -> None:
-        self.kb = kb
-        self._matrices: dict[str, sparse.csr_array] = {}
+    Where a body begins at more than `COUNTED_FROM` entities the counts are estimates: a long chain joins a large KB in
+    more pairs than anybody waits for.
+    """
 
-    def count(self, rule: Rule) -> tuple[int, int]:
-        """(support, number of pairs that the body connects)."""
-        matrices = self._walk(rule)
-        body = matrices[0]
-        for matrix in matrices[1:]:
-            body = (body @ matrix).astype(bool)
-        return int(body.multiply(self._matrix(rule.predicate)).nnz), int(body.nnz)
+    def __init__(self, edges: EdgeList, predicates: Vocabulary) -> None:
+        self._edges, self._predicates = edges, predicates
 
-    def _walk(self, rule: Rule) -> list[sparse.csr_array]:
-        """The body from X to Y, each atom the way it is walked."""
-        matrices = ((self._matrix(step.predicate), step.inverse) for step in rule.body.steps)
-        return [matrix.T.tocsr() if inverse else matrix for matrix, inverse in matrices]
+    @classmethod
+    def of(cls, kb: FactsKB) -> "FactsCounter":
+        facts = kb.splits.get("train", np.zeros((0, 3), dtype=np.int64))
+        return cls(EdgeList(facts, len(kb.entities), len(kb.predicates)), kb.predicates)
 
-    def groundings(self, rule: Rule, limit: int) -> list[Grounding]:
-        """The first `limit` ways in which facts make the body true, those of known heads first."""
-        known: list[Grounding] = []
-        others: list[Grounding] = []
-        for entities, grounding in islice(self._paths(rule), 100 * limit):
-            holds = self._matrix(rule.predicate)[[entities[0]], [entities[-1]]].any()
-            (known if holds else others).append(grounding)
-            if len(known) == limit:
-                break
-        return (known + others)[:limit]
+    def count(self, rule: Rule) -> Counts:
+        if any(predicate not in self._predicates for predicate in rule.body.predicates):
+            return NOWHERE
+        ids, count = self._predicates.id, len(self._predicates)
+        path = tuple(ids(predicate) + (count if inverse else 0) for predicate, inverse in rule.body.steps)
+        if rule.predicate not in self._predicates:
+            return Counts(0, self.count_atoms(0, rule.template, path).pairs)
+        return self.count_atoms(ids(rule.predicate), rule.template, path)
 
-    def _paths(self, rule: Rule) -> Iterator[tuple[list[int], Grounding]]:
-        matrices, names = self._walk(rule), self.kb.entities.names
+    def count_atoms(self, head: int, template: Template, body: tuple[int, ...]) -> Counts:
+        """The same of atoms by their numbers, along the path from X to Y; also of a body about one entity alone."""
+        if template.unary:
+            return self._count_unary(head, body[0], about_subject=template.about_subject)
+        tables = self._edges.tables
+        starts = np.flatnonzero(self._edges.degrees_by(body[0]))
+        drawn = np.random.default_rng(0).permutation(len(starts))[:COUNTED_FROM]
+        chosen = starts[np.sort(drawn)]
+        reached = tables[body[0]][chosen]
+        for atom in body[1:]:
+            reached = reached @ tables[atom]
+            reached.data[:] = 1  # pairs are counted, not paths
+        scale = len(starts) / max(1, len(chosen))
+        support = int(reached.multiply(tables[head][chosen]).sum())
+        return Counts(round(scale * support), round(scale * reached.nnz))
 
-        def walk(path: list[int]) -> Iterator[list[int]]:
-            if len(path) > len(matrices):
-                yield path
-                return
-            matrix = matrices[len(path) - 1]
-            for entity in matrix.indices[matrix.indptr[path[-1]] : matrix.indptr[path[-1] + 1]]:
-                yield from walk([*path, int(entity)])
+    def _count_unary(self, head: int, atom: int, *, about_subject: bool) -> Counts:
+        """p(X,Y) :- p(X,Z) holds of a pair only with a Z other than Y: the fact itself is no grounding."""
+        num_entities, num_predicates = self._edges.num_entities, self._edges.num_predicates
+        inverse = (head + num_predicates) % (2 * num_predicates)
+        own = head if about_subject else inverse  # of the entity that the body is about
+        heads, bodies = self._edges.degrees_by(own), self._edges.degrees_by(atom)
+        if atom == own:
+            pairs = num_entities * (bodies > 1).sum() + (num_entities - 1) * (bodies == 1).sum()
+            return Counts(int(heads[bodies > 1].sum()), int(pairs))
+        return Counts(int(heads[bodies > 0].sum()), int(num_entities * (bodies > 0).sum()))
 
-        for start in np.flatnonzero(np.diff(matrices[0].indptr)):
-            for path in walk([int(start)]):
-                yield path, rule.body.facts([names[entity] for entity in path])
 
-    def _matrix(self, predicate: str) -> sparse.csr_array:
-        if predicate not in self._matrices:
-            facts = self.kb.splits.get("train", np.zeros((0, 3), dtype=np.int64))
-            size = len(self.kb.entities)
-            chosen = (
-                facts[facts[:, 1] == self.kb.predicates.id(predicate)] if predicate in self.kb.predicates else facts[:0]
-            )
-            values = np.ones(len(chosen), dtype=bool)
-            self._matrices[predicate] = sparse.csr_array((values, (chosen[:, 0], chosen[:, 2])), shape=(size, size))
-        return self._matrices[predicate]
+_Triples = tuple[tuple[int, str, int], ...]
 
 
 class GraphsCounter:
-    """Counts on `kind: graphs`: the body over a graph's facts, the head over its facts and its label.
-
-    Most pairs of a graph have no known predicate; they say nothing against a rule and are left out of precision.
-    """
+    """Counts on many small graphs: the body over a graph's facts, the head over its facts and its label."""
 
     def __init__(self, graphs: Iterable[Graph]) -> None:
         # Equal graphs are counted once, with their number: CLUTRR repeats each graph about 25 times.
         distinct = Counter((_anonymous(graph)) for graph in graphs)
         self.graphs = [(facts, known, weight) for (facts, known), weight in distinct.items()]
-        self._counts: dict[tuple[Step, ...], Counter[str]] = {}
-        self._totals: dict[tuple[Step, ...], int] = {}
+        self._counts: dict[tuple[Step, ...], tuple[Counter[str], int]] = {}
 
-    def count(self, rule: Rule) -> tuple[int, int]:
-        body = rule.body.steps
-        if body not in self._counts:
-            self._counts[body], self._totals[body] = self._count_body(body)
-        return self._counts[body][rule.predicate], self._totals[body]
+    def count(self, rule: Rule) -> Counts:
+        path = rule.body.steps
+        if path not in self._counts:
+            self._counts[path] = self._count_body(path)
+        heads, pairs = self._counts[path]
+        return Counts(heads[rule.predicate], pairs)
 
-    def _count_body(self, steps: tuple[Step, ...]) -> tuple[Counter[str], int]:
+    def _count_body(self, path: tuple[Step, ...]) -> tuple[Counter[str], int]:
+        """(support of every head, pairs)."""
         heads: Counter[str] = Counter()
         total = 0
         for facts, known, weight in self.graphs:
-            pairs = _connected(facts, steps)
             labels = defaultdict(set)
             for a, predicate, b in known:
                 labels[(a, b)].add(predicate)
-            for a, b in pairs:
-                found = labels.get((a, b), set())
+            for pair in _connected(facts, path):
+                found = labels.get(pair, set())
                 total += weight * bool(found)
                 heads.update(dict.fromkeys(found, weight))
         return heads, total
-
-
-_Triples = tuple[tuple[int, str, int], ...]
 
 
 def _anonymous(graph: Graph) -> tuple[_Triples, _Triples]:
@@ -129,16 +146,10 @@ def _anonymous(graph: Graph) -> tuple[_Triples, _Triples]:
     return facts, facts + label
 
 
-def _connected(facts: _Triples, steps: tuple[Step, ...]) -> set[tuple[int, int]]:
-    """The pairs that a path with these steps connects."""
-    pairs = _ends(facts, steps[0])
-    for step in steps[1:]:
-        onward = _ends(facts, step)
-        pairs = {(a, c) for a, b in pairs for b2, c in onward if b2 == b}
-    return pairs
-
-
-def _ends(facts: _Triples, step: Step) -> set[tuple[int, int]]:
-    """Where the facts of a step begin and end, as it is walked."""
-    ends = ((a, b) for a, predicate, b in facts if predicate == step.predicate)
-    return {(b, a) if step.inverse else (a, b) for a, b in ends}
+def _connected(facts: _Triples, path: tuple[Step, ...]) -> set[tuple[int, int]]:
+    """The pairs that a path of these steps connects."""
+    pairs: set[tuple[int, int]] | None = None
+    for wanted, inverse in path:
+        step = {(b, a) if inverse else (a, b) for a, predicate, b in facts if predicate == wanted}
+        pairs = step if pairs is None else {(a, c) for a, b in pairs for b2, c in step if b2 == b}
+    return pairs or set()

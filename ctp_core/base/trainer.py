@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import torch
 
 from ctp_core.artifact import Artifact
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.model import Model
 from ctp_core.errors import ConfigError
 from ctp_core.kb.knowledge_base import KnowledgeBase
-from ctp_core.methods import BaseConfig
 
 
 @dataclass(frozen=True)

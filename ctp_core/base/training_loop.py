@@ -1,10 +1,10 @@
-"""What all trainers by gradient share: epochs of steps, the best weights on validation, checkpoints."""
+"""The one training loop: epochs of steps, the best weights on validation, early stopping, checkpoints."""
 
 import copy
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -12,82 +12,93 @@ from torch import Tensor, nn
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import State, check_config, restore_tensors, state_tensors
 from ctp_core.base.config import BaseConfig
-from ctp_core.base.evaluation.ranking import ranking_metrics
 from ctp_core.base.trainer import OnStep, Progress, Trainer, finite, ignore
 from ctp_core.errors import ArtifactError
-from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.kb.splits import FactsSplit
+
+
+class Criterion(NamedTuple):
+    """By what value of a validation the best weights are chosen."""
+
+    name: str  # of the best value in checkpoints
+    metric: str
+    lower: bool  # is better
+
+    def better(self, value: float, than: float) -> bool:
+        return value < than if self.lower else value > than
 
 
 class GradientTrainer(Trainer):
-    """On a KB of facts. A subclass makes `module`, `optimiser` and `generator`, then says what a step is."""
+    """A subclass makes `module` and `optimiser`, then says what batches, a loss and a validation are."""
 
-    config: BaseConfig
-    kb: FactsKB
-    device: torch.device
-    split: FactsSplit
+    criterion: ClassVar[Criterion]
     module: nn.Module
     optimiser: torch.optim.Optimizer
-    generator: torch.Generator
-    eval_every: int
-    epoch: int = 0
-    best_mrr: float = -1.0
-    made: float = 0.0  # the share of all steps of the run that lies behind
+    patience: int | None = None  # validations without improvement before it stops
 
-    def __init__(self, config: BaseConfig, kb: FactsKB, device: torch.device, eval_every: int) -> None:
-        self.config, self.kb, self.device, self.eval_every = config, kb, device, eval_every
-        self.epochs = config.epochs
-        self.split = FactsSplit.of(kb)
-        self.generator = torch.Generator().manual_seed(config.seed)
+    def __init__(self, config: BaseConfig, device: torch.device, eval_every: int) -> None:
+        self.config, self.device, self.eval_every = config, device, eval_every
+        self.epoch, self.epochs = 0, config.epochs
+        # One generator on the CPU for everything random: a seed means the same on every device.
+        self.generator = torch.Generator(device="cpu").manual_seed(config.seed)
+        self.made = 0.0  # the share of all steps of the run that lies behind
         self.best: State = {}
+        self.best_value: float | None = None  # of no validation yet
+        self.stale = 0
 
     @abstractmethod
     def batches(self) -> Sequence[Tensor]:
         """The steps of one epoch, in the order drawn from `generator`."""
 
     @abstractmethod
-    def loss(self, batch: Tensor) -> Float[Tensor, ""]: ...
+    def loss(self, batch: Tensor) -> Float[Tensor, ""]:
+        """With a gradient, unless nothing of this batch can be learnt."""
 
     @abstractmethod
     def learning_rate(self, step: int, steps: int) -> float:
         """At step `step` of all `steps` of the run."""
 
     @abstractmethod
-    def ranks(self) -> Float[np.ndarray, " question"]:
-        """Filtered ranks of the validation facts by the present weights."""
+    def validation(self) -> dict[str, float]:
+        """Metrics of the present weights, that of the criterion among them; none without validation data."""
 
     @property
     def finished(self) -> bool:
-        return self.epoch >= self.epochs
+        exhausted = self.patience is not None and self.stale >= self.patience
+        return self.epoch >= self.epochs or exhausted
 
     def train_epoch(self, on_step: OnStep = ignore) -> Progress:
         batches = self.batches()
         steps, total = len(batches), 0.0
         for step, batch in enumerate(batches):
             self.made = (self.epoch * steps + step) / (self.epochs * steps)
-            total += self._step(batch, self.learning_rate(self.epoch * steps + step, self.epochs * steps))
+            total += self.step(batch, self.learning_rate(self.epoch * steps + step, self.epochs * steps))
             on_step(Progress(self.epoch, self.epochs, step + 1, steps, total / (step + 1)))
         self.epoch += 1
-        metrics = self._validate() if self.finished or self.epoch % self.eval_every == 0 else {}
+        metrics = self.validate() if self.epoch >= self.epochs or self.epoch % self.eval_every == 0 else {}
         return Progress(self.epoch, self.epochs, steps, steps, total / steps, metrics)
 
-    def _step(self, batch: Tensor, learning_rate: float) -> float:
+    def step(self, batch: Tensor, learning_rate: float) -> float:
+        """One gradient step; returns its loss."""
         for group in self.optimiser.param_groups:
             group["lr"] = learning_rate * group.get("share", 1.0)
             for parameter in group["params"]:
                 parameter.grad = None  # as `zero_grad` does, at a tenth of its time
         loss = self.loss(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
+        if loss.requires_grad:  # else none of these graphs can be proved at all: others teach
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimiser.step()
         return finite(loss.item())
 
-    def _validate(self) -> dict[str, float]:
-        if not len(self.split.valid):
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Keeps the present weights where they are as good as the best ones."""
+        metrics = self.validation()
+        if not metrics:
             return {}
-        with torch.no_grad():
-            metrics = ranking_metrics(self.ranks())
-        if metrics["mrr"] >= self.best_mrr:  # of equals the later, which is better calibrated
-            self.best_mrr = metrics["mrr"]
+        value, best = metrics[self.criterion.metric], self.best_value
+        self.stale = 0 if best is None or self.criterion.better(value, best) else self.stale + 1
+        if best is None or not self.criterion.better(best, value):  # of equals the later, which has learnt more
+            self.best_value = value
             self.best = copy.deepcopy(self.module.state_dict())
         return metrics
 
@@ -99,13 +110,19 @@ class GradientTrainer(Trainer):
         return module.requires_grad_(False)
 
     def checkpoint(self) -> Artifact:
-        manifest = {"config": self.config.model_dump(mode="json"), "epoch": self.epoch, "best_mrr": self.best_mrr}
+        manifest = {
+            "config": self.config.model_dump(mode="json"),
+            "epoch": self.epoch,
+            self.criterion.name: self.best_value,
+            "stale": self.stale,
+        }
         return Artifact(manifest, state_tensors(self.module, self.best, self.optimiser, self.generator))
 
     def restore(self, checkpoint: Artifact) -> None:
         check_config(checkpoint, self.config)
         try:
             self.best = restore_tensors(checkpoint, self.module, self.optimiser, self.generator)
-            self.epoch, self.best_mrr = checkpoint.manifest["epoch"], checkpoint.manifest["best_mrr"]
-        except (KeyError, RuntimeError, ValueError) as error:
+            self.epoch, self.best_value = checkpoint.manifest["epoch"], checkpoint.manifest[self.criterion.name]
+            self.stale = checkpoint.manifest.get("stale", 0)  # of facts, checkpoints of version 0.1.0 have none
+        except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise ArtifactError(f"the checkpoint does not fit this run: {error}") from None

@@ -1,1 +1,1 @@
-"""What `ctp bench` runs: one file for each table of results."""
+"""The benchmarks that `ctp bench` runs: one file for each table of results."""

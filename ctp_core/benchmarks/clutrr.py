@@ -13,27 +13,28 @@ from typing import Any, get_args
 
 import torch
 
+from ctp_core.base.config import GraphsConfig
 from ctp_core.base.graph_examples import Examples, accuracy, read_graphs, stacked
 from ctp_core.base.graphs_model import GraphScorer
-from ctp_core.base.graphs_trainer import GraphConfig
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.base.trainer import OnStep, ignore
 from ctp_core.benchmarks.family_graphs import family_graphs
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.errors import ConfigError
 from ctp_core.kb.formats.clutrr import UNTYPED, Task, read_clutrr
 from ctp_core.kb.graph_checks import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
-from ctp_core.methods import METHODS, Profile, checked_config, preset_for
+from ctp_core.kb.profile import Profile
+from ctp_core.methods import DEFAULT_PRESET, PRESETS, checked_config, find_method, preset_for
 from ctp_core.networks.model import NetworkModel
 from ctp_core.registry import create_trainer
-from ctp_core.select.config import CtpConfig, SelectName
+from ctp_core.select.config import SelectName
 from ctp_core.symbols import Goal
 
-PRESETS = ("fast", "best", "paper", "paper-long")
 GraphsModel = CtpGraphsModel | NetworkModel
 TIMED_INSTANCES = 20
-FAMILY = "family"  # our own generator under the name of a data set: train on 2–3 edges, test on lengths never seen
+FAMILY = "family"  # the data set of our own generator: train on 2–3 edges, test on lengths never seen
 CHAIN_LENGTH = 100
 FAMILY_TRAIN, FAMILY_TEST, FAMILY_LENGTHS = 3000, 200, (4, 6, 8, 10, 20, 30, 50)
 
@@ -47,10 +48,10 @@ class ClutrrRun:
     model: str = "ctp"
     select: str = "attentive"
     prover: str | None = None
-    preset: str = "fast"
+    preset: str = DEFAULT_PRESET
     settings: dict[str, Any] = field(default_factory=dict)
     seeds: int = 10
-    depth: int | None = None  # of answers; None: as the config says
+    depth: int | None = None  # depth of answers; None: as the config says
     split: str = "test"  # or `valid`: to choose settings without looking at the test files
 
 
@@ -65,7 +66,7 @@ class Data:
 
 
 def load(run: ClutrrRun) -> Data:
-    """Training graphs and test graphs by length; `valid` tests on what is not a test file (see `validation_data`)."""
+    """Reads training graphs, and test graphs by length; `valid` tests on training graphs (see `validation_data`)."""
     started = time.process_time()
     if run.dataset == FAMILY:
         offset = 0 if run.split == "test" else 1_000_000
@@ -85,18 +86,18 @@ def load(run: ClutrrRun) -> Data:
 
 
 def _training(tasks: Sequence[Task]) -> list[Graph]:
-    """Of all training files: the robust data sets have several."""
+    """The graphs of all training files; the robust data sets have several."""
     return [graph for task in tasks if task.split == "train" for graph in task.graphs]
 
 
 def _kb(train: Sequence[Graph], tasks: Sequence[Task]) -> GraphsKB:
-    """A data set with noise in some of its files has a predicate for it, though training may have none."""
+    """Builds a KB that has the predicate of noise where any file has noise, even if training has none."""
     noisy = any(fact.predicate == UNTYPED for task in tasks for graph in task.graphs for fact in graph.facts)
     return graphs_kb({"train": train}, also=(UNTYPED,) if noisy else ())
 
 
 def validation_data(tasks: Sequence[Task], started: float) -> Data:
-    """Trains on all but the longest training graphs and tests on those: a longer length, and no test file."""
+    """Trains on all but the longest training graphs and tests on those, without looking at the test files."""
     graphs = _training(tasks)
     longest = max(len(graph.facts) for graph in graphs)
     train = [graph for graph in graphs if len(graph.facts) < longest]
@@ -104,26 +105,26 @@ def validation_data(tasks: Sequence[Task], started: float) -> Data:
     return Data(_kb(train, tasks), tests, time.process_time() - started)
 
 
-def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphConfig:
+def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphsConfig:
     """The preset for this KB with what the command line changes."""
-    methods = METHODS["graphs"]
-    if run.model not in methods:
-        raise ConfigError(f"method {run.model!r} does not work on graphs; choose from {', '.join(methods)}")
+    find_method("graphs", run.model)
     if run.preset not in PRESETS or run.select not in get_args(SelectName):
-        raise ConfigError(f"preset is one of {', '.join(PRESETS)}, select one of {', '.join(get_args(SelectName))}")
+        raise ConfigError(
+            f"preset must be one of {', '.join(PRESETS)}, select one of {', '.join(get_args(SelectName))}"
+        )
     preset = preset_for(Profile.of(kb), run.preset, run.model, run.select)
     assert preset is not None
     chosen: dict[str, Any] = preset.model_dump() | {"seed": seed}
     if run.model == "ctp":
         chosen |= {"prover": run.prover} if run.prover else {}
         chosen |= {"depth": run.depth} if run.depth is not None else {}
-    config = checked_config({**chosen, **run.settings})
-    assert isinstance(config, GraphConfig)
+    config = checked_config("graphs", {**chosen, **run.settings})
+    assert isinstance(config, GraphsConfig)
     return config
 
 
 def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
-    """Trains and tests once for each seed; the figures as the JSON has them, but for the command."""
+    """Trains and tests once for each seed; returns the figures of the JSON, except for the command."""
     data = load(task)
     figures = [_seed(task, data, seed, on_epoch) for seed in range(task.seeds)]
     config = configure(task, data.kb, 0)
@@ -132,8 +133,8 @@ def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
     return {
         "dataset": task.dataset,
         "model": task.model,
-        "select": config.select if isinstance(config, CtpConfig) else None,
-        "prover": config.prover if isinstance(config, CtpConfig) else None,
+        "select": config.select if isinstance(config, CtpGraphsConfig) else None,
+        "prover": config.prover if isinstance(config, CtpGraphsConfig) else None,
         "preset": task.preset,
         "split": task.split,
         "seeds": list(range(task.seeds)),
@@ -165,7 +166,7 @@ def _seed(task: ClutrrRun, data: Data, seed: int, on_epoch: OnStep) -> dict[str,
     trainer = create_trainer(configure(task, data.kb, seed), data.kb, torch.device("cpu"))
     ticks: list[float] = []
     while not trainer.finished:
-        ticks.append(math.nan)  # what lies between two epochs is no batch
+        ticks.append(math.nan)  # the time between two epochs is not a batch
         on_epoch(trainer.train_epoch(lambda _: ticks.append(time.process_time())))
     model = trainer.model()
     assert isinstance(model, CtpGraphsModel | NetworkModel)
@@ -189,7 +190,7 @@ def _seed(task: ClutrrRun, data: Data, seed: int, on_epoch: OnStep) -> dict[str,
 
 
 def _depth(model: GraphsModel, longest: int) -> int | None:
-    """Of answers about graphs of this length; None to the fixpoint, and in a network, which has none."""
+    """The depth of answers about graphs of this length; None for a network or a search to the fixpoint."""
     if isinstance(model, NetworkModel) or model.config.prover == "tabled" or model.config.depth is not None:
         return answer_depth(model)
     return model.reasoner.exact_depth(longest)
@@ -200,7 +201,7 @@ def answer_depth(model: GraphsModel) -> int | None:
 
 
 def _chain_seconds(model: GraphsModel) -> float | None:
-    """CPU time of the question about the ends of one long chain, with its best proof; None where it is too deep."""
+    """CPU time of a question about the ends of one long chain, with its best proof; None where it is too deep."""
     [graph] = family_graphs(1, (CHAIN_LENGTH,), seed=5)
     question = Question(Goal(graph.subject, None, graph.object), graph.facts, top_k=1, proofs=1)
     started = time.process_time()
@@ -214,13 +215,13 @@ def _chain_seconds(model: GraphsModel) -> float | None:
 
 
 def _batch_ms(ticks: list[float]) -> float:
-    """The median: other programs on the machine slow some batches down, and none up."""
+    """Median CPU time of a batch: other programs on the machine slow some batches down, but speed none up."""
     gaps = [1000 * (after - before) for before, after in pairwise(ticks)]
     return median(gap for gap in gaps if not math.isnan(gap))
 
 
 def accuracy_on(model: GraphsModel, graphs: Sequence[Graph]) -> float:
-    """Every row counts once; isomorphic ones are scored once."""
+    """The share of graphs that are labelled rightly. Isomorphic graphs are scored once, but each counts."""
     scorer: GraphScorer = model.scorer
     examples = Examples.of(read_graphs(graphs, merge=True), scorer, 1.0)
     scores = [scorer.scores(batch) for batch in stacked(examples, scorer, answer_depth(model))]
@@ -228,7 +229,7 @@ def accuracy_on(model: GraphsModel, graphs: Sequence[Graph]) -> float:
 
 
 def _instance_ms(model: GraphsModel, graphs: Sequence[Graph]) -> float:
-    """CPU time of one instance by itself, charts and all: nothing is shared with the instances before it."""
+    """Mean CPU time of one instance by itself, its charts included: instances share nothing."""
     some = Examples.of(read_graphs(graphs[:TIMED_INSTANCES], merge=True), model.scorer, 1.0).instances
     started = time.process_time()
     for instance in some:

@@ -1,4 +1,4 @@
-"""The published link-prediction benchmarks, read from a folder as they are: TSV files or a tar.gz of them."""
+"""Reads the published link-prediction benchmarks from a folder as they are: TSV files or a tar.gz of them."""
 
 import tarfile
 from collections.abc import Callable
@@ -15,12 +15,12 @@ Splits = dict[str, list[Fact]]
 
 
 def read_benchmark(folder: Path, dataset: str) -> FactsKB:
-    """`folder` holds one folder per data set; raises DataError where the name or a file is missing."""
+    """Reads a data set from its folder in `folder`; raises DataError where the name is unknown or a file is missing."""
     return FactsKB.from_facts(benchmark_facts(folder, dataset))
 
 
 def benchmark_facts(folder: Path, dataset: str) -> Splits:
-    """Its splits; raises DataError as `read_benchmark` does."""
+    """The facts of each split; raises DataError as `read_benchmark` does."""
     if dataset not in READERS:
         raise DataError(f"data set {dataset!r} is unknown; choose from {', '.join(READERS)}")
     try:
@@ -30,7 +30,7 @@ def benchmark_facts(folder: Path, dataset: str) -> Splits:
 
 
 def countries_regions(folder: Path) -> list[str]:
-    """The five regions against which Countries is ranked."""
+    """The five regions that are ranked for each country."""
     return _lines(folder / "countries" / "regions.txt")
 
 
@@ -61,10 +61,11 @@ def _read_archive(folder: Path, dataset: str) -> Splits:
 
 
 def _read_countries(folder: Path, dataset: str) -> Splits:
-    """Test and validation facts are the withheld regions of countries; S1 tells them through the subregions.
+    """Test and validation facts are the withheld regions of countries, which S1 tells through the subregions.
 
     The published dev.txt is not used: 13 of its 24 countries have their region in the training file and 7 are test
-    countries. The countries that are withheld in the same way as the test countries, but are none, validate.
+    countries. Instead, validation asks about the other countries that are withheld in the same way as the test
+    countries.
     """
     train, test = countries_training(folder, dataset), countries_tested(folder)
     truth = withheld_regions(countries_training(folder, "countries-s1"), countries_regions(folder))

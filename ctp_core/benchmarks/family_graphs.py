@@ -1,9 +1,9 @@
 """Our own family graphs: chains of 2…N facts with exact labels, in the vocabulary of CLUTRR, from a seed.
 
 A family tree is grown; a pair of relatives is chosen; the fact between them is replaced by two facts through a third
-person, again and again, until the chain has the wanted length. Only compositions that hold in every family are used
-(a brother's father is a father; a son's grandfather may be a father or a father-in-law), so that the chain alone
-determines the label. Nobody comes twice in a chain, and no chain repeats one predicate only.
+person, again and again, until the chain has the wanted length. Only compositions that hold in every family are used (a
+brother's father is a father; a son's grandfather may be a father or a father-in-law), so that the chain alone
+determines the label. Nobody occurs twice in a chain, and no chain consists of one predicate only.
 """
 
 import random
@@ -71,7 +71,7 @@ class Person:
 
 
 def grow_family(rng: random.Random, children: int) -> list[Person]:
-    """One couple and its descendants; a few couples of each generation have children, that many each."""
+    """Grows one couple's family; a few couples of each generation have `children` children each."""
     people: list[Person] = []
 
     def person(male: bool, parents: tuple[Person, ...] = ()) -> Person:
@@ -98,7 +98,7 @@ def grow_family(rng: random.Random, children: int) -> list[Person]:
 
 
 class Family:
-    """A grown family: who is what to whom, found when asked for."""
+    """A grown family; the relatives of a person are found when they are first asked for."""
 
     def __init__(self, people: list[Person]) -> None:
         self.people = people
@@ -115,7 +115,7 @@ class Family:
 
 @cache
 def sound_compositions() -> dict[tuple[str, str], str]:
-    """(p, q) -> r where a q of a p is an r in every case, unless it is the person himself."""
+    """Maps (p, q) to r where the q of somebody's p is always their r, unless it is that person."""
     family = Family(grow_family(random.Random(0), children=6))  # noqa: S311 - any family of this size has every case
     found: dict[tuple[str, str], set[str | None]] = defaultdict(set)
     for person in family.people:
@@ -127,9 +127,9 @@ def sound_compositions() -> dict[tuple[str, str], str]:
 
 
 def family_graphs(count: int, lengths: Sequence[int], seed: int, per_family: int = 20) -> list[Graph]:
-    """`count` graphs; a new family every `per_family` graphs, large enough for the longest chain."""
+    """Makes `count` graphs. Every `per_family` graphs a new family is grown, large enough for the longest chain."""
     if min(lengths, default=0) < 2:
-        raise ConfigError("family graphs have at least 2 edges")
+        raise ConfigError("family graphs need at least 2 edges")
     rng = random.Random(seed)  # noqa: S311 - data for experiments, not secrets
     children = MIN_CHILDREN + max(lengths)  # a chain between siblings consumes one of them for most of its facts
     graphs: list[Graph] = []
@@ -154,7 +154,7 @@ def _graph(family: Family, length: int, rng: random.Random) -> Graph:
 
 
 def _start(family: Family, start: tuple[str, str], rng: random.Random) -> list[Person] | None:
-    """Three people, the two facts between whom have these predicates; None where the family has none."""
+    """Finds three people joined by facts with these two predicates; None where the family has none."""
     for first in rng.sample(family.people, len(family.people)):
         middles = family.related(first, start[0])
         if middles:
@@ -166,7 +166,7 @@ def _start(family: Family, start: tuple[str, str], rng: random.Random) -> list[P
 
 
 def _grown(family: Family, path: list[Person] | None, length: int, rng: random.Random) -> list[Person] | None:
-    """The chain grown to the length, or None where nobody is left to stand between any two."""
+    """Grows the chain to this length; None where nobody is left to stand between any two."""
     while path is not None and len(path) <= length:
         for at in rng.sample(range(len(path) - 1), len(path) - 1):
             between = _between(family, path[at], path[at + 1], path)
@@ -179,7 +179,7 @@ def _grown(family: Family, path: list[Person] | None, length: int, rng: random.R
 
 
 def _between(family: Family, first: Person, last: Person, path: list[Person]) -> list[Person]:
-    """Who may stand between the two, so that the two new facts say soundly what the old one said."""
+    """The people who may stand between the two so that the two new facts soundly imply the old one."""
     wanted, rules = family.relatives(first)[last], sound_compositions()
     return [
         middle

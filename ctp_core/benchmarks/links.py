@@ -12,6 +12,7 @@ import torch
 
 from ctp_core import artifact
 from ctp_core.base.checkpoints import same_config
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.evaluation.auc_pr import auc_pr
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts, rank_facts_by_each, ranking_metrics
 from ctp_core.base.facts_model import FactsModel
@@ -24,23 +25,23 @@ from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ConfigError
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.evidence.trainer import ProofsTrainer
-from ctp_core.facts_presets import facts_config
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.trainer import HybridTrainer
 from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.kb.profile import Profile
 from ctp_core.manifest import MANIFEST
-from ctp_core.methods import BaseConfig, Profile, checked_config, presets
+from ctp_core.methods import DEFAULT_PRESET, PRESETS, checked_config, find_method, preset_for
 from ctp_core.registry import create_trainer
 
 
 def ranking(model: FactsModel, kb: FactsKB, split: str) -> dict[str, float]:
-    """Filtered MRR and Hits@k, both directions; the facts of this split and of those before it filter."""
+    """Filtered MRR and Hits@k in both directions; facts of this split and of earlier splits are filtered out."""
     filters = known_filters(kb, split)
     return ranking_metrics(rank_facts(kb.splits[split], model.kb_logits, filters))
 
 
 def hybrid_ranking(model: HybridModel, kb: FactsKB, split: str) -> dict[str, float]:
-    """The same of a hybrid and, as `proofs_mrr`, `embedding_mrr`, …, of its parts, each of which scores once."""
+    """Like `ranking`, for a hybrid and, as `proofs_mrr`, `embedding_mrr`, …, its parts; each part scores once."""
     ranks = rank_facts_by_each(kb.splits[split], model.kb_parts, known_filters(kb, split))
     return {f"{part}{name}": value for part, each in ranks.items() for name, value in ranking_metrics(each).items()}
 
@@ -65,7 +66,7 @@ CPU_SECONDS = "cpu_seconds"  # in the manifest of a checkpoint
 
 @dataclass(frozen=True)
 class LinksRun:
-    """One row of a table: what is trained, on what, and how often. `resume` keeps checkpoints of each seed there.
+    """One row of a table: what is trained, on what, and how often. `resume` is the folder for checkpoints.
 
     `split` is test or valid of the published data, or RESPLIT: every seed then has its own new split.
     """
@@ -73,7 +74,7 @@ class LinksRun:
     data: Path
     dataset: str
     model: str
-    preset: str = "fast"
+    preset: str = DEFAULT_PRESET
     settings: dict[str, Any] | None = None
     seeds: int = 1
     split: str = "test"
@@ -81,11 +82,11 @@ class LinksRun:
 
     @property
     def ranked(self) -> str:
-        """The split of the KB that is ranked."""
+        """The split of the KB whose facts are ranked."""
         return "test" if self.split == RESPLIT else self.split
 
     def checkpoint(self, seed: int) -> str:
-        """Where a seed's checkpoint lies; test and validation are ranked by the same model."""
+        """The folder of a seed's checkpoint, the same for test and valid: one model ranks both."""
         resplit = (RESPLIT,) if self.split == RESPLIT else ()
         return "-".join((self.dataset, self.model, self.preset, *resplit, str(seed)))
 
@@ -96,17 +97,20 @@ class LinksRun:
 
     def config(self, kb: FactsKB, seed: int) -> BaseConfig:
         """What the preset means for this method, overridden by `settings`."""
-        profile = Profile.of(kb)
-        if self.preset not in presets(profile):
-            raise ConfigError(f"preset {self.preset!r} is unknown; choose from {', '.join(presets(profile))}")
         settings = self.settings or {}
-        values = facts_config(profile, self.model, self.preset, settings.get("select")).model_dump()
-        return checked_config({**values, **settings, "seed": seed})
+        find_method("facts", self.model)
+        preset = preset_for(Profile.of(kb), self.preset, self.model, settings.get("select"))
+        if preset is None:
+            raise ConfigError(f"preset {self.preset!r} is unknown; choose from {', '.join(PRESETS)}")
+        return checked_config("facts", {**preset.model_dump(), **settings, "seed": seed})
 
 
 def run(links: LinksRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
-    """The figures of all seeds as JSON: lists hold one value per seed. What not every seed has is left out: a batch is
-    timed only where one was trained in this process, not gone on from a checkpoint."""
+    """The figures of all seeds as JSON: lists hold one value per seed.
+
+    A figure that some seed lacks is left out: a batch is timed only where one was trained in this process, and not
+    where training was restored from a checkpoint.
+    """
     seeds = [run_seed(links, links.kb(seed), seed, on_epoch) for seed in range(links.seeds)]
     config = links.config(links.kb(0), 0).model_dump()
     summary = {"dataset": links.dataset, "model": links.model, "preset": links.preset, "split": links.split}
@@ -146,7 +150,7 @@ class _StepClock:
 
 
 def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: _StepClock) -> tuple[FactsModel, float]:
-    """(model, CPU seconds), those of the processes before this one included."""
+    """Returns (model, CPU seconds), including the CPU seconds of earlier processes."""
     started = time.process_time()
     trainer = create_trainer(links.config(kb, seed), kb, torch.device("cpu"))
     before = _go_on(links, seed, trainer)
@@ -164,7 +168,7 @@ def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: _St
 
 
 def _go_on(links: LinksRun, seed: int, trainer: Trainer) -> float:
-    """Restores what an earlier run saved, for a hybrid also what runs of its parts alone did; their CPU seconds."""
+    """Restores what an earlier run saved, for a hybrid also what runs of its parts saved; returns their CPU seconds."""
     if links.resume is None:
         return 0.0
     folder = links.resume / links.checkpoint(seed)
@@ -180,7 +184,7 @@ def _go_on(links: LinksRun, seed: int, trainer: Trainer) -> float:
 
 
 def _go_on_with_part(links: LinksRun, seed: int, part: ProofsTrainer | RulesTrainer | EmbeddingTrainer) -> float:
-    """Nothing where it was trained with other settings than the hybrid's."""
+    """Restores a part unless it was trained with other settings than the hybrid's; returns its CPU seconds."""
     folder = (links.resume or Path()) / links.checkpoint(seed)
     if not (folder / MANIFEST).is_file() or not same_config(artifact.load(folder), part.config):
         return 0.0
@@ -201,5 +205,5 @@ def _evaluate(links: LinksRun, kb: FactsKB, model: FactsModel) -> dict[str, floa
 
 
 def spread(values: list[float]) -> str:
-    """mean ± standard deviation over the seeds."""
+    """Mean ± standard deviation over the seeds."""
     return f"{np.mean(values):.4f} ± {np.std(values):.4f}"

@@ -1,4 +1,4 @@
-"""Our models beside other programs on the same machine: accuracy, CPU time, memory, latency of one query."""
+"""Compares our models with other programs on the same machine: accuracy, CPU time, memory, latency of a query."""
 
 import importlib.util
 import resource
@@ -30,7 +30,7 @@ from ctp_core.symbols import Goal
 OURS = ("proofs", "hybrid", "complex")
 LATENCY_QUESTIONS = 50
 TOP_K = 10
-# The same for both ComplEx, as far as PyKEEN has them: our preset's epochs, batches and start near zero.
+# Settings that both ComplEx models share, as far as PyKEEN has them: our preset's epochs, batches, start near zero.
 RANK, EPOCHS, BATCH, RATE, N3 = 200, 80, 100, 0.1, 0.01
 # MRR, Hits@1, @3, @10 on the same splits, as their sources give them.
 PUBLISHED: dict[str, dict[str, tuple[str, tuple[float, ...]]]] = {
@@ -50,7 +50,7 @@ PUBLISHED: dict[str, dict[str, tuple[str, tuple[float, ...]]]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """`source` is `measured`, or where a published figure stands; `metrics` is empty where it could not be had."""
+    """`source` is `measured`, or names a publication; `metrics` is empty where a program could not be measured."""
 
     name: str
     source: str
@@ -61,7 +61,7 @@ class Row:
 
 
 def rows(data: Path, dataset: str, models: Sequence[str], seed: int = 0) -> list[Row]:
-    """Every program in a process of its own, so that its memory is its own; then what is published."""
+    """Measures every program in its own process, so that memory is not shared; then adds published figures."""
     jobs = [(measure_ours, (data, dataset, model, seed)) for model in models]
     measured = [_alone(*job) for job in jobs]
     if importlib.util.find_spec("pykeen") is None:
@@ -98,7 +98,7 @@ def measure_ours(data: Path, dataset: str, model: str, seed: int) -> Row:
 
 
 def measure_pykeen(data: Path, dataset: str, seed: int) -> Row:
-    """Its ComplEx with inverse predicates, one-vs-all cross-entropy and Adagrad, ranked by our own ranking."""
+    """PyKEEN's ComplEx with inverse predicates, one-vs-all cross-entropy and Adagrad, ranked by our ranking."""
     from pykeen.losses import CrossEntropyLoss  # noqa: PLC0415
     from pykeen.models import ComplEx  # noqa: PLC0415
     from pykeen.regularizers import LpRegularizer  # noqa: PLC0415
@@ -140,7 +140,7 @@ def _metrics(kb: FactsKB, score: Score) -> dict[str, float]:
 
 
 def _latency(kb: FactsKB, ask: Callable[[int, int], None]) -> float:
-    """Median time on the clock of one question for the best objects, the first one left out."""
+    """Median wall-clock milliseconds of one question for the best objects, without the first question."""
     taken = []
     for subject, predicate, _ in kb.splits["test"][: LATENCY_QUESTIONS + 1].tolist():
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""New splits of what a benchmark lets one look at: settings are chosen on several of them, and test has no part."""
+"""New splits of a benchmark's training and validation facts, for choosing settings without the test facts."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from ctp_core.symbols import Fact
 
 
 def read_resplit(folder: Path, dataset: str, number: int) -> FactsKB:
-    """Training and validation facts dealt anew, as many to validation and test as published; no test fact is left."""
+    """Deals training and validation facts anew, in splits of the published sizes; has no published test fact."""
     if dataset.startswith("countries"):
         return _resplit_countries(folder, dataset, number)
     kb = read_benchmark(folder, dataset)
@@ -30,9 +30,10 @@ def read_resplit(folder: Path, dataset: str, number: int) -> FactsKB:
 
 
 def _resplit_countries(folder: Path, dataset: str, number: int) -> FactsKB:
-    """Other countries are withheld in the way of S1, S2 or S3; what is known of the test countries stays withheld.
+    """Withholds other countries in the way of S1, S2 or S3; the locations of test countries stay withheld.
 
-    All lose their region; in S2 and S3 their subregion too, and in S3 their neighbours lose their region.
+    The chosen countries lose their region, in S2 and S3 their subregion too; in S3 their neighbours also lose their
+    region.
     """
     regions, tested = set(countries_regions(folder)), countries_tested(folder)
     published = countries_training(folder, "countries-s1")

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from ctp_core.base.facts_model import FactsView
 from ctp_core.base.rule_counts import with_counts
-from ctp_core.ctp_facts.entities import JOINS, TIMES, Ids, SoftFacts
+from ctp_core.ctp_facts.entities import JOINS, Ids, SoftFacts
 from ctp_core.ctp_facts.pairs import Chain
 from ctp_core.ctp_facts.plans import FACT
 from ctp_core.ctp_facts.proofs import TreeWriter, rules_in
@@ -33,8 +33,8 @@ class SoftAnswers(ABC):
 
     def __init__(self, theory: SoftTheory, facts: SoftFacts) -> None:
         self.theory, self.facts = copy.deepcopy(theory).double().requires_grad_(False), facts
-        self._semiring, self._slope = theory.config.semiring, theory.config.slope
-        self._times, self._join = TIMES[self._semiring], JOINS[theory.config.unification]
+        self._slope, self._times = theory.config.slope, theory.distance_times.arrays
+        self._join = JOINS[theory.config.unification]
         self._chains = self.theory.chains(torch.arange(len(theory.predicates), device=theory.predicates.device))
         self._writer = TreeWriter(self.theory)
 

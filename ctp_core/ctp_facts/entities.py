@@ -1,7 +1,7 @@
 """Exact search with soft entities: the best fact for an atom, over all facts and all places of an open variable.
 
-Everything is a distance, because K = exp(-slope · distance) only falls: ⊕ (max) is the smaller distance, ⊗ the
-larger of two for max-min and their sum for max-product. For an atom (v, a, b) and a fact r(s, o) the squared
+Everything is a distance, because K = exp(-slope · distance) only falls: ⊕ (max) is the smaller distance, ⊗ what
+its t-norm says of distances. For an atom (v, a, b) and a fact r(s, o) the squared
 distances of the three places join by + (`concat`) or max (`per_symbol`). Either way the search over facts splits,
 
     min over facts of |v-r| ∘ |a-s| ∘ |b-o|  =  min over o of (min over facts with object o of |v-r| ∘ |a-s|) ∘ |b-o|
@@ -61,9 +61,8 @@ def members(starts: Ids, groups: Ids) -> tuple[Ids, Ids]:
 
 Floats = NDArray[np.floating[Any]]  # float32 while learning, for speed
 Flips = tuple[bool, ...]  # of each atom along a path: does its fact lie against it?
-Join = Callable[..., Floats]  # numpy's binary functions, which take `out`
+Join = Callable[..., Floats]  # of two arrays, which takes `out`
 JOINS: dict[str, Join] = {"concat": np.add, "per_symbol": np.maximum}
-TIMES: dict[str, Join] = {"max-min": np.maximum, "max-product": np.add}
 NO_FACT = -1
 ROUNDING = 1e-5  # of a distance in float32
 TOGETHER = 1 << 15  # cells of a table that stay in the cache
@@ -234,9 +233,8 @@ class SoftSearch:
         )
 
 
-def contract(left: Floats, right: Floats, semiring: str) -> Float[np.ndarray, "row column"]:
+def contract(left: Floats, right: Floats, times: Join) -> Float[np.ndarray, "row column"]:
     """The matrix product of distances: min over the middle entity of left ⊗ right."""
-    times = TIMES[semiring]
     best = np.full((left.shape[0], right.shape[1]), np.inf, dtype=left.dtype)
     joined = np.empty_like(best)
     for column, row in zip(left.T, right, strict=True):

@@ -13,6 +13,7 @@ from ctp_core.base.cost import check_question
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb
 from ctp_core.base.goals import GoalIds
 from ctp_core.ctp_facts.answers import SoftAnswers
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import SoftFacts
 from ctp_core.ctp_facts.nearest_prover import NearestProver
 from ctp_core.ctp_facts.table_prover import SoftProver
@@ -21,7 +22,6 @@ from ctp_core.errors import ArtifactError
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, sorted_facts
 from ctp_core.proofs import Proof
 from ctp_core.rules import Rule
-from ctp_core.select.config import CtpConfig
 
 
 class CtpFactsModel(FactsModel):
@@ -29,8 +29,8 @@ class CtpFactsModel(FactsModel):
 
     method: ClassVar[str] = "ctp"
 
-    def __init__(self, config: CtpConfig, kb: FactsKB, theory: SoftTheory, facts: FactIds | None = None) -> None:
-        self.config: CtpConfig = config
+    def __init__(self, config: CtpFactsConfig, kb: FactsKB, theory: SoftTheory, facts: FactIds | None = None) -> None:
+        self.config: CtpFactsConfig = config
         self.kb = kb
         self.theory = theory
         stated = kb.splits["train"] if facts is None else facts
@@ -48,12 +48,12 @@ class CtpFactsModel(FactsModel):
         return self._new_prover(self._facts, len(self.kb.entities))
 
     def _new_prover(self, facts: SoftFacts, num_entities: int) -> SoftAnswers:
-        return (SoftProver if self.theory.tabled else NearestProver)(self.theory, facts, num_entities)
+        return (SoftProver if self.theory.dense else NearestProver)(self.theory, facts, num_entities)
 
     def _prover_of(self, view: FactsView) -> SoftAnswers:
         if not view.extended:
             return self._prover
-        if self.theory.tabled:
+        if self.theory.dense:
             check_question(len(view.entities), 2 * len(view.predicates))
         return self._new_prover(SoftFacts(view.edges.facts, len(view.predicates)), len(view.entities))
 
@@ -86,9 +86,7 @@ class CtpFactsModel(FactsModel):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "CtpFactsModel":
-        config, kb = read_config(artifact), read_kb(artifact)
-        if not isinstance(config, CtpConfig):
-            raise ArtifactError(f"a model of method {config.method!r} is no prover")
+        config, kb = read_config(artifact, CtpFactsConfig), read_kb(artifact)
         theory = SoftTheory(config, len(kb.entities), len(kb.predicates), torch.Generator(), device)
         state = {name.removeprefix("theory."): t for name, t in artifact.tensors.items() if name.startswith("theory.")}
         try:

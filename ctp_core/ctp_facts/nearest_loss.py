@@ -43,7 +43,7 @@ class NearestRanking:
         config, vectors = self.theory.config, self.theory.entities.detach().cpu().numpy()
         self.theory.nearest.copy_(torch.from_numpy(nearest_entities(vectors, config.nearest)))
         edges = soft_edges(self.theory, self.facts, len(vectors))
-        self._reach, self._steps = SoftReach(edges, config.semiring, config.unification), 0
+        self._reach, self._steps = SoftReach(edges, self.theory.distance_times.arrays, config.unification), 0
         return self._reach
 
     def loss(self, rows: Int[np.ndarray, " goal"]) -> Float[Tensor, ""]:

@@ -33,7 +33,7 @@ class NearestProver(SoftAnswers):
         super().__init__(theory, facts)
         self._vectors = self.theory.entities.cpu().numpy()
         edges = soft_edges(self.theory, facts, num_entities)
-        self._reach = SoftReach(edges, self._semiring, theory.config.unification)
+        self._reach = SoftReach(edges, self._times, theory.config.unification)
 
     def objects(self, predicates: Ids, subjects: Ids) -> Float[np.ndarray, "question entity"]:
         return self._rows(predicates, subjects, backwards=False)

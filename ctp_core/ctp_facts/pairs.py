@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from ctp_core.ctp_facts.entities import TIMES, Floats, Ids, contract
+from ctp_core.ctp_facts.entities import Floats, Ids, Join, contract
 from ctp_core.ctp_facts.search import Chains, Leaves
 from ctp_core.ctp_facts.tables import OwnCells, SoftTables
 
@@ -37,9 +37,9 @@ class ChainPairs:
     predicate's facts, `reached[l]` the distance from a subject to where l + 1 places lead.
     """
 
-    def __init__(self, tables: SoftTables, chain: Chain, semiring: str, predicate: int | None = None) -> None:
+    def __init__(self, tables: SoftTables, chain: Chain, times: Join, predicate: int | None = None) -> None:
         self.tables, self.chain, self.predicate = tables, chain, predicate
-        self.flips, self.times = chain.chains.plan.flips, TIMES[semiring]
+        self.flips, self.times = chain.chains.plan.flips, times
         dtype = tables.squared.dtype
         self.costs = chain.costs.astype(dtype)
         squared = tables.atoms(self.costs, without=predicate)
@@ -50,7 +50,7 @@ class ChainPairs:
         self.steps = self._oriented(squared)
         self.reached = [self.steps[0]]
         for step in self.steps[1:]:
-            self.reached.append(contract(self.reached[-1], step, semiring))
+            self.reached.append(contract(self.reached[-1], step, times))
 
     def _oriented(self, squared: Floats) -> list[Floats]:
         return [np.sqrt(table.T if flip else table) for table, flip in zip(squared, self.flips, strict=True)]

@@ -83,7 +83,7 @@ class TreeWriter:
             children.append(self._node(view, part, body, below, own))
         rule = self._rule(view.predicates.names, vector, made)
         head = () if made.head is None else (Unification(predicate, "rule head", made.head, approximate=True),)
-        score = self._times([*(u.score for u in head), *(child.score for child in children)])
+        score = self.theory.tnorm.of([*(u.score for u in head), *(child.score for child in children)])
         return ProofNode(goal, score, "rule", head, rule=rule, children=plan.template.along(tuple(children)))
 
     def _decode(self, plan: Plan, number: int) -> tuple[int, list[int]]:
@@ -104,7 +104,7 @@ class TreeWriter:
         nearest = [self._nearest(body) for body in made.bodies]
         slope = self.theory.config.slope
         scores = [] if made.head is None else [made.head]
-        confidence = self._times(scores + [math.exp(-slope * distance) for _, distance in nearest])
+        confidence = self.theory.tnorm.of(scores + [math.exp(-slope * distance) for _, distance in nearest])
         body = Body.of(made.template, tuple(names[name] for name, _ in nearest))
         return Rule(names[self._nearest(vector)[0]], body, confidence, approximate=True)
 
@@ -113,9 +113,6 @@ class TreeWriter:
         distances = torch.linalg.vector_norm(self.theory.predicates - vector, dim=1)
         best = int(distances.argmin())
         return best, float(distances[best])
-
-    def _times(self, scores: list[float]) -> float:
-        return min(scores) if self.theory.config.semiring == "max-min" else math.prod(scores)
 
 
 def rules_in(node: ProofNode) -> str:

@@ -14,11 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import Floats, PredicateFacts, SoftFacts
 from ctp_core.ctp_facts.pairs import Chain, ChainPairs
 from ctp_core.ctp_facts.tables import SoftTables
 from ctp_core.ctp_facts.theory import SoftTheory
-from ctp_core.select.config import CtpConfig
 
 NO_GOALS = (np.zeros(0), np.zeros((0, 2), dtype=np.int64))
 NEGLIGIBLE = 1e-3  # gradient of a distance below which its proof is not traced; that of a fact is up to 2
@@ -36,7 +36,7 @@ def ranking_loss(theory: SoftTheory, facts: SoftFacts, hidden: SoftFacts, predic
     for row, predicate in enumerate(predicates.tolist()):
         goals = _Goals.of(facts.of_predicate[predicate], hidden.of_predicate[predicate], theory.config)
         pairs = [
-            ChainPairs(tables, Chain(one, row, number), theory.config.semiring, predicate)
+            ChainPairs(tables, Chain(one, row, number), theory.distance_times.arrays, predicate)
             for one in chains
             for number in range(one.width)
         ]
@@ -59,7 +59,7 @@ class _Goals:
     both: bool
 
     @classmethod
-    def of(cls, visible: PredicateFacts, hidden: PredicateFacts, config: CtpConfig) -> "_Goals":
+    def of(cls, visible: PredicateFacts, hidden: PredicateFacts, config: CtpFactsConfig) -> "_Goals":
         shown, rest = ((torch.from_numpy(own.subject), torch.from_numpy(own.object)) for own in (visible, hidden))
         true = (torch.cat([shown[0], rest[0]]), torch.cat([shown[1], rest[1]]))
         ranked = shown if config.ranked == "all" else (shown[0][:0], shown[1][:0])

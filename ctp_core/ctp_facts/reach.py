@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from ctp_core.ctp_facts.entities import JOINS, TIMES, Floats, Ids
+from ctp_core.ctp_facts.entities import JOINS, Floats, Ids, Join
 from ctp_core.ctp_facts.neighbours import SoftEdges
 
 EXPANDED = 1_000_000  # edges looked at together: bounds memory
@@ -65,8 +65,8 @@ class Atoms:
 class SoftReach:
     """Over one set of soft edges. ⊗ brings nothing nearer: the best paths to a station are all that later ones need."""
 
-    def __init__(self, edges: SoftEdges, semiring: str, unification: str) -> None:
-        self.edges, self.times, self.join = edges, TIMES[semiring], JOINS[unification]
+    def __init__(self, edges: SoftEdges, times: Join, unification: str) -> None:
+        self.edges, self.times, self.join = edges, times, JOINS[unification]
 
     def arrive(self, atoms: Atoms, asked: Asked, keep: int = 1) -> Paths:
         """The `keep` best paths of each question to everything it reaches."""

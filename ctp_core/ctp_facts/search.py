@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ctp_core.ctp_facts import unification
 from ctp_core.ctp_facts.bounds import Atoms, meeting, nearest_facts
-from ctp_core.ctp_facts.entities import NO_FACT, ROUNDING, TIMES, Flips, Floats, Ids, SoftSearch
+from ctp_core.ctp_facts.entities import NO_FACT, ROUNDING, Flips, Floats, Ids, Join, SoftSearch
 from ctp_core.ctp_facts.plans import Plan
 
 
@@ -111,8 +111,8 @@ def _turns(chains: Sequence[Chains]) -> list[list[int]]:
 class GoalSearch:
     """The best proofs of some goals by any chains; `row` is that of each goal among the chains."""
 
-    def __init__(self, search: SoftSearch, goals: Goals, row: Ids, semiring: str) -> None:
-        self.search, self.goals, self.row, self.times = search, goals, row, TIMES[semiring]
+    def __init__(self, search: SoftSearch, goals: Goals, row: Ids, times: Join) -> None:
+        self.search, self.goals, self.row, self.times = search, goals, row, times
 
     def best(self, chains: Sequence[Chains]) -> list[Found]:
         """Of each plan; exact for the best proof of each goal, and for others no better than they are.

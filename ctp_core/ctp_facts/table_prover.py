@@ -41,7 +41,7 @@ class SoftProver(SoftAnswers):
             for chain in self._of(predicate):
                 if chain.guard is not None and chain.guard >= best.max():
                     continue  # a rule with such a head proves nothing better
-                np.minimum(best, ChainPairs(self._pairs, chain, self._semiring).distances, out=best)
+                np.minimum(best, ChainPairs(self._pairs, chain, self._times).distances, out=best)
             self._tables[predicate] = np.exp(-self._slope * best)
         return self._tables[predicate]
 

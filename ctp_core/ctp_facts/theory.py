@@ -5,6 +5,7 @@ and only the unifications of the proof it finds are computed again for learning.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 import torch
@@ -13,16 +14,16 @@ from torch import Tensor, nn
 
 from ctp_core.base.cost import fits_tables
 from ctp_core.ctp_facts import unification
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import Ids, SoftFacts, SoftSearch
 from ctp_core.ctp_facts.plans import Plan, plans
 from ctp_core.ctp_facts.search import Chains, Goals, GoalSearch, Leaves, as_tensor, pairwise_squared, squared_distances
 from ctp_core.ctp_facts.unification import Unifications, proof_distances
-from ctp_core.errors import ConfigError
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
-from ctp_core.select.config import CtpConfig
 from ctp_core.select.registry import SELECTS
+from ctp_core.tnorm import TNORMS
 
 MIN_HEAD = 1e-30  # a rule that is not tried has head 0; its distance must be huge but finite
 
@@ -34,18 +35,15 @@ class SoftTheory(nn.Module):
 
     def __init__(
         self,
-        config: CtpConfig,
+        config: CtpFactsConfig,
         num_entities: int,
         num_predicates: int,
         generator: torch.Generator,
         device: torch.device,
     ) -> None:
         super().__init__()
-        if config.depth is None or config.depth < 1:
-            raise ConfigError("on a KB of facts the depth is a number from 1 on: there is no fixpoint to run to")
-        if config.semiring == "max-mean":
-            raise ConfigError("on a KB of facts the semiring is max-min or max-product")
-        self.config = config
+        self.config, self.tnorm = config, TNORMS[config.semiring]
+        self.distance_times = self.tnorm.on_distances()
         self.kernel = ExponentialKernel(config.slope)
         templates = tuple(Template.parse(text) for text in config.templates)
         self.match_facts = any(template.length == 0 for template in templates)
@@ -64,10 +62,10 @@ class SoftTheory(nn.Module):
         self.training_plans = plans(self.select.groups, shallow, match_facts=self.match_facts)
         self.predicates = uniform((num_predicates, config.dim), config.initial_range, generator)
         self.entities = uniform((num_entities, config.dim), config.initial_range * config.entity_scale, generator)
-        self.tabled = config.search == "tables" or (
+        self.dense = config.search == "tables" or (
             config.search == "auto" and fits_tables(num_entities, num_predicates)
         )
-        if not self.tabled:
+        if not self.dense:
             alone = torch.full((num_entities, min(config.nearest, num_entities)), -1)
             alone[:, 0] = torch.arange(num_entities)
             self.register_buffer("nearest", alone)  # the entities that each may be taken for
@@ -123,10 +121,7 @@ class SoftTheory(nn.Module):
 
     def times(self, distances: Sequence[Tensor]) -> Tensor:
         """⊗ as it is on distances."""
-        total = distances[0]
-        for one in distances[1:]:
-            total = torch.maximum(total, one) if self.config.semiring == "max-min" else total + one
-        return total
+        return reduce(self.distance_times.tensors, distances)
 
     # The search, and what it found with its gradient
 
@@ -142,7 +137,8 @@ class SoftTheory(nn.Module):
         entities = self.entities.detach().cpu().numpy()
         squared = squared_distances(entities, entities)
         np.fill_diagonal(squared, 0)
-        search = GoalSearch(SoftSearch(facts, squared, self.config.unification), goals, row, self.config.semiring)
+        times = self.distance_times.arrays
+        search = GoalSearch(SoftSearch(facts, squared, self.config.unification), goals, row, times)
         found = search.best(chains)
         widths = np.array([one.width for one in chains])
         best = np.concatenate([one.distance for one in found]).argmin(0)
@@ -165,7 +161,7 @@ class SoftTheory(nn.Module):
         headed = any(chains.guards is not None for chains, _ in proved)
         placed = torch.cat(heads)[as_tensor(order.argsort(), self.entities)] if headed else None
         atoms = _unifications(proved, facts, order, self.entities)
-        semantics = (self.config.unification, self.config.semiring)
+        semantics = (self.config.unification, self.distance_times)
         return proof_distances(vectors, self.predicates, self.entities, placed, atoms, semantics)
 
     def distances_by_tables(

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ctp_core.base.config import BaseConfig
 from ctp_core.base.cost import SUMS, check_dense, check_edges
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import one_cycle
-from ctp_core.base.training_loop import GradientTrainer
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import NO_FACT, SoftFacts
 from ctp_core.ctp_facts.entity_start import start_from_facts
 from ctp_core.ctp_facts.model import CtpFactsModel
@@ -23,30 +23,26 @@ from ctp_core.ctp_facts.ranking_loss import ranking_loss
 from ctp_core.ctp_facts.search import Goals
 from ctp_core.ctp_facts.summed_loss import sharpness, summed_loss
 from ctp_core.ctp_facts.theory import SoftTheory
-from ctp_core.errors import ConfigError
-from ctp_core.kb.knowledge_base import FactIds, FactSet, FactsKB, KnowledgeBase
-from ctp_core.select.config import CtpConfig
+from ctp_core.kb.knowledge_base import FactIds, FactSet, FactsKB
 
 KEPT = 3  # tables of each place of a chain: see ChainPairs
 VALIDATED = 300  # facts of a KB without tables that are ranked on the way
 MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
 
 
-class CtpFactsTrainer(GradientTrainer):
+class CtpFactsTrainer(FactsTrainer):
     """Adagrad, as published; on binary cross-entropy against sampled facts, or on the ranks among all."""
 
-    config: CtpConfig
+    config: CtpFactsConfig
     module: SoftTheory
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, CtpConfig) or not isinstance(kb, FactsKB):
-            raise ConfigError("the soft prover learns from a KB of kind 'facts' and a config of method 'ctp'")
+    def __init__(self, config: CtpFactsConfig, kb: FactsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
         self.module = SoftTheory(config, *sizes, self.generator, device)
         if config.loss == "summed":
             check_dense(SUMS * float(sizes[1]) * sizes[0] ** 2, config.method, "use loss 'all'")
-        if self.module.tabled:
+        if self.module.dense:
             check_dense(float(sizes[1]) * sizes[0] ** 2, config.method, "use search 'nearest'")
             remedy = "lower `depth` or `batch_size`, or list fewer `templates`"
             check_dense(self._cells_of_a_step(), config.method, remedy)
@@ -83,7 +79,7 @@ class CtpFactsTrainer(GradientTrainer):
 
     def batches(self) -> Sequence[Tensor]:
         self._nearest.restart()
-        if self.config.loss != "sampled" and self.module.tabled:
+        if self.config.loss != "sampled" and self.module.dense:
             stated = torch.from_numpy(np.unique(self._train[:, 1]))
             order = stated[torch.randperm(len(stated), generator=self.generator)]
         else:
@@ -95,7 +91,7 @@ class CtpFactsTrainer(GradientTrainer):
         return one_cycle(step, steps, peak) if self.config.schedule == "one-cycle" else peak
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
-        if not self.module.tabled:
+        if not self.module.dense:
             return self._nearest.loss(batch.numpy())
         if self.config.loss == "summed":
             return summed_loss(self.module, *self._seen_and_hidden(), batch, sharpness(self.made))
@@ -137,7 +133,7 @@ class CtpFactsTrainer(GradientTrainer):
 
     def ranks(self) -> Float[np.ndarray, " question"]:
         valid = self.split.valid
-        if not self.module.tabled:
+        if not self.module.dense:
             self._nearest.look_around()
             valid = self.split.valid_sample(VALIDATED)
         model = CtpFactsModel(self.config, self.kb, self.module, self.split.train)

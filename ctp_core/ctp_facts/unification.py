@@ -17,6 +17,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ctp_core.tnorm import DistanceTimes
+
 # √ has an infinite slope at 0; below this a squared distance is 0 for float32 vectors of ordinary size.
 SQUARED_FLOOR = 1e-12
 
@@ -63,19 +65,19 @@ class ProofDistances(torch.autograd.Function):
         entities: Float[Tensor, "entity dim"],
         heads: Float[Tensor, " proof"] | None,
         atoms: Unifications,
-        semantics: tuple[str, str],
+        semantics: tuple[str, DistanceTimes],
     ) -> Float[Tensor, " proof"]:
         gaps = torch.cat([vectors.index_select(0, atoms.vectors), entities.index_select(0, atoms.taken)])
         gaps -= torch.cat([predicates.index_select(0, atoms.predicates), entities.index_select(0, atoms.own)])
         squared = gaps.square().sum(1).view(3, -1)  # predicate, subject, object
-        unification, semiring = semantics
+        unification, times = semantics
         total, furthest = (squared.sum(0), None) if unification == "concat" else squared.max(0)
         distances = total.clamp_(min=SQUARED_FLOOR).sqrt()
         table = distances.new_zeros(atoms.shape)  # 0 is ⊗'s one
         table.view(-1)[atoms.cells] = distances
         if heads is not None:
             table[-1] = heads
-        found, decisive = table.max(0) if semiring == "max-min" else (table.sum(0), None)
+        found, decisive = times.down(table)
         ctx.atoms, ctx.sizes, ctx.heads = (
             atoms,
             [len(one) for one in (vectors, predicates, entities)],
@@ -106,5 +108,5 @@ def _only(values: Tensor, row: Int[Tensor, " column"], shape: tuple[int, int]) -
     return values.new_zeros(shape).scatter_(0, row[None], values[None])
 
 
-# By (vectors, predicates, entities, heads, atoms, (unification, semiring)).
+# By (vectors, predicates, entities, heads, atoms, (unification, ⊗ of distances)).
 proof_distances: Callable[..., Float[Tensor, " proof"]] = ProofDistances.apply

@@ -1,14 +1,20 @@
-"""Presets for `kind: graphs`, chosen from the predicates and the training graphs: their lengths, and how facts lie.
+"""Settings of the prover on a KB of graphs, and its presets.
 
-How they were found, without looking at a test file, is in docs/lab/clutrr.md.
+Presets are chosen from the predicates and the training graphs: their lengths, and how facts lie. How they were found,
+without looking at a test file, is in docs/lab/clutrr.md.
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from ctp_core.base.config import BaseConfig
+from pydantic import Field, model_validator
+
+from ctp_core.base.config import GraphsConfig
 from ctp_core.kb.profile import Profile
-from ctp_core.select.config import CtpConfig, SelectName
+from ctp_core.select.config import FIXED_RULES, GivenRule, SelectConfig, SelectName, SemiringName
+from ctp_core.tnorm import TNORMS
+
+ProverName = Literal["tabled", "exact"]
 
 MAX_REFORMULATORS = 32
 MAX_TRAIN_DEPTH = 6
@@ -16,13 +22,71 @@ MAX_STATIC_RULES = 64
 BESIDE_CHAINS = 2  # reformulators of each other template: a predicate may be another, or its inverse, in two ways
 
 
-def graphs_presets(profile: Profile) -> dict[str, BaseConfig]:
-    """`fast` and `best` are tabled; `paper` has the published hyper-parameters and the exact prover."""
-    return {name: graphs_config(profile, name) for name in ("fast", "best", "paper", "paper-long")}
+class CtpGraphsConfig(SelectConfig, GraphsConfig):
+    """A Conditional Theorem Prover on graphs; the defaults are the paper's."""
+
+    # One config once served both kinds, so that what was stored names the settings of the other kind too.
+    former: ClassVar[dict[str, None]] = dict.fromkeys(
+        (
+            *("unification", "search", "nearest", "nearest_every", "negatives", "initial_range", "entity_scale"),
+            *("entity_start", "loss", "rule_rate", "hidden_facts", "hidden_subjects", "ranked", "questions", "rivals"),
+            "predicate_weight",
+        )
+    )
+
+    prover: ProverName = Field(
+        default="exact",
+        description="How proofs are searched: `exact` is the recursion of the paper; `tabled` proves each sub-question "
+        "once and reuses it, which stays fast on large graphs.",
+    )
+    depth: int | None = Field(
+        default=1,
+        ge=0,
+        le=1000,
+        description="How many times rules may be applied within rules when answering, 0 to 1000. null: as deep as the "
+        "graph needs. Deeper finds longer proofs and takes longer.",
+    )
+    semiring: SemiringName = Field(
+        default="max-min",
+        description="How the steps of a proof make its score: its weakest step (`max-min`), the product of all steps "
+        "(`max-product`), their mean (`max-mean`, with prover `exact` only), or 1 minus the sum of what each step "
+        "lacks of 1 (`max-lukasiewicz`). The best proof gives the answer.",
+    )
+    rules: tuple[GivenRule, ...] = Field(
+        default=(),
+        max_length=1000,
+        description="Rules of your own, kept as they are beside the learnt ones, at most 1000, written as "
+        "`0.9::p(X,Y) :- q(X,Z), r(Z,Y).`",
+    )
+    head: bool = Field(
+        default=False,
+        description="Let rules choose their own conclusion and compare it with the question, instead of always "
+        "concluding the question itself.",
+    )
+    gate: bool = Field(
+        default=False,
+        description="Learn how much each rule is believed for each question, so that spare rules can switch "
+        "themselves off.",
+    )
+    relaxed: bool = Field(
+        default=True,
+        description="For prover `tabled`: let all proofs of a training graph teach, not only the best one.",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "CtpGraphsConfig":
+        if self.prover == "tabled" and not TNORMS[self.semiring].associative:
+            raise ValueError(
+                f"semiring {self.semiring} works with prover exact only: choose that prover or another semiring"
+            )
+        return self
 
 
-def graphs_config(profile: Profile, preset: str, select: SelectName | None = None) -> CtpConfig:
-    """What a preset means for one `select`; by default attentive, and linear for the paper's."""
+def ctp_graphs_preset(profile: Profile, preset: str, select: SelectName | None = None) -> CtpGraphsConfig:
+    """What a preset means for one `select`; by default attentive, and linear for the paper's.
+
+    `fast` and `best` are tabled; the paper's have the published hyper-parameters and the exact prover.
+    """
     if preset.startswith("paper"):
         paper = _paper(select or "linear")
         return paper if preset == "paper" else paper.model_copy(update=LONGER)
@@ -37,12 +101,12 @@ def _every_bracketing(profile: Profile) -> int:
     return min(MAX_TRAIN_DEPTH, max(2, profile.max_length - 1))
 
 
-def _tabled(profile: Profile, select: SelectName, effort: int) -> CtpConfig:
-    if select in ("ntp", "gntp"):
+def _tabled(profile: Profile, select: SelectName, effort: int) -> CtpGraphsConfig:
+    if select in FIXED_RULES:
         return _tabled(profile, "linear", effort).model_copy(update=_static(profile, select, effort))
     # A head that can be composed in many ways needs as many reformulators; spare ones learn to close their gates.
     reformulators = min(MAX_REFORMULATORS, max(4, math.ceil(0.8 * profile.num_predicates)))
-    return CtpConfig(
+    return CtpGraphsConfig(
         select=select,
         prover="tabled",
         templates=("2",) * reformulators + _beside_chains(profile, BESIDE_CHAINS),
@@ -99,8 +163,8 @@ LONGER = {
 }
 
 
-def _paper(select: SelectName) -> CtpConfig:
-    return CtpConfig(
+def _paper(select: SelectName) -> CtpGraphsConfig:
+    return CtpGraphsConfig(
         select=select,
         prover="exact",
         templates=("2",) * 3,

@@ -2,7 +2,7 @@
 
 Sub-goal vectors grow from the goal's predicate alone: level l holds f(f(…)) of every goal, computed once for a whole
 batch of graphs. With crisp entities a sub-goal meets facts through their predicates, T₀(v)[i, j] = max over facts
-(i, r, j) of K(v, θ_r), and `and` is one semiring product over splits:
+(i, r, j) of K(v, θ_r), and `and` is one product by ⊕ and ⊗ over splits:
 T_d(v) = T₀(v) ⊕ ⊕_g head_g(v) ⊗ ⊕_z T_{d−1}(f_g1(v))[i, z] ⊗ T_{d−1}(f_g2(v))[z, j].
 """
 
@@ -14,6 +14,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from ctp_core.aggregations import Best
 from ctp_core.base.deadline import Expired, look, never
 from ctp_core.ctp_graphs.batches import BatchLayer, Instance, LayeredBatch, Ways, stack_layered
 from ctp_core.ctp_graphs.charts import Shape
@@ -21,7 +22,6 @@ from ctp_core.ctp_graphs.layered_charts import LayeredChart, layered_chart
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion
-from ctp_core.semiring import Semiring
 from ctp_core.shapes import Float, Heads, Vectors
 
 Table = Float[Tensor, "pair goal"]
@@ -57,12 +57,12 @@ class Level:
     growths: tuple[Growth, ...]
 
 
-def grow(theory: Theory, goals: Vectors, depth: int, semiring: Semiring, expired: Expired = never) -> list[Level]:
+def grow(theory: Theory, goals: Vectors, depth: int, best: Best, expired: Expired = never) -> list[Level]:
     """All sub-goals to this depth, goals first; raises OutOfTime."""
     vectors, growths = [goals], []
     for _ in range(depth):
         expansions = _expansions(theory, vectors[-1], expired)
-        growths.append(_growths(expansions, semiring))
+        growths.append(_growths(expansions, best))
         bodies = [e.bodies.permute(1, 2, 0, 3).reshape(-1, goals.shape[1]) for e in expansions]  # [row, dim]
         vectors.append(torch.cat(bodies))
     growths.append(())
@@ -83,14 +83,14 @@ def _expansions(theory: Theory, goals: Vectors, expired: Expired) -> tuple[Expan
     return tuple(Expansion.joined(parts) for parts in zip(*pieces, strict=True))
 
 
-def _growths(expansions: Sequence[Expansion], semiring: Semiring) -> tuple[Growth, ...]:
+def _growths(expansions: Sequence[Expansion], best: Best) -> tuple[Growth, ...]:
     growths, start = [], 0
     for expansion in expansions:
         goals, reformulators, atoms, _ = expansion.bodies.shape
-        guard = expansion.guard(semiring)
+        guard = expansion.guard(best.tnorm)
         if guard is not None:
-            # A rule that was not selected has guard 0, which must end its proofs in every semiring.
-            guard = guard.T if semiring.zero == 0 else guard.T.masked_fill(guard.T == 0, semiring.zero)
+            # A rule that was not selected has guard 0, which must end its proofs with every ⊗.
+            guard = guard.T if best.zero == 0 else guard.T.masked_fill(guard.T == 0, best.zero)
         growths.append(Growth(expansion.template, start, reformulators, goals, guard))
         start += reformulators * atoms * goals
     return tuple(growths)
@@ -118,34 +118,32 @@ class ExactProver:
         return stack_layered(instances, charts, device)
 
 
-def prove(batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring) -> Float[Tensor, "query goal"]:
-    """Scores of all goals for every query; 0 for what cannot be proved, whatever the semiring's zero."""
-    scores = tables(batch, levels, semiring)[0][batch.query_rows]
-    return scores if semiring.zero == 0 else scores.clamp(min=0.0)
+def prove(batch: LayeredBatch, levels: Sequence[Level], best: Best) -> Float[Tensor, "query goal"]:
+    """Scores of all goals for every query; 0 for what cannot be proved, whatever zero is."""
+    scores = tables(batch, levels, best)[0][batch.query_rows]
+    return scores if best.zero == 0 else scores.clamp(min=0.0)
 
 
-def tables(batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring) -> list[Table]:
+def tables(batch: LayeredBatch, levels: Sequence[Level], best: Best) -> list[Table]:
     """The table of every layer, goals first."""
-    return list(_upwards(batch, levels, semiring))[::-1]
+    return list(_upwards(batch, levels, best))[::-1]
 
 
-def tables_in_time(
-    batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring, expired: Expired
-) -> list[Table] | None:
+def tables_in_time(batch: LayeredBatch, levels: Sequence[Level], best: Best, expired: Expired) -> list[Table] | None:
     """`tables`, or nothing where the time was over first: goals come last, and half of a recursion proves none."""
     found: list[Table] = []
-    for table in _upwards(batch, levels, semiring):
+    for table in _upwards(batch, levels, best):
         found.append(table)
         if len(found) < len(levels) and expired():
             return None
     return found[::-1]
 
 
-def _upwards(batch: LayeredBatch, levels: Sequence[Level], semiring: Semiring) -> Iterator[Table]:
+def _upwards(batch: LayeredBatch, levels: Sequence[Level], best: Best) -> Iterator[Table]:
     """From the facts up to the goals."""
     below: Table | None = None
     for layer, level in zip(reversed(batch.layers), reversed(levels), strict=True):
-        below = _layer_table(layer, level, below, semiring)
+        below = _layer_table(layer, level, below, best)
         yield below
 
 
@@ -164,19 +162,19 @@ def largest_table(batch: LayeredBatch, theory: Theory, goals: int) -> int:
     return largest
 
 
-def _layer_table(layer: BatchLayer, level: Level, below: Table | None, semiring: Semiring) -> Table:
+def _layer_table(layer: BatchLayer, level: Level, below: Table | None, best: Best) -> Table:
     rows, targets = [level.meets[layer.fact_predicates]], [layer.fact_rows]
     if below is not None:
         for ways in layer.ways:
             for growth in level.growths:
                 if growth.template == ways.template:
-                    rows.append(_apply(ways, growth, below, semiring))
+                    rows.append(_apply(ways, growth, below, best))
                     targets.append(ways.targets)
-    return semiring.scatter(torch.cat(rows), torch.cat(targets), layer.num_pairs)
+    return best.scatter(torch.cat(rows), torch.cat(targets), layer.num_pairs)
 
 
-def _apply(ways: Ways, growth: Growth, below: Table, semiring: Semiring) -> Float[Tensor, "split goal"]:
+def _apply(ways: Ways, growth: Growth, below: Table, best: Best) -> Float[Tensor, "split goal"]:
     """⊕ over reformulators of guard ⊗ body, for every split."""
     parts = [] if growth.guard is None else [growth.guard[None]]
     parts += [growth.columns(below, place)[ways.rows[place]] for place in range(growth.template.length)]
-    return semiring.reduce(semiring.product(parts), dim=1)  # [split, reformulator, goal] -> [split, goal]
+    return best.reduce(best.product(parts), dim=1)  # [split, reformulator, goal] -> [split, goal]

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from ctp_core.ctp_graphs.batches import LayeredBatch
 from ctp_core.ctp_graphs.exact import Growth, Level
-from ctp_core.ctp_graphs.search import Fold, Move, Space
+from ctp_core.ctp_graphs.search import Move, Space
 from ctp_core.ctp_graphs.tabled_proofs import ByFact
 from ctp_core.rules import Template
 from ctp_core.shapes import Tensor
+from ctp_core.tnorm import TNorm
 
 Scores = NDArray[np.float64]
 
@@ -34,8 +35,8 @@ class ExactSpace(Space):
 
     cyclic = False
 
-    def __init__(self, batch: LayeredBatch, levels: Sequence[Level], tables: Sequence[Tensor], fold: Fold) -> None:
-        self.batch, self.levels, self.fold = batch, levels, fold
+    def __init__(self, batch: LayeredBatch, levels: Sequence[Level], tables: Sequence[Tensor], tnorm: TNorm) -> None:
+        self.batch, self.levels, self.tnorm = batch, levels, tnorm
         self.tables = [table.double().cpu().numpy() for table in tables]
         self.meets = [level.meets.double().cpu().numpy() for level in levels]
         self._moves: dict[ExactGoal, list[Move]] = {}
@@ -75,7 +76,7 @@ class ExactSpace(Space):
                     ExactGoal(goal.level + 1, row, self._column(growth, reformulator, place, goal.column))
                     for place, row in enumerate(rows)
                 )
-                value = self.fold.of([*guard, *(self.best(sub) for sub in subgoals)])
+                value = self.tnorm.of([*guard, *(self.best(sub) for sub in subgoals)])
                 moves.append(Move(value, guard, subgoals, ByGeneratedRule(growth.template, bool(guard))))
         return moves
 

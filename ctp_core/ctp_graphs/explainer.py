@@ -89,12 +89,12 @@ class _Explainer:
         reasoner, instance = self.reasoner, self.instance
         chart = reasoner.tabled.fresh_chart(instance.shape, depth, expired)
         batch = stack_stepped([instance], {instance.shape: chart}, reasoner.device)
-        theory, aggregation = reasoner.closed, tabled.Aggregation.answering(reasoner.semiring)
+        theory, aggregation = reasoner.closed, tabled.Aggregations.answering(reasoner.tnorm)
         found = tabled.tables(batch, theory, aggregation, expired, keep_levels=chart.levels)
         scores = tabled.with_goal_facts(found.last[batch.query_rows], found.facts[batch.query_rows], theory)
         reached = len(found.levels.at) - 1 if found.truncated else depth
         level = -1 if reached is None or not chart.levels else reached
-        space = TabledSpace(chart, theory, found, reasoner.fold, max(1, self.asked.question.proofs))
+        space = TabledSpace(chart, theory, found, reasoner.tnorm, max(1, self.asked.question.proofs))
         place, name = tabled_names(chart.pairs, reasoner.predicates)
         rows = batch.query_rows.tolist()
 
@@ -140,10 +140,10 @@ class _Explainer:
         if exact.largest_table(batch, theory, len(asked)) > MAX_EXACT_CELLS:
             return None
         try:
-            levels = exact.grow(theory, theory.vectors[asked], depth, reasoner.semiring, expired)
+            levels = exact.grow(theory, theory.vectors[asked], depth, reasoner.best, expired)
         except OutOfTime:
             return None
-        found = exact.tables_in_time(batch, levels, reasoner.semiring, expired)
+        found = exact.tables_in_time(batch, levels, reasoner.best, expired)
         if found is None:
             return None
         place, name = exact_names([layer.pairs for layer in chart.layers], levels, reasoner.predicates)
@@ -155,7 +155,7 @@ class _Explainer:
         scores = found[0].new_zeros(len(rows), len(reasoner.predicates))
         scores[:, asked] = found[0][batch.query_rows].clamp(min=0.0)
         return _Proved(
-            scores, ExactSpace(batch, levels, found, reasoner.fold), goal, self._writer(place, name), truncated=False
+            scores, ExactSpace(batch, levels, found, reasoner.tnorm), goal, self._writer(place, name), truncated=False
         )
 
     def _asked_predicates(self) -> list[int]:
@@ -166,7 +166,7 @@ class _Explainer:
     # Either
 
     def _writer(self, place: Place, name: Name, attention: bool = False) -> ProofWriter:
-        known = self.reasoner.predicates, self.asked.entities, self.reasoner.fold
+        known = self.reasoner.predicates, self.asked.entities, self.reasoner.tnorm
         return ProofWriter(*known, place, name, attention, self.listed)
 
     def proofs(self, proved: _Proved, goal: Any, wanted: int, at_least_one: bool) -> tuple[tuple[Proof, ...], bool]:
@@ -178,7 +178,7 @@ class _Explainer:
         def expired() -> bool:
             return (bool(found) or not at_least_one) and self.budget.expired
 
-        search = Search(proved.space, self.reasoner.fold, expired)
+        search = Search(proved.space, self.reasoner.tnorm, expired)
         derivations = search.proofs(goal)
         enough = False
         for derivation in islice(derivations, REPEATED * wanted + TIES):

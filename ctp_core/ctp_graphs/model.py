@@ -8,14 +8,13 @@ import torch
 from ctp_core.artifact import Artifact
 from ctp_core.base.graphs_model import read_question
 from ctp_core.base.model import Answers, Budget, Model, Question
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.explainer import explain
 from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
 from ctp_core.errors import ArtifactError, CtpError, DataError
 from ctp_core.kb.knowledge_base import Kind
-from ctp_core.methods import BaseConfig, parse_config
 from ctp_core.rules import Rule
 from ctp_core.rules_from_atoms import rule_from_values
-from ctp_core.select.config import CtpConfig
 from ctp_core.symbols import Vocabulary
 
 
@@ -26,7 +25,7 @@ class CtpGraphsModel(Model):
     kind: ClassVar[Kind] = "graphs"
 
     def __init__(self, reasoner: GraphReasoner, rules: Sequence[Rule]) -> None:
-        self.config: CtpConfig = reasoner.config
+        self.config: CtpGraphsConfig = reasoner.config
         self.reasoner = reasoner
         self._rules = list(rules)
         self._confidences = {rule.text: rule.confidence for rule in rules}
@@ -69,7 +68,7 @@ class CtpGraphsModel(Model):
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "CtpGraphsModel":
         try:
-            config = parse_config(artifact.manifest["config"])
+            config = CtpGraphsConfig.stored(artifact.manifest["config"])
             predicates = Vocabulary("predicate", artifact.manifest["predicates"])
             targets = tuple(artifact.manifest["targets"])
             rules = [rule_from_values(values) for values in artifact.manifest["rules"]]
@@ -79,10 +78,8 @@ class CtpGraphsModel(Model):
 
 
 def _reasoner(
-    config: BaseConfig, predicates: Vocabulary, targets: tuple[str, ...], artifact: Artifact, device: torch.device
+    config: CtpGraphsConfig, predicates: Vocabulary, targets: tuple[str, ...], artifact: Artifact, device: torch.device
 ) -> GraphReasoner:
-    if not isinstance(config, CtpConfig):
-        raise ArtifactError(f"a graphs model has a config of method ctp, not {config.method!r}")
     # The initial values are thrown away, so that any generator serves; it fixes the device.
     theory = build_theory(config, predicates, torch.Generator(device=device).manual_seed(0))
     try:

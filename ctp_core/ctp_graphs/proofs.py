@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctp_core.ctp_graphs.exact import Level
-from ctp_core.ctp_graphs.search import Derivation, Fold
+from ctp_core.ctp_graphs.search import Derivation
 from ctp_core.ctp_graphs.tabled_proofs import ByFact, ByRule
 from ctp_core.proofs import ProofNode, Unification
 from ctp_core.rules import SURE, Body, Rule
 from ctp_core.symbols import Fact, Vocabulary
+from ctp_core.tnorm import TNorm
 
 GATE = "gate"  # what a rule's own weight is called among the unifications of a node
 
@@ -31,7 +32,7 @@ class ProofWriter:
 
     predicates: Vocabulary
     entities: tuple[str, ...]
-    fold: Fold
+    tnorm: TNorm
     place: Place
     name: Name
     attention: bool = False
@@ -57,7 +58,7 @@ class ProofWriter:
         body = tuple(child.goal.predicate for child in children)
         unifications = self._unifications(derivation, goal.predicate, body)
         guess = approximate or self._guessed(derivation)
-        score = self.fold.of([*(u.score for u in unifications), *(child.score for child in children)])
+        score = self.tnorm.of([*(u.score for u in unifications), *(child.score for child in children)])
         path = Body.of(note.template, body)
         rule = Rule(goal.predicate, path, self._confidence(derivation), approximate=guess)
         rule = replace(rule, confidence=self.listed.get(rule.text, rule.confidence))
@@ -99,7 +100,7 @@ class ProofWriter:
         """⊗ of the gate and of how near the body that was generated is to the one that the rule names."""
         scores = derivation.move.scores
         own = scores if isinstance(derivation.move.note, ByRule) else (*scores, *self._nearness(derivation))
-        return self.fold.of(own) if own else 1.0
+        return self.tnorm.of(own) if own else 1.0
 
     def _nearness(self, derivation: Derivation) -> list[float]:
         return [self.name(child.goal)[1] for child in derivation.children]

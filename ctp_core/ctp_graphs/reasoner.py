@@ -7,10 +7,11 @@ from functools import cached_property
 
 import torch
 
+from ctp_core.aggregations import Best
 from ctp_core.base.graphs_model import GraphScorer
 from ctp_core.ctp_graphs import exact, tabled
 from ctp_core.ctp_graphs.batches import Instance, LayeredBatch, SteppedBatch
-from ctp_core.ctp_graphs.search import FOLDS
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.theory import FixedRule, Theory
 from ctp_core.errors import ConfigError
 from ctp_core.kb.isomorphism import CanonicalGraph
@@ -18,11 +19,10 @@ from ctp_core.kernels import ExponentialKernel
 from ctp_core.prolog_rules import parse_rule
 from ctp_core.rules import Template
 from ctp_core.select.base import SelectOptions
-from ctp_core.select.config import CtpConfig
 from ctp_core.select.registry import SELECTS
-from ctp_core.semiring import SEMIRINGS
 from ctp_core.shapes import Float, Tensor
 from ctp_core.symbols import Vocabulary
+from ctp_core.tnorm import TNORMS
 
 MAX_EXACT_DEPTH = 4  # sub-goals grow exponentially with depth: the deepest of the paper's experiments
 DEEPEST_ASKED = 2 * MAX_EXACT_DEPTH  # whatever depth a question asks for
@@ -32,7 +32,7 @@ MAX_EXACT_CELLS = 1 << 25  # numbers in one table of the recursion: 256 MB of do
 Batch = SteppedBatch | LayeredBatch
 
 
-def build_theory(config: CtpConfig, predicates: Vocabulary, generator: torch.Generator) -> Theory:
+def build_theory(config: CtpGraphsConfig, predicates: Vocabulary, generator: torch.Generator) -> Theory:
     """Fresh parameters on the device of the generator; raises UnknownSymbol for a fixed rule that does not fit."""
     options = SelectOptions(
         tuple(map(Template.parse, config.templates)),
@@ -52,11 +52,12 @@ def build_theory(config: CtpConfig, predicates: Vocabulary, generator: torch.Gen
 class GraphReasoner(GraphScorer):
     """A theory with the prover of its config. Training and answering use the same prover."""
 
-    def __init__(self, config: CtpConfig, predicates: Vocabulary, targets: Sequence[str], theory: Theory) -> None:
+    def __init__(self, config: CtpGraphsConfig, predicates: Vocabulary, targets: Sequence[str], theory: Theory) -> None:
         self.config, self.predicates, self.targets, self.theory = config, predicates, tuple(targets), theory
         self.module = theory
         self._check_size()
-        self.semiring, self.fold = SEMIRINGS[config.semiring], FOLDS[config.semiring]
+        self.tnorm = TNORMS[config.semiring]
+        self.best = Best(self.tnorm)
         self.tabled = tabled.TabledProver(theory.templates)
         self.exact = exact.ExactProver(theory.templates)
         self.target_ids = torch.tensor([predicates.id(name) for name in self.targets], device=self.device)
@@ -84,21 +85,21 @@ class GraphReasoner(GraphScorer):
 
     def training_scores(self, batch: Batch) -> Float[Tensor, "query target"]:
         """Differentiable, with the relaxations of the config."""
-        relaxed = tabled.TRAINING if self.config.relaxed else tabled.Aggregation.answering(self.semiring)
+        relaxed = tabled.TRAINING if self.config.relaxed else tabled.Aggregations.answering(self.tnorm)
         return self._scores(batch, relaxed)
 
     @torch.no_grad()
     def scores(self, batch: Batch) -> Float[Tensor, "query target"]:
         """As the model answers."""
-        return self._scores(batch, tabled.Aggregation.answering(self.semiring))
+        return self._scores(batch, tabled.Aggregations.answering(self.tnorm))
 
-    def _scores(self, batch: Batch, aggregation: tabled.Aggregation) -> Float[Tensor, "query target"]:
+    def _scores(self, batch: Batch, aggregations: tabled.Aggregations) -> Float[Tensor, "query target"]:
         if isinstance(batch, SteppedBatch):
-            closed = tabled.close(self.theory, aggregation.rules, self.attention)
-            return tabled.prove(batch, closed, aggregation)[:, self.target_ids]
+            closed = tabled.close(self.theory, aggregations.rules.tnorm, self.attention)
+            return tabled.prove(batch, closed, aggregations)[:, self.target_ids]
         goals = self.theory.vectors[self.target_ids]
-        levels = exact.grow(self.theory, goals, len(batch.layers) - 1, self.semiring)
-        return exact.prove(batch, levels, self.semiring)
+        levels = exact.grow(self.theory, goals, len(batch.layers) - 1, self.best)
+        return exact.prove(batch, levels, self.best)
 
     def exact_depth(self, num_edges: int) -> int:
         """One more than a balanced chain of that many facts needs, if it is not too deep for the recursion.
@@ -121,4 +122,4 @@ class GraphReasoner(GraphScorer):
     @cached_property
     @torch.no_grad()
     def closed(self) -> tabled.TabledTheory:
-        return tabled.close(self.settled, self.semiring, self.attention)
+        return tabled.close(self.settled, self.tnorm, self.attention)

@@ -5,13 +5,12 @@ from itertools import product
 
 import torch
 
-from ctp_core.ctp_graphs.search import FOLDS, Fold
 from ctp_core.ctp_graphs.tabled import TabledRules, close
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.rules import SURE, Body, Rule, each_once
 from ctp_core.select.memory import MemorySelect
-from ctp_core.semiring import SEMIRINGS
 from ctp_core.symbols import Vocabulary
+from ctp_core.tnorm import TNorm
 
 ALTERNATIVES = 3  # predicates decoded for a body place beside the nearest
 BODIES = (1 + ALTERNATIVES) ** 2  # decoded for one head and reformulator: all of two places, the best of more
@@ -19,16 +18,16 @@ MIN_CONFIDENCE = 0.05  # alternatives below are noise; the nearest body of every
 
 
 @torch.no_grad()
-def decode(theory: Theory, predicates: Vocabulary, semiring: str, attention: bool) -> list[Rule]:
+def decode(theory: Theory, predicates: Vocabulary, tnorm: TNorm, attention: bool) -> list[Rule]:
     """One rule or more for each predicate and reformulator; of equal rules the most confident."""
-    closed = close(theory, SEMIRINGS[semiring], attention)
-    found = [rule for rules in closed.rules for rule in _decoded(rules, predicates, FOLDS[semiring], attention)]
+    closed = close(theory, tnorm, attention)
+    found = [rule for rules in closed.rules for rule in _decoded(rules, predicates, tnorm, attention)]
     if isinstance(theory.select, MemorySelect):
-        found += _stored(theory, theory.select, predicates, FOLDS[semiring])
+        found += _stored(theory, theory.select, predicates, tnorm)
     return sorted(each_once(found), key=lambda rule: (-rule.confidence, rule.text))
 
 
-def _decoded(rules: TabledRules, predicates: Vocabulary, fold: Fold, attention: bool) -> list[Rule]:
+def _decoded(rules: TabledRules, predicates: Vocabulary, tnorm: TNorm, attention: bool) -> list[Rule]:
     count = len(predicates)
     width = min(1 + ALTERNATIVES, count)
     tops = [place.view(count, -1, count).topk(width, dim=0) for place in rules.places]  # [rank, reformulator, head]
@@ -40,9 +39,9 @@ def _decoded(rules: TabledRules, predicates: Vocabulary, fold: Fold, attention: 
         gate = [] if guard is None else [guard[reformulator][head]]
         if gate == [0.0]:
             continue  # a rule that `select` never tries for this goal
-        for ranks in _best([[top[reformulator][head] for top in value] for value in values], gate, fold):
+        for ranks in _best([[top[reformulator][head] for top in value] for value in values], gate, tnorm):
             scores = [value[rank][reformulator][head] for value, rank in zip(values, ranks, strict=True)]
-            confidence = min(1.0, max(0.0, fold.of([*gate, *scores])))
+            confidence = min(1.0, max(0.0, tnorm.of([*gate, *scores])))
             if any(ranks) and confidence < MIN_CONFIDENCE:
                 continue
             names = tuple(predicates.names[i[rank][reformulator][head]] for i, rank in zip(indices, ranks, strict=True))
@@ -51,11 +50,11 @@ def _decoded(rules: TabledRules, predicates: Vocabulary, fold: Fold, attention: 
     return found
 
 
-def _best(places: list[list[float]], gate: list[float], fold: Fold) -> list[tuple[int, ...]]:
+def _best(places: list[list[float]], gate: list[float], tnorm: TNorm) -> list[tuple[int, ...]]:
     """The ranks of the best bodies, that of the nearest predicates first; ⊗ with more never reorders two of them."""
 
     def score(ranks: tuple[int, ...]) -> float:
-        return fold.of([*gate, *(values[rank] for values, rank in zip(places, ranks, strict=False))])
+        return tnorm.of([*gate, *(values[rank] for values, rank in zip(places, ranks, strict=False))])
 
     kept: list[tuple[int, ...]] = [()]
     for values in places:
@@ -63,7 +62,7 @@ def _best(places: list[list[float]], gate: list[float], fold: Fold) -> list[tupl
     return kept
 
 
-def _stored(theory: Theory, select: MemorySelect, predicates: Vocabulary, fold: Fold) -> list[Rule]:
+def _stored(theory: Theory, select: MemorySelect, predicates: Vocabulary, tnorm: TNorm) -> list[Rule]:
     """The rows of the memory, each under the head that attends to it most."""
     found = []
     for template in select.groups:
@@ -73,7 +72,7 @@ def _stored(theory: Theory, select: MemorySelect, predicates: Vocabulary, fold: 
         meets = theory.meet(stored.reshape(-1, stored.shape[2]), theory.vectors).view(*stored.shape[:2], -1).max(dim=2)
         for row in range(stored.shape[0]):
             body = Body.of(template, tuple(predicates.names[i] for i in meets.indices[row].tolist()))
-            confidence = fold.of([float(heads.values[row]), *meets.values[row].tolist()])
+            confidence = tnorm.of([float(heads.values[row]), *meets.values[row].tolist()])
             head = predicates.names[int(heads.indices[row])]
             found.append(Rule(head, body, min(1.0, max(0.0, confidence)), approximate=True))
     return found

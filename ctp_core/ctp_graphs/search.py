@@ -9,77 +9,17 @@ import heapq
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from ctp_core.tnorm import TNorm
 
 MAX_POPS = 40_000  # moves looked at; a bound for cyclic graphs with many equal proofs
 
 PRECISION = 1 << 34
 
 SubGoal = Any  # what a Space uses to name a sub-goal; hashable
-
-
-class Fold(ABC):
-    """⊗ on plain numbers, in a form that can be extended: total of what is closed, with a weight for what is open."""
-
-    start: float
-
-    @abstractmethod
-    def join(self, total: float, value: float, weight: float) -> float: ...
-
-    @abstractmethod
-    def combine(self, closed: float, rest: float) -> float: ...
-
-    def weights(self, count: int, weight: float) -> list[float]:
-        """Of `count` parts of a proof that itself has `weight`."""
-        return [weight] * count
-
-    def of(self, scores: Sequence[float]) -> float:
-        total = self.start
-        for score, weight in zip(scores, self.weights(len(scores), 1.0), strict=True):
-            total = self.join(total, score, weight)
-        return total
-
-
-class ProductFold(Fold):
-    start = 1.0
-
-    def join(self, total: float, value: float, weight: float) -> float:
-        del weight
-        return total * value
-
-    def combine(self, closed: float, rest: float) -> float:
-        return closed * rest
-
-
-class MinFold(Fold):
-    start = 1.0
-
-    def join(self, total: float, value: float, weight: float) -> float:
-        del weight
-        return min(total, value)
-
-    def combine(self, closed: float, rest: float) -> float:
-        return min(closed, rest)
-
-
-class MeanFold(Fold):
-    """The left fold of pairwise means is a weighted sum: the first two parts weigh least and equally."""
-
-    start = 0.0
-
-    def join(self, total: float, value: float, weight: float) -> float:
-        return total + weight * value
-
-    def combine(self, closed: float, rest: float) -> float:
-        return closed + rest
-
-    def weights(self, count: int, weight: float) -> list[float]:
-        return [weight * 0.5 ** (count - max(1, place)) for place in range(count)]
-
-
-FOLDS: dict[str, Fold] = {"max-product": ProductFold(), "max-min": MinFold(), "max-mean": MeanFold()}
 
 
 @dataclass(frozen=True)
@@ -169,8 +109,8 @@ class _Entry(NamedTuple):
 class Search:
     """Best-first over unfinished proofs. Siblings wait until the one before them was taken."""
 
-    def __init__(self, space: Space, fold: Fold, expired: Callable[[], bool]) -> None:
-        self.space, self.fold, self.expired = space, fold, expired
+    def __init__(self, space: Space, tnorm: TNorm, expired: Callable[[], bool]) -> None:
+        self.space, self.tnorm, self.expired = space, tnorm, expired
         self.truncated = False
         self._heap: list[_Entry] = []
         self._counter = itertools.count(0, -1)
@@ -178,7 +118,7 @@ class Search:
     def proofs(self, goal: SubGoal) -> Iterator[Derivation]:
         """In order of their scores; ends early, and says so in `truncated`, where the budget does."""
         best, size = self.space.best(goal), self.space.size(goal)
-        self._push(_State(self.fold.start, _Open(goal, 1.0, frozenset(), None, best), None, size), 0, best, size)
+        self._push(_State(self.tnorm.start, _Open(goal, 1.0, frozenset(), None, best), None, size), 0, best, size)
         tried = 0
         while self._heap:
             if tried == MAX_POPS or self.expired():
@@ -190,7 +130,9 @@ class Search:
             if move is None:
                 continue
             closed, remaining, size = self._take(entry.state, move)
-            promise = closed if remaining is None else self.fold.combine(closed, remaining.bound)
+            promise = closed if remaining is None else self.tnorm.combine(closed, remaining.bound)
+            if promise <= 0:
+                continue  # parts that are proved may together be no proof, and the moves after this one are no better
             if not entry.exact and (-rounded(promise), size) > entry[:2]:
                 self._push(entry.state, entry.number, promise, size, exact=True)
                 continue
@@ -214,15 +156,15 @@ class Search:
     def _take(self, state: _State, move: Move) -> tuple[float, _Open | None, int]:
         """What is closed, what is open and the size, once the first open goal is proved by this move."""
         top, closed = state.open, state.closed
-        weights = self.fold.weights(len(move.scores) + len(move.subgoals), top.weight)
+        weights = self.tnorm.weights(len(move.scores) + len(move.subgoals), top.weight)
         for score, weight in zip(move.scores, weights, strict=False):
-            closed = self.fold.join(closed, score, weight)
+            closed = self.tnorm.join(closed, score, weight)
         remaining = top.rest
         ancestors = top.ancestors | {self.space.identity(top.goal)} if self.space.cyclic else top.ancestors
         size = state.size - self.space.size(top.goal) + self.space.cyclic
         for goal, weight in zip(reversed(move.subgoals), reversed(weights), strict=False):
-            bound = self.fold.start if remaining is None else remaining.bound
-            bound = self.fold.join(bound, self.space.best(goal), weight)
+            bound = self.tnorm.start if remaining is None else remaining.bound
+            bound = self.tnorm.join(bound, self.space.best(goal), weight)
             remaining = _Open(goal, weight, ancestors, remaining, bound)
             size += self.space.size(goal)
         return closed, remaining, size

@@ -12,14 +12,15 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from ctp_core.aggregations import Aggregation, Best, CappedSum, NoisyOr
 from ctp_core.base.deadline import Expired, OutOfTime, look, never
 from ctp_core.ctp_graphs.batches import BatchStep, Instance, SteppedBatch, Ways, stack_stepped
 from ctp_core.ctp_graphs.charts import Shape
 from ctp_core.ctp_graphs.stepped_charts import SteppedChart, stepped_chart
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.rules import Template
-from ctp_core.semiring import SEMIRINGS, Semiring
 from ctp_core.shapes import Float, Int
+from ctp_core.tnorm import TNORMS, TNorm
 
 # Scores of cyclic graphs settle after a few rounds; the bound only guards against rounding that never settles.
 MAX_ROUNDS = 1000
@@ -32,20 +33,24 @@ Table = Float[Tensor, "pair predicate"]
 
 
 @dataclass(frozen=True)
-class Aggregation:
-    """⊕ at its three places: over body predicates, over the entities in the middle, over rules; and the ⊗."""
+class Aggregations:
+    """⊕ at its three places: over body predicates, over the entities in the middle, over rules."""
 
-    predicates: Semiring
-    middles: Semiring
-    rules: Semiring
+    predicates: Aggregation
+    middles: Aggregation
+    rules: Aggregation
 
     @classmethod
-    def answering(cls, semiring: Semiring) -> "Aggregation":
-        return cls(semiring, semiring, semiring)
+    def answering(cls, tnorm: TNorm) -> "Aggregations":
+        best = Best(tnorm)
+        return cls(best, best, best)
+
+
+BEST_PRODUCT = Best(TNORMS["max-product"])
 
 
 # Sums give every predicate and rule a gradient; over the middle, max: repeated proofs would add up there.
-TRAINING = Aggregation(SEMIRINGS["sum-product"], SEMIRINGS["max-product"], SEMIRINGS["noisy-or"])
+TRAINING = Aggregations(CappedSum(), BEST_PRODUCT, NoisyOr())
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class TabledTheory:
     num_predicates: int
 
 
-def close(theory: Theory, semiring: Semiring, attention: bool) -> TabledTheory:
+def close(theory: Theory, tnorm: TNorm, attention: bool) -> TabledTheory:
     """Unifies every body place with every known predicate, by attention where asked for and there is one."""
     vectors = theory.vectors
     count = vectors.shape[0]
@@ -77,7 +82,7 @@ def close(theory: Theory, semiring: Semiring, attention: bool) -> TabledTheory:
         meets = theory.meet(expansion.bodies.reshape(-1, dim), vectors) if weight is None else weight
         unified = meets.view(-1, reformulators, atoms, count).expand(count, -1, -1, -1)
         columns = unified.permute(2, 3, 1, 0).reshape(atoms, count, reformulators * count)  # [atom, r′, g · r]
-        guard = expansion.guard(semiring)
+        guard = expansion.guard(tnorm)
         rules.append(TabledRules(expansion.template, tuple(columns), None if guard is None else guard.T))
     return TabledTheory(tuple(rules), None if attention else theory.meet(vectors, vectors), count)
 
@@ -143,8 +148,8 @@ class _Filling:
     For answers, where all ⊕ are one and the same.
     """
 
-    def __init__(self, batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation, expired: Expired) -> None:
-        self.theory, self.aggregation, self.expired = theory, aggregation, expired
+    def __init__(self, batch: SteppedBatch, theory: TabledTheory, aggregations: Aggregations, expired: Expired) -> None:
+        self.theory, self.aggregations, self.expired = theory, aggregations, expired
         self.facts = facts_table(batch, theory, theory.rules[0].places[0])
         self.table = self.facts.clone()
         self.since = torch.zeros_like(self.table, dtype=torch.long)
@@ -156,10 +161,10 @@ class _Filling:
     def transform(self, rows: Int[Tensor, " row"]) -> None:
         for rules, places in zip(self.theory.rules, self.transformed, strict=True):
             for number, (weights, place) in enumerate(zip(rules.places, places, strict=True)):
-                values = self.aggregation.predicates.contract(self.table[rows], weights)
+                values = self.aggregations.predicates.contract(self.table[rows], weights)
                 if number == 0 and rules.guard is not None:
                     # ⊗ is free in its order: the guard goes in here, once a row, and not once a split.
-                    values = self.aggregation.rules.times(values, rules.guard.reshape(1, -1))
+                    values = self.aggregations.rules.times(values, rules.guard.reshape(1, -1))
                 place[rows] = values
 
     def advance(self, step: BatchStep, number: int) -> Int[Tensor, " row"]:
@@ -170,8 +175,8 @@ class _Filling:
             for rules, places in zip(self.theory.rules, self.transformed, strict=True)
             if rules.template == ways.template
         ]
-        proved = reduce(self.aggregation.rules.plus, scores)
-        before, after = self.table[step.rows], self.aggregation.rules.plus(self.facts[step.rows], proved)
+        proved = reduce(self.aggregations.rules.plus, scores)
+        before, after = self.table[step.rows], self.aggregations.rules.plus(self.facts[step.rows], proved)
         rose = after > before
         changed = step.rows[rose.any(dim=1)]
         if len(changed):
@@ -184,7 +189,7 @@ class _Filling:
         """⊕ over rules, then over splits: in this order there is far less to scatter."""
         blocks = range(0, len(ways.targets), max(SCATTERED, rows))
         scattered = [self._scattered(ways, places, rows, slice(start, start + blocks.step)) for start in blocks]
-        return reduce(self.aggregation.middles.plus, scattered)
+        return reduce(self.aggregations.middles.plus, scattered)
 
     def _scattered(self, ways: Ways, places: list[Tensor], rows: int, block: slice) -> Float[Tensor, "row predicate"]:
         step, targets = max(1, CACHED // places[0].shape[1]), ways.targets[block]
@@ -194,23 +199,23 @@ class _Filling:
             here = slice(start, start + step)
             bodies.append(self._bodies([place[part[here]] for place, part in zip(places, parts, strict=True)]))
         best = torch.cat(bodies)
-        return best if ways.one_each else self.aggregation.middles.scatter(best, targets, rows)
+        return best if ways.one_each else self.aggregations.middles.scatter(best, targets, rows)
 
     def _bodies(self, places: list[Tensor]) -> Float[Tensor, "split predicate"]:
-        bodies = self.aggregation.rules.product(places)
-        return self.aggregation.rules.reduce(bodies.view(len(bodies), -1, self.table.shape[1]), dim=1)
+        bodies = self.aggregations.rules.product(places)
+        return self.aggregations.rules.reduce(bodies.view(len(bodies), -1, self.table.shape[1]), dim=1)
 
 
 @torch.no_grad()
 def tables(
     batch: SteppedBatch,
     theory: TabledTheory,
-    aggregation: Aggregation,
+    aggregations: Aggregations,
     expired: Expired = never,
     keep_levels: bool = False,
 ) -> Tables:
     """Does all steps of the batch, and those of cyclic graphs again until nothing changes."""
-    filling = _Filling(batch, theory, aggregation, expired)
+    filling = _Filling(batch, theory, aggregations, expired)
     kept = _KeptLevels(filling) if keep_levels else _KeptLast(filling)
     try:
         _fill(filling, batch, kept)
@@ -270,15 +275,15 @@ class _KeptLevels(_KeptLast):
         return Levels(torch.cat(self.values), torch.cat(self.since), tuple(self.at))
 
 
-def prove(batch: SteppedBatch, theory: TabledTheory, aggregation: Aggregation) -> Float[Tensor, "query predicate"]:
+def prove(batch: SteppedBatch, theory: TabledTheory, aggregations: Aggregations) -> Float[Tensor, "query predicate"]:
     """Scores of all predicates for every query, after all steps; differentiable where gradients are enabled."""
     if not torch.is_grad_enabled():
-        found = tables(batch, theory, aggregation)
+        found = tables(batch, theory, aggregations)
         return with_goal_facts(found.last[batch.query_rows], found.facts[batch.query_rows], theory)
     facts = facts_table(batch, theory, theory.rules[0].places[0])
     table = facts
     for step in batch.steps:
-        table = advance(table, facts, step, theory, aggregation)
+        table = advance(table, facts, step, theory, aggregations)
     return with_goal_facts(table[batch.query_rows], facts[batch.query_rows], theory)
 
 
@@ -290,37 +295,38 @@ def with_goal_facts(
     """The goal itself may meet a fact of another predicate, as it does in the recursion; sub-goals already do by U."""
     if theory.goals is None:
         return scores
-    return torch.maximum(scores, SEMIRINGS["max-product"].contract(facts, theory.goals))
+    # Facts are 0 or 1, so that every t-norm is the product here.
+    return torch.maximum(scores, BEST_PRODUCT.contract(facts, theory.goals))
 
 
-def advance(table: Table, facts: Table, step: BatchStep, theory: TabledTheory, aggregation: Aggregation) -> Table:
+def advance(table: Table, facts: Table, step: BatchStep, theory: TabledTheory, aggregations: Aggregations) -> Table:
     """One step with gradients: the rows of the step computed anew from the table, the others as they were."""
     scores = [
-        _choose(_transformed(table, ways, rules, aggregation), ways, rules, len(step.rows), aggregation)
+        _choose(_transformed(table, ways, rules, aggregations), ways, rules, len(step.rows), aggregations)
         for ways in step.ways
         for rules in theory.rules
         if rules.template == ways.template
     ]
-    proved = aggregation.rules.reduce(torch.cat(scores, dim=1), dim=1)  # [row, reformulator, predicate] -> [row, …]
-    return table.index_copy(0, step.rows, aggregation.rules.plus(facts[step.rows], proved))
+    proved = aggregations.rules.reduce(torch.cat(scores, dim=1), dim=1)  # [row, reformulator, predicate] -> [row, …]
+    return table.index_copy(0, step.rows, aggregations.rules.plus(facts[step.rows], proved))
 
 
 def _transformed(
-    table: Table, ways: Ways, rules: TabledRules, aggregation: Aggregation
+    table: Table, ways: Ways, rules: TabledRules, aggregations: Aggregations
 ) -> list[Float[Tensor, "split column"]]:
     """X at each body place of every split; each distinct row is transformed once."""
     return [
-        aggregation.predicates.contract(table[used], place)[part]
+        aggregations.predicates.contract(table[used], place)[part]
         for used, part, place in zip(ways.used, ways.parts, rules.places, strict=True)
     ]
 
 
 def _choose(
-    places: list[Float[Tensor, "split column"]], ways: Ways, rules: TabledRules, rows: int, aggregation: Aggregation
+    places: list[Float[Tensor, "split column"]], ways: Ways, rules: TabledRules, rows: int, aggregations: Aggregations
 ) -> Float[Tensor, "row reformulator predicate"]:
     """w ⊗ ⊕ over splits of ⊗ over places, for every row of the step."""
     count = rules.places[0].shape[0]
-    bodies = aggregation.rules.product(places).view(len(ways.targets), -1, count)
+    bodies = aggregations.rules.product(places).view(len(ways.targets), -1, count)
     if not ways.one_each:
-        bodies = aggregation.middles.scatter(bodies, ways.targets, rows)
-    return bodies if rules.guard is None else aggregation.rules.times(bodies, rules.guard)
+        bodies = aggregations.middles.scatter(bodies, ways.targets, rows)
+    return bodies if rules.guard is None else aggregations.rules.times(bodies, rules.guard)

@@ -1,6 +1,6 @@
 """Proofs of the tabled prover, read back from its tables like a chart parse."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ctp_core.ctp_graphs.search import PRECISION, Fold, MinFold, Move, Space, rounded
+from ctp_core.ctp_graphs.search import PRECISION, Move, Space, rounded
 from ctp_core.ctp_graphs.stepped_charts import SteppedChart
 from ctp_core.ctp_graphs.tabled import TabledTheory, Tables
 from ctp_core.rules import Template
+from ctp_core.tnorm import TNorm
 
 Scores = NDArray[np.float64]
 
@@ -94,8 +95,8 @@ class _Bodies(NamedTuple):
 class TabledSpace(Space):
     """The proofs of one graph. `levels` are those of the tables: of the fixpoint alone, or of every depth."""
 
-    def __init__(self, chart: SteppedChart, theory: TabledTheory, tables: Tables, fold: Fold, width: int) -> None:
-        self.chart, self.theory, self.fold = chart, theory, fold
+    def __init__(self, chart: SteppedChart, theory: TabledTheory, tables: Tables, tnorm: TNorm, width: int) -> None:
+        self.chart, self.theory, self.tnorm = chart, theory, tnorm
         self.width = width  # moves of a goal listed at first: few are ever asked for
         self.cyclic = chart.cyclic or chart.levels  # at another depth the same goal is another sub-goal
         self.facts = tables.facts.cpu().numpy()
@@ -210,7 +211,7 @@ class TabledSpace(Space):
             scores = tuple(float(unify[reformulator, predicate]) for unify, predicate in zip(places, body, strict=True))
             gate = () if guard is None else (float(guard[reformulator]),)
             subgoals = tuple(TabledGoal(int(row), p, below) for row, p in zip(parts[split], body, strict=True))
-            value = self.fold.of([*gate, *scores, *(self.best(sub) for sub in subgoals)])
+            value = self.tnorm.of([*gate, *scores, *(self.best(sub) for sub in subgoals)])
             own = [unify[reformulator] for unify in places]
             generated = tuple((int(unified.argmax()), float(unified.max())) for unified in own)
             note = ByRule(template, body, guard is not None, generated)
@@ -225,26 +226,22 @@ class TabledSpace(Space):
         found = _Bodies(totals, np.zeros(shape, dtype=np.int64), [])
         for place, unify in enumerate(places):
             rows = self._rows(self._below(goal))[parts[:, place]]
-            values = self._times(unify[None], self.values[rows, None, :])  # [split, reformulator, predicate]
+            values = self.tnorm.arrays(unify[None], self.values[rows, None, :])  # [split, reformulator, predicate]
             if self.cyclic:
                 values[parts[:, place] == goal.row, :, goal.predicate] = 0  # no goal helps to prove itself
             since = np.broadcast_to(self.since[rows, None, :], values.shape)
             best = self._top(values, since, min(width, self.theory.num_predicates), ceiling)
             kept, old = np.take_along_axis(values, best, axis=2), np.take_along_axis(since, best, axis=2)
-            found = found.joined(self._times(found.totals[..., :, None], kept[:, :, None, :]), old, best)
+            found = found.joined(self.tnorm.arrays(found.totals[..., :, None], kept[:, :, None, :]), old, best)
             if found.totals.shape[2] > width:
                 found = found.at(self._top(found.totals, found.ages, width, ceiling))
         return found
-
-    @property
-    def _times(self) -> Callable[[Scores, Scores], Scores]:
-        return np.minimum if isinstance(self.fold, MinFold) else np.multiply
 
     def _top(self, values: Scores, since: NDArray[np.int64], count: int, ceiling: float) -> NDArray[np.int64]:
         """The places of the `count` best values on the last axis; of equal ones, in a circle, the oldest."""
         if not self.cyclic:
             return np.argpartition(-values, count - 1, axis=-1)[..., :count]
-        if isinstance(self.fold, MinFold):
+        if self.tnorm.idempotent:
             # Whatever is above the goal's own score is as good as any other, and the oldest leads to an end.
             values = np.minimum(values, ceiling)
         return np.lexsort((since, -_rounded(values)), axis=-1)[..., :count]

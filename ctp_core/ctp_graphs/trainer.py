@@ -2,10 +2,10 @@
 
 import torch
 
-from ctp_core.base.config import BaseConfig
 from ctp_core.base.graphs_trainer import GraphTrainer, of_each_target
 from ctp_core.base.rule_counts import with_counts
 from ctp_core.ctp_graphs.batches import LayeredBatch
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.exact import largest_table
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
@@ -13,8 +13,7 @@ from ctp_core.ctp_graphs.rules import decode
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.errors import ConfigError, DataError
 from ctp_core.kb.graph_paths import joined
-from ctp_core.kb.knowledge_base import GraphsKB, KnowledgeBase
-from ctp_core.select.config import CtpConfig
+from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.shapes import Float, Int, Tensor
 
 MAX_TRAINED_CELLS = 1 << 27  # numbers in one table of the recursion: 512 MB, and a gradient keeps several
@@ -23,12 +22,10 @@ MAX_TRAINED_CELLS = 1 << 27  # numbers in one table of the recursion: 512 MB, an
 class GraphsTrainer(GraphTrainer):
     """Trains a CTP on a KB of graphs."""
 
-    config: CtpConfig
+    config: CtpGraphsConfig
     scorer: GraphReasoner
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, CtpConfig) or not isinstance(kb, GraphsKB):
-            raise ConfigError("method ctp on graphs needs a config of method ctp and a KB of kind graphs")
+    def __init__(self, config: CtpGraphsConfig, kb: GraphsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.depth)
         if config.prover == "exact":
             self._check_size()
@@ -77,5 +74,5 @@ class GraphsTrainer(GraphTrainer):
         theory = self.best_module()
         assert isinstance(theory, Theory)
         reasoner = GraphReasoner(self.config, self.kb.predicates, self.kb.targets, theory)
-        rules = decode(theory, self.kb.predicates, self.config.semiring, attention=self.config.select == "attentive")
+        rules = decode(theory, self.kb.predicates, reasoner.tnorm, attention=self.config.select == "attentive")
         return CtpGraphsModel(reasoner, with_counts(rules, self.kb))

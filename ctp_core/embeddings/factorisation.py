@@ -1,4 +1,4 @@
-"""The two factorisations behind the embedding models: a question becomes one vector, its answers a product."""
+"""The two factorisations behind the embedding models: φ is the product of a question's vector with an answer's."""
 
 from abc import ABC, abstractmethod
 
@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-INITIAL_SCALE = 1e-3  # N3 wants to start near zero: large initial products are never unlearnt
+INITIAL_SCALE = 1e-3  # N3 must start near zero: it never unlearns large initial products
 
 
 class Factorisation(nn.Module, ABC):
@@ -28,7 +28,7 @@ class Factorisation(nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def width(rank: int) -> int:
-        """How many real numbers hold a vector of this rank."""
+        """The number of real numbers that a vector of this rank takes."""
 
     @abstractmethod
     def compose(self, entity: Float[Tensor, "row width"], predicate: Float[Tensor, "row width"]) -> Tensor:
@@ -46,7 +46,7 @@ class Factorisation(nn.Module, ABC):
 
     @abstractmethod
     def moduli(self, vectors: Float[Tensor, "row width"]) -> Float[Tensor, "row rank"]:
-        """What the 3-norm is taken of."""
+        """The absolute values whose cubes N3 adds up."""
 
     def queries(
         self, entities: Float[Tensor, "row width"], atoms: Int[Tensor, " row"], *, tied: bool
@@ -63,7 +63,7 @@ class Factorisation(nn.Module, ABC):
 
 
 class ComplexFactorisation(Factorisation):
-    """First half of a vector the real parts, second half the imaginary parts."""
+    """The first half of a vector holds the real parts, the second half the imaginary parts."""
 
     @staticmethod
     def width(rank: int) -> int:
@@ -83,7 +83,7 @@ class ComplexFactorisation(Factorisation):
 
 
 class DistMultFactorisation(Factorisation):
-    """A diagonal bilinear form: every predicate is symmetric."""
+    """A diagonal bilinear form, so every predicate is symmetric."""
 
     @staticmethod
     def width(rank: int) -> int:

@@ -1,4 +1,4 @@
-"""ComplEx and DistMult as models in their own right: accurate, but without proofs."""
+"""ComplEx and DistMult as models: accurate, but without proofs."""
 
 from typing import ClassVar
 
@@ -19,15 +19,16 @@ from ctp_core.base.facts_model import (
     read_kb,
 )
 from ctp_core.base.goals import GoalIds
-from ctp_core.embeddings.config import EmbeddingConfig
+from ctp_core.embeddings.config import ComplexConfig, DistMultConfig, EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
-from ctp_core.errors import ArtifactError
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule
 
 
 class EmbeddingModel(FactsModel):
     """logit = scale · φ(s, p, o) + offset, fitted on validation so that the sigmoid reads as a probability."""
+
+    config_class: ClassVar[type[EmbeddingConfig]]
 
     def __init__(
         self, config: EmbeddingConfig, kb: FactsKB, factorisation: Factorisation, calibration: tuple[float, float]
@@ -45,12 +46,12 @@ class EmbeddingModel(FactsModel):
         return "none"
 
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
-        """Of an entity that was never seen nothing is known: the offset alone."""
+        """The logits; the offset alone where an entity was not in training."""
         found = self.logits_of_seen(view, goals)
         return found if goals.for_ranking else np.nan_to_num(found, nan=self.offset)
 
     def logits_of_seen(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
-        """The logits; NaN where an entity was never seen."""
+        """The logits; NaN where an entity was not in training."""
         if goals.for_ranking:
             products = self._ranked_products(goals)
         else:  # fact by fact, so that a fact has one score to the last bit whichever place is asked for
@@ -58,7 +59,7 @@ class EmbeddingModel(FactsModel):
         return np.asarray(self.scale * products + self.offset)
 
     def _ranked_products(self, goals: GoalIds) -> Float[np.ndarray, "goal entity"]:
-        """φ of all entities in the open place, by one product of matrices."""
+        """φ of all entities in the open place, by one matrix product."""
         with torch.no_grad():
             vectors = self._predicates[self._ids(goals.predicates)]
             vectors = vectors if goals.forward else self.factorisation.adjoint(vectors)
@@ -66,7 +67,7 @@ class EmbeddingModel(FactsModel):
             return (queries @ self.factorisation.entities.T).cpu().numpy()
 
     def fact_products(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """φ of each fact; NaN where an entity was never seen."""
+        """φ of each fact; NaN where an entity was not in training."""
         seen = (facts[:, [0, 2]] < len(self.kb.entities)).all(1)
         products = np.full(len(facts), np.nan)
         with torch.no_grad():
@@ -82,7 +83,7 @@ class EmbeddingModel(FactsModel):
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
-        """No proofs; the parts are the offset as bias and the embedding, null for entities never seen."""
+        """Gives no proofs, only parts of the logit: `bias`, and `embedding`, None for entities not in training."""
         del view, logits, num_proofs
         parts = self.scale * self.fact_products(facts)
         return [
@@ -91,7 +92,7 @@ class EmbeddingModel(FactsModel):
         ]
 
     def rules(self) -> list[Rule]:
-        """An embedding has none."""
+        """Always empty: an embedding has no rules."""
         return []
 
     def to_artifact(self) -> Artifact:
@@ -101,9 +102,7 @@ class EmbeddingModel(FactsModel):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "EmbeddingModel":
-        config, kb = read_config(artifact), read_kb(artifact)
-        if not isinstance(config, EmbeddingConfig):
-            raise ArtifactError(f"a model of method {config.method!r} is no embedding")
+        config, kb = read_config(artifact, cls.config_class), read_kb(artifact)
         sizes = (len(kb.entities), len(kb.predicates))
         factorisation = FACTORISATIONS[config.method](sizes, config.rank, torch.Generator(), device)
         load_state(factorisation, "factorisation", artifact)
@@ -112,7 +111,12 @@ class EmbeddingModel(FactsModel):
 
 class ComplexModel(EmbeddingModel):
     method: ClassVar[str] = "complex"
+    config_class = ComplexConfig
 
 
 class DistMultModel(EmbeddingModel):
     method: ClassVar[str] = "distmult"
+    config_class = DistMultConfig
+
+
+MODELS: dict[str, type[EmbeddingModel]] = {"complex": ComplexModel, "distmult": DistMultModel}

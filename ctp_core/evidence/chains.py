@@ -7,7 +7,6 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ctp_core.base.counting import RuleCounter
 from ctp_core.base.edges import EdgeList, Paths, slices
 from ctp_core.evidence.proofs_arrays import own_paths
 from ctp_core.kb.knowledge_base import FactIds
@@ -36,20 +35,18 @@ class ChainRows:
     Asked for bodies in sorted order, it multiplies what they begin with once, and remembers nothing else.
     """
 
-    def __init__(
-        self, counter: RuleCounter, starts: Int[np.ndarray, " question"], hidden: Hidden | None = None
-    ) -> None:
-        self._counter, self._starts, self._hidden = counter, starts, hidden
+    def __init__(self, edges: EdgeList, starts: Int[np.ndarray, " question"], hidden: Hidden | None = None) -> None:
+        self._edges, self._starts, self._hidden = edges, starts, hidden
         self._questions = np.arange(len(starts))
         once = np.ones(len(starts), dtype=np.int32)
         self._reached: dict[AtomIds, sparse.csr_array] = {(): self._marked(starts, once)}
 
     def widest(self, body: AtomIds) -> float:
         """Paths per question at the step that has most of them: what a rule costs, without finding them."""
-        paths = np.bincount(self._starts, minlength=self._counter.num_entities).astype(np.float64)
+        paths = np.bincount(self._starts, minlength=self._edges.num_entities).astype(np.float64)
         most = 0.0
-        for atom in turned(body, self._counter.num_predicates)[::-1]:
-            paths = self._counter.tables[atom] @ paths
+        for atom in turned(body, self._edges.num_predicates)[::-1]:
+            paths = self._edges.tables[atom] @ paths
             most = max(most, float(paths.sum()))
         return most / max(1, len(self._starts))
 
@@ -62,8 +59,8 @@ class ChainRows:
         return self._reached[body]
 
     def _step(self, reached: sparse.csr_array, atom: int) -> sparse.csr_array:
-        onward = reached @ self._counter.tables[atom]
-        if self._hidden is None or (atom - self._hidden.atom) % self._counter.num_predicates:
+        onward = reached @ self._edges.tables[atom]
+        if self._hidden is None or (atom - self._hidden.atom) % self._edges.num_predicates:
             return onward
         ends = (self._starts, self._hidden.ends)
         tails, heads = ends if atom == self._hidden.atom else ends[::-1]
@@ -74,7 +71,7 @@ class ChainRows:
 
     def _marked(self, entities: Ids, values: NDArray[np.int32]) -> sparse.csr_array:
         """One cell in each row."""
-        shape = (len(self._questions), self._counter.num_entities)
+        shape = (len(self._questions), self._edges.num_entities)
         return sparse.csr_array((values, (self._questions, entities)), shape=shape)
 
 
@@ -119,7 +116,7 @@ class PairWalks:
 
 class _Walks:
     def __init__(self, edges: EdgeList, starts: Ids) -> None:
-        self._tables = edges.counter.tables
+        self._tables = edges.tables
         self._found: dict[AtomIds, tuple[Ids, Ids]] = {(): (np.arange(len(starts)), starts[:, None])}
 
     def along(self, body: AtomIds) -> tuple[Ids, Ids]:

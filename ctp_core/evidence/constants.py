@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.base.edges import EdgeList, slices
-from ctp_core.base.features import ANY, EntityFeatures, key_of
+from ctp_core.evidence.features import ANY, EntityFeatures, features_of, key_of
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, Template
 
@@ -47,7 +47,7 @@ class ConstantRules:
 
     def features_in(self, view: EdgeList) -> EntityFeatures:
         """The bodies that hold in a KB, or in it and a question."""
-        return view.long_features if self._long else view.features
+        return features_of(view, long=self._long)
 
     def evidence(self, support: NDArray[np.floating] | Ids, features: Ids) -> Float[np.ndarray, " rule"]:
         """0 for a rule that is not worth keeping."""
@@ -65,7 +65,7 @@ class ConstantRules:
         return self._tables[predicate, side]
 
     def _table(self, predicate: int, side: Template) -> sparse.csr_array:
-        heads = self.edges.counter.tables[self._towards(predicate, side)]
+        heads = self.edges.tables[self._towards(predicate, side)]
         about = np.flatnonzero(np.diff(heads.indptr))
         found = (self.features.of_entity[about].T.tocsr() @ heads[about].astype(np.float32)).tocoo()
         often = np.flatnonzero(found.data >= MIN_SUPPORT)  # most of them hold once, and are not worth a logarithm

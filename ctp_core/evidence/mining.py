@@ -45,7 +45,7 @@ def mine_chains(edges: EdgeList, facts: FactIds, length: int, config: RulesConfi
     """The bodies of this length that join the entities of most facts."""
     found = [_joining(edges, facts[at : at + PATHS_AT_ONCE], length) for at in range(0, len(facts), PATHS_AT_ONCE)]
     bodies, support = np.unique(np.concatenate(found), return_counts=True)
-    kept = np.argsort(-support, kind="stable")[: config.rules]
+    kept = np.argsort(-support, kind="stable")[: config.rules_per_template]
     kept = kept[support[kept] >= config.min_support]
     return [Mined(Template(length), _atoms(body, length, 2 * edges.num_predicates)) for body in bodies[kept].tolist()]
 
@@ -103,7 +103,7 @@ def mine_unary(edges: EdgeList, facts: FactIds, template: Template) -> list[Mine
     """The atoms that are said of these entities far more often than of others."""
     column, own = (0, facts[0, 1]) if template.about_subject else (2, facts[0, 1] + edges.num_predicates)
     lifts = []
-    for atom, table in enumerate(edges.counter.tables):
+    for atom, table in enumerate(edges.tables):
         degrees = np.diff(table.indptr)
         here = degrees[facts[:, column]] - (atom == own)  # the fact itself says nothing
         share, everywhere = (here > 0).mean(), (degrees > 0).mean()

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, sigmoid
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.rule_counts import FactsCounter
 from ctp_core.evidence.proofs import count_proofs, explained, list_proofs, unexplained
 from ctp_core.evidence.proofs_arrays import WeighedPaths
 from ctp_core.evidence.rules import chain_rule, constant_rule
@@ -99,7 +100,7 @@ class EvidenceModel(FactsModel):
 
     def counts(self, predicate: int, template: Template, body: tuple[int, ...]) -> tuple[int, int]:
         """(support, how often the body holds)."""
-        return self.kb_view.edges.counter.count(predicate, template, body)
+        return FactsCounter(self.kb_view.edges, self.kb.predicates).count_atoms(predicate, template, body)
 
     def rules(self) -> list[Rule]:
         """Rules whose body holds somewhere in the KB, by confidence, then precision.

@@ -99,9 +99,7 @@ class ProofsModel(EvidenceModel):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "ProofsModel":
-        config, kb = read_config(artifact), read_kb(artifact)
-        if not isinstance(config, ProofsConfig):
-            raise ArtifactError(f"a model of method {config.method!r} is no model of proofs")
+        config, kb = read_config(artifact, ProofsConfig), read_kb(artifact)
         widths = {template: config.members * width for template, width in config.widths.items()}
         sizes, how = (len(kb.predicates), widths), (config.saturation, config.counting)
         head = EvidenceHead(*sizes, torch.Generator(), device, config.initial_scale, *how)

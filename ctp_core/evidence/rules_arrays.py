@@ -15,11 +15,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from ctp_core.base.counting import RuleCounter
 from ctp_core.base.edges import EdgeList, Paths
-from ctp_core.base.features import ANY, atoms_of, middle
 from ctp_core.evidence.chains import AtomIds, ChainRows, PairWalks, turned
 from ctp_core.evidence.constants import ConstantRules
+from ctp_core.evidence.features import ANY, atoms_of, middle
 from ctp_core.evidence.proofs_arrays import WeighedPaths
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, UNARY, Template
@@ -73,7 +72,7 @@ class RuleArrays:
         self, edges: EdgeList, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
     ) -> Float[np.ndarray, "question entity"]:
         """Logits of all objects of the subjects, or of all subjects of the objects."""
-        total = self.chain_rows(edges.counter, predicate, starts, forward=forward)
+        total = self.chain_rows(edges, predicate, starts, forward=forward)
         if self.constants is not None and self.table.constants[predicate]:
             total += self.table.constants[predicate] * self.constant_rows(edges, predicate, starts, forward=forward)
         return total
@@ -88,16 +87,16 @@ class RuleArrays:
         return np.stack([self.constants.row(features, predicate, start, forward=forward) for start in starts.tolist()])
 
     def chain_rows(
-        self, counter: RuleCounter, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
+        self, edges: EdgeList, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
     ) -> Float[np.ndarray, "question entity"]:
         """What the rules without constants say, and the bias."""
-        num_entities = counter.num_entities
+        num_entities = edges.num_entities
         total = np.full((len(starts), num_entities), self.table.bias[predicate])
-        chains = ChainRows(counter, starts)
+        chains = ChainRows(edges, starts)
         ways: list[tuple[AtomIds, Template, float]] = []
         for template, body, weight in self.table.of(predicate):
             if template.unary:
-                evidence = weight * evidence_of(counter.degrees(body[0]), template)
+                evidence = weight * evidence_of(edges.degrees_by(body[0]), template)
                 total += evidence[starts][:, None] if template.about_subject == forward else evidence[None, :]
             else:
                 ways.append((body if forward else turned(body, self.num_predicates), template, weight))
@@ -140,7 +139,7 @@ class RuleArrays:
         away, back = facts[:, 1], facts[:, 1] + self.num_predicates
         about, own, other = (facts[:, 0], away, back) if template.about_subject else (facts[:, 2], back, away)
         loops = facts[:, 0] == facts[:, 2]  # says it twice of its entity, once in either direction
-        return np.asarray(edges.counter.degrees(atom)[about] - known * ((atom == own) | (loops & (atom == other))))
+        return np.asarray(edges.degrees_by(atom)[about] - known * ((atom == own) | (loops & (atom == other))))
 
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
         """Rule by rule, not path by path: of all paths between two entities few are the body of a rule."""

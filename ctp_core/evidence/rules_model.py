@@ -73,7 +73,7 @@ class RulesModel(EvidenceModel):
             for rows, way in product(np.array_split(whole, 1 + len(whole) // BATCH), range(2)):
                 given, true = facts[rows, 2 * way], facts[rows, 2 - 2 * way]
                 known = filters[way].mask(given, facts[rows, 1])
-                chains = self.arrays.chain_rows(edges.counter, predicate, given, forward=not way)
+                chains = self.arrays.chain_rows(edges, predicate, given, forward=not way)
                 constants = self.arrays.constant_rows(edges, predicate, given, forward=not way)
                 for weight, found in ranks.items():
                     found[way, rows] = realistic_ranks(chains + weight * constants, true, known)
@@ -87,9 +87,7 @@ class RulesModel(EvidenceModel):
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "RulesModel":
         """On the CPU, whatever the device: sparse products of integers gain nothing elsewhere."""
         del device
-        config, kb = read_config(artifact), read_kb(artifact)
-        if not isinstance(config, RulesConfig):
-            raise ArtifactError(f"a model of method {config.method!r} has no mined rules")
+        config, kb = read_config(artifact, RulesConfig), read_kb(artifact)
         try:
             table = RuleTable(**{name: artifact.tensors[f"rules.{name}"].numpy() for name in COLUMNS})
         except KeyError as error:

@@ -7,11 +7,10 @@ from scipy import sparse
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import check_config
-from ctp_core.base.config import BaseConfig
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.evaluation.ranking import KnownFilter, known_filters, rank_facts, ranking_metrics
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
-from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.errors import ArtifactError
 from ctp_core.evidence.chains import ChainRows, Hidden, turned
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.constant_weights import choose_weights
@@ -19,7 +18,7 @@ from ctp_core.evidence.fit import Questions, cells_of, collect, fit
 from ctp_core.evidence.mining import Mined, longest, mine_chains, mine_unary
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleTable, evidence_of
 from ctp_core.evidence.rules_model import COLUMNS, RulesModel
-from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.kb.splits import FactsSplit
 from ctp_core.rules import UNARY
 
@@ -37,9 +36,7 @@ EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, MAX_LENGTH), dtype=np.int64), NO_
 class RulesTrainer(Trainer):
     """Predicates in the order of their number of facts; in a last epoch, the weights of rules with constants."""
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, RulesConfig) or not isinstance(kb, FactsKB):
-            raise ConfigError("mined rules learn from a KB of kind 'facts' and a config of method 'rules'")
+    def __init__(self, config: RulesConfig, kb: FactsKB, device: torch.device) -> None:
         del device
         self.config, self.kb, self.epoch = config, kb, 0
         self.split = FactsSplit.of(kb)
@@ -94,7 +91,7 @@ class RulesTrainer(Trainer):
 
     def _affordable(self, rules: list[Mined], facts: FactIds) -> tuple[list[Mined], FactIds]:
         """Without rules that lead to too many paths; so many of the facts that all others can be grounded for them."""
-        ways = [ChainRows(self._edges.counter, facts[:, place]) for place in (0, 2)]
+        ways = [ChainRows(self._edges, facts[:, place]) for place in (0, 2)]
         kept, paths = [], 0.0
         for rule in rules:
             if not rule.template.unary:
@@ -109,20 +106,20 @@ class RulesTrainer(Trainer):
 
     def _questions(self, facts: FactIds, rules: list[Mined], *, forward: bool) -> tuple[Questions, list[int]]:
         """The features of one direction, each fact hidden from its own question; the rules too vague to be kept."""
-        counter, num_predicates = self._edges.counter, self._edges.num_predicates
+        edges, num_predicates = self._edges, self._edges.num_predicates
         (starts, answers), predicate = (facts[:, [0, 2]] if forward else facts[:, [2, 0]]).T, int(facts[0, 1])
         known = self._known[0 if forward else 1].mask(starts, facts[:, 1])
         known[np.arange(len(facts)), answers] = True
         away, back = (predicate, predicate + num_predicates)[:: 1 if forward else -1]
-        chains, cells, vague = ChainRows(counter, starts, Hidden(away, answers)), [], []
-        base, true = _Columns(counter.num_entities, len(rules)), np.zeros((len(facts), len(rules)))
+        chains, cells, vague = ChainRows(edges, starts, Hidden(away, answers)), [], []
+        base, true = _Columns(edges.num_entities, len(rules)), np.zeros((len(facts), len(rules)))
         ways = [rule.body if forward else turned(rule.body, num_predicates) for rule in rules]
         for index in sorted(range(len(rules)), key=ways.__getitem__):
             template = rules[index].template
             if template.unary:
                 if template.about_subject != forward:  # the other says the same of all answers
                     atom = rules[index].body[0]
-                    degrees = counter.degrees(atom)
+                    degrees = edges.degrees_by(atom)
                     base.set(index, evidence_of(degrees, template))
                     true[:, index] = evidence_of(degrees[answers] - (atom == back), template)
                 continue

@@ -8,31 +8,27 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ctp_core.base.calibration import level
-from ctp_core.base.config import BaseConfig
 from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.schedule import one_cycle
-from ctp_core.base.training_loop import GradientTrainer
-from ctp_core.errors import ConfigError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.ensemble import Ensemble
 from ctp_core.evidence.head import EXCLUDED, EvidenceHead, OwnFacts
 from ctp_core.evidence.losses import LOSSES
 from ctp_core.evidence.proofs_model import ProofsModel
-from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactsKB
 
 
-class ProofsTrainer(GradientTrainer):
+class ProofsTrainer(FactsTrainer):
     """Adam with a one-cycle rate; keeps the weights that were best on validation."""
 
     config: ProofsConfig
     module: Ensemble
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, ProofsConfig) or not isinstance(kb, FactsKB):
-            raise ConfigError("the model of proofs learns from a KB of kind 'facts' and a config of method 'proofs'")
+    def __init__(self, config: ProofsConfig, kb: FactsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.eval_every)
         self._sizes = (len(kb.entities), len(kb.predicates))
         check_dense(2.0 * self._sizes[1] * self._sizes[0] ** 2, config.method)

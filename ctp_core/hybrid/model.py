@@ -12,6 +12,7 @@ from ctp_core.artifact import Artifact
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.base.model import Model
+from ctp_core.embeddings.model import MODELS as EMBEDDINGS
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
@@ -103,9 +104,7 @@ class HybridModel(FactsModel):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "HybridModel":
-        config = read_config(artifact)
-        if not isinstance(config, HybridConfig):
-            raise ArtifactError(f"a model of method {config.method!r} is no hybrid")
+        config = read_config(artifact, HybridConfig)
         try:
             parts = {part: _part(artifact, part) for part in PARTS}
             weights = _weights(artifact)
@@ -113,7 +112,7 @@ class HybridModel(FactsModel):
             raise ArtifactError(f"the artifact of a hybrid has no {error}") from None
         reader = ProofsModel if isinstance(config.proofs, ProofsConfig) else RulesModel
         proofs = reader.from_artifact(parts["proofs"], device)
-        embedding = EmbeddingModel.from_artifact(parts["embedding"], device)
+        embedding = EMBEDDINGS[config.embedding.method].from_artifact(parts["embedding"], device)
         return cls(config, proofs, embedding, weights)
 
 

@@ -6,12 +6,11 @@ from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import check_config, under
-from ctp_core.base.config import BaseConfig
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import VALIDATION, EmbeddingTrainer
-from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
@@ -19,7 +18,7 @@ from ctp_core.evidence.trainer import ProofsTrainer
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.hybrid.model import PARTS, HybridModel
 from ctp_core.hybrid.weights import CHOOSING, choose_weights
-from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactsKB
 
 DEFAULT_WEIGHT = 0.05  # without validation facts: proofs lead, the embedding breaks ties
 
@@ -27,9 +26,7 @@ DEFAULT_WEIGHT = 0.05  # without validation facts: proofs lead, the embedding br
 class HybridTrainer(Trainer):
     """Epochs are those of the proofs, then those of the embedding; the metrics of a part bear its name."""
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, HybridConfig) or not isinstance(kb, FactsKB):
-            raise ConfigError("a hybrid learns from a KB of kind 'facts' and a config of method 'hybrid'")
+    def __init__(self, config: HybridConfig, kb: FactsKB, device: torch.device) -> None:
         self.config, self.kb = config, kb
         limits = {"seed": config.seed}
         proofs = config.proofs.model_copy(update={**limits, "epochs": min(config.epochs, config.proofs.epochs)})

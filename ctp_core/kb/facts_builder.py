@@ -1,4 +1,4 @@
-"""From rows to a KB: numbers the names, drops duplicates, and notes what a user should know."""
+"""Builds a KB from rows: numbers the names, drops duplicates, and notes what a user should know."""
 
 from array import array
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, distin
 from ctp_core.kb.names import MAX_NAME_LENGTH, check_name
 from ctp_core.symbols import Vocabulary
 
-# What columns are called where they have names; CSV files may have a header, other formats have none.
+# Common names of the columns. CSV files may have a header; in other formats, such a row is stored as a fact.
 HEADER_NAMES = (
     {"subject", "subj", "head", "source", "src", "from", "s", "h"},
     {"predicate", "pred", "relation", "rel", "property", "edge", "label", "p", "r"},
@@ -24,7 +24,7 @@ HEADER_NAMES = (
 
 @dataclass(frozen=True)
 class KbLimits:
-    """What a KB may not exceed."""
+    """Upper limits on the size of a KB."""
 
     max_facts: int = 2_000_000
     max_symbols: int = 1_000_000
@@ -33,7 +33,7 @@ class KbLimits:
 
 @dataclass(frozen=True)
 class BuiltKB:
-    """A KB, the hash of its content, and remarks about it."""
+    """A KB, the hash of its content, and warnings about it."""
 
     kb: FactsKB
     sha256: str
@@ -41,7 +41,7 @@ class BuiltKB:
 
 
 class FactsBuilder:
-    """Takes the splits in the order of SPLITS; holds twelve bytes for a fact, and each name once."""
+    """Collects the splits, in the order of SPLITS. Holds twelve bytes for each fact, and each name once."""
 
     def __init__(self, limits: KbLimits) -> None:
         self.limits = limits
@@ -53,7 +53,7 @@ class FactsBuilder:
         self._headers: list[str] = []
 
     def add(self, split: str, rows: Iterable[Row], file: str) -> None:
-        """Raises ParseError at a bad name, TooLarge past a limit."""
+        """Adds the facts of a split; raises ParseError at a bad name, TooLarge past a limit."""
         entities, predicates = self._entities, self._predicates
         self._known[split] = len(entities), len(predicates)
         ids = self._splits[split] = array("i")
@@ -69,15 +69,15 @@ class FactsBuilder:
             if object_ is None:
                 object_ = self._number(entities, object_name, file, line)
             if len(ids) == room:
-                raise TooLarge(f"a KB may have {self.limits.max_facts} facts at most (CTP_MAX_FACTS)")
+                raise TooLarge(f"a KB may have at most {self.limits.max_facts} facts (CTP_MAX_FACTS)")
             ids.extend((subject, predicate, object_))
             if len(ids) == 3:
                 self._note_header(file, line, (subject_name, predicate_name, object_name))
 
     def _note_header(self, file: str, line: int, first: tuple[str, str, str]) -> None:
         if all(name.strip().lower() in names for name, names in zip(first, HEADER_NAMES, strict=True)):
-            remark = f"{file}, line {line} looks like a header but is stored as a fact ({', '.join(first)})"
-            self._headers.append(f"{remark}: remove the line if it is none")
+            remark = f"{file}, line {line} looks like a header, but is stored as a fact ({', '.join(first)})"
+            self._headers.append(f"{remark}: remove the line if it is a header")
 
     def _number(self, names: dict[str, int], name: str, file: str, line: int) -> int:
         try:
@@ -85,12 +85,14 @@ class FactsBuilder:
         except DataError as error:
             raise ParseError(file, line, str(error)) from None
         if len(names) == self.limits.max_symbols:
-            raise TooLarge(f"a KB may have {self.limits.max_symbols} entities and predicates each (CTP_MAX_SYMBOLS)")
+            raise TooLarge(
+                f"a KB may have at most {self.limits.max_symbols} entities and as many predicates (CTP_MAX_SYMBOLS)"
+            )
         names[name] = number = len(names)
         return number
 
     def build(self) -> BuiltKB:
-        """Raises EmptyKB where nothing can be trained on."""
+        """Builds the KB; raises EmptyKB where it has no training facts."""
         if not self._splits.get("train"):
             raise EmptyKB("the KB has no facts: send at least one row of subject, predicate, object")
         every = {
@@ -118,13 +120,13 @@ class FactsBuilder:
             yield from _unseen("predicates", name, ids[:, 1], num_predicates, list(self._predicates))
             shared = int(train.states(ids).sum())
             if shared:
-                yield f"{shared} facts of {name} are in train too"
+                yield f"{shared} facts of {name} are also in train"
         spaced = [n for names in (self._entities, self._predicates) for n in names if n[0].isspace() or n[-1].isspace()]
         if spaced:
-            yield f"{len(spaced)} names begin or end with a space, e.g. {min(spaced)!r}: they are kept so"
+            yield f"{len(spaced)} names begin or end with a space, e.g. {min(spaced)!r}: the spaces are kept"
 
     def _after_train(self) -> tuple[int, int]:
-        """Names are numbered as they come, train first: what came later has a larger number."""
+        """The numbers of entities and predicates in train. Names that came later have larger numbers."""
         following = [known for name, known in self._known.items() if name != "train"]
         return following[0] if following else (len(self._entities), len(self._predicates))
 
@@ -137,10 +139,10 @@ def _unseen(role: str, split: str, ids: NDArray[np.int64], known: int, names: li
 
 
 def digest(kb: FactsKB) -> str:
-    """Names in the order of their numbers, and the numbers: no two KBs share it, whatever format they came in."""
+    """Hashes the names in the order of their numbers, then the facts: equal KBs agree, whatever their format."""
     content = sha256(b"facts\n")
     for vocabulary in (kb.entities, kb.predicates):
-        # No name contains NUL.
+        # NUL can separate names: no name contains it.
         content.update(f"{len(vocabulary)}\0".encode())
         content.update("\0".join(vocabulary).encode())
     for split, ids in kb.splits.items():

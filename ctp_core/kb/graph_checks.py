@@ -1,4 +1,4 @@
-"""What makes a graph usable, whatever format it came in; and the KB that usable graphs make."""
+"""Checks whether graphs are usable, whatever their format, and builds a KB from them."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,7 +20,7 @@ def fault(graph: Graph) -> str | None:
 
 
 def checked(graph: Graph, file: str, line: int, max_name_length: int = MAX_NAME_LENGTH) -> Graph:
-    """The graph itself; raises ParseError."""
+    """Returns the graph itself; raises ParseError where it is not usable."""
     names = {name for fact in graph.facts for name in fact} | {graph.subject, graph.object}
     try:
         for name in sorted(names if graph.label is None else names | {graph.label}):
@@ -34,9 +34,12 @@ def checked(graph: Graph, file: str, line: int, max_name_length: int = MAX_NAME_
 
 
 def graphs_kb(splits: Mapping[str, Iterable[Graph]], also: Iterable[str] = ()) -> GraphsKB:
-    """A KB from graphs. Predicates come from the training split, in alphabetical order: what training never saw has no
-    vector, and a graph of a later split that uses it cannot be answered. `also` are predicates that are known to come,
-    whatever training learns about them. Raises DataError with the split and the graph where one is not usable."""
+    """Builds a KB from graphs; raises DataError with the split and the number of a graph that is not usable.
+
+    Predicates come from the training split, in alphabetical order. A predicate that training never saw has no vector,
+    so a graph of a later split that uses it cannot be answered. `also` names predicates to add even if training has
+    none of them.
+    """
     ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
     train = ordered.get("train", ())
     if not train:

@@ -1,22 +1,25 @@
-"""How the facts of graphs lie between the two entities that are asked about."""
+"""How facts connect the two entities that a graph asks about."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 
 from ctp_core.kb.knowledge_base import Graph
 
-# Of the training graphs; fewer are not worth what rules in both directions cost.
+# The share of training graphs that must need a template: rules in both directions cost too much for fewer.
 WORTHWHILE = 0.02
 
 
 def templates_needed(graphs: Iterable[Graph]) -> tuple[str, ...]:
-    """Beside chains (`2`, `3`, …): `1` where one fact leads from subject to object, `1R` where some must be turned."""
+    """The templates that graphs need besides chains (`2`, `3`, …).
+
+    `1` where one fact leads from subject to object; `1R` where some facts must be read backwards.
+    """
     lies = [_needed(graph) for graph in graphs if graph.label is not None]
     return tuple(template for template in ("1", "1R") if lies.count(template) > WORTHWHILE * len(lies))
 
 
 def joined(graph: Graph) -> bool:
-    """Whether any path leads from subject to object, facts turned round or not; to itself only along the facts."""
+    """Whether facts in any direction lead from subject to object, or back to the same entity along their direction."""
     following, around = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     for fact in graph.facts:
         following[fact.subject].add(fact.object)

@@ -1,33 +1,18 @@
-"""The formats of graphs: CLUTRR's CSV, and JSON Lines, which is what they are written to."""
+"""Builds a KB of graphs from the graphs of its files, checked against limits and against each other."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import BinaryIO, Protocol
 
 from ctp_core.errors import DataError, EmptyKB, TooLarge
 from ctp_core.kb.facts_builder import KbLimits
-from ctp_core.kb.formats.clutrr import numbered_clutrr
-from ctp_core.kb.formats.graphs_jsonl import numbered_graphs_jsonl, write_graphs_jsonl
-from ctp_core.kb.formats.rows import FileLimits, read_lines
+from ctp_core.kb.formats.graphs_jsonl import write_graphs_jsonl
 from ctp_core.kb.graph_checks import graphs_kb
 from ctp_core.kb.graph_paths import joined
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
-from ctp_core.kb.names import MAX_NAME_LENGTH
 from ctp_core.symbols import Vocabulary
 
 NumberedGraph = tuple[int, Graph]  # with its line
-
-
-class Reader(Protocol):
-    """Lines, the name of the file, and how long a name may be."""
-
-    def __call__(
-        self, lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH
-    ) -> Iterator[NumberedGraph]: ...
-
-
-READERS: dict[str, Reader] = {"clutrr": numbered_clutrr, "graphs": numbered_graphs_jsonl}
 
 
 @dataclass(frozen=True)
@@ -42,11 +27,6 @@ class BuiltGraphs:
     predicates: Vocabulary
     sha256: str
     warnings: list[str]
-
-
-def graph_lines(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[str]:
-    """Lines with their ends: a story of CLUTRR may go over several."""
-    return (f"{line}\n" for _, line in read_lines(stream, file, limits, keep_returns=True))
 
 
 class GraphsBuilder:

@@ -1,9 +1,9 @@
-"""Graphs that differ only in names are one graph with a weight.
+"""Merges graphs that differ only in names into one graph with a weight.
 
 The canonical form numbers the entities of a graph so that isomorphic graphs get the same numbers: colours start from
 the query pair, are refined by neighbours, and ties are broken by trying each member of the first tied class. Very
-symmetric graphs would need too many trials, very long ones too many rounds; they keep the order in which they came, so
-that isomorphic ones may be told apart, but different ones are never taken for the same.
+symmetric graphs would need too many trials and very long ones too many rounds. They keep the order in which they came:
+isomorphic ones may then count as different, but different ones are never merged.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ctp_core.kb.knowledge_base import Graph
 
 MAX_TRIALS = 64
-MAX_LOOKS = 300_000  # at edges, of one graph: about a second
+MAX_LOOKS = 300_000  # edges read, for one graph: about a second
 
 Edge = tuple[int, str, int]
 
@@ -50,7 +50,7 @@ def distinct(graphs: Iterable[Graph]) -> list[WeightedGraph]:
 
 
 def number(graph: Graph) -> tuple[CanonicalGraph, tuple[str, ...]]:
-    """Entities numbered in the order of appearance, and their names; repeated facts are one."""
+    """Numbers entities in order of appearance; returns the graph and their names. Repeated facts are merged."""
     ids: dict[str, int] = {}
     for fact in graph.facts:
         ids.setdefault(fact.subject, len(ids))
@@ -61,7 +61,7 @@ def number(graph: Graph) -> tuple[CanonicalGraph, tuple[str, ...]]:
 
 
 def canonical(graph: CanonicalGraph) -> CanonicalGraph:
-    """The same graph under canonical numbers."""
+    """Numbers the graph canonically; returns it unchanged where that would take too long."""
     start = [2] * graph.num_entities
     start[graph.query[0]] = 0
     start[graph.query[1]] = 1 if graph.query[0] != graph.query[1] else 0
@@ -73,11 +73,11 @@ def canonical(graph: CanonicalGraph) -> CanonicalGraph:
 
 
 class _TooLong(Exception):
-    """The graph was looked at too often."""
+    """The edges of the graph were read more often than MAX_LOOKS allows."""
 
 
 class _Looks:
-    """A graph, and how often its edges may still be looked at."""
+    """A graph, and how many more edges may be read."""
 
     def __init__(self, graph: CanonicalGraph) -> None:
         self.graph, self.left = graph, MAX_LOOKS
@@ -116,7 +116,7 @@ def _first_tie(colours: Sequence[int]) -> list[int]:
 
 
 def _refine(looks: _Looks, colours: list[int]) -> list[int]:
-    """Colours told apart by the (direction, predicate, colour) around each entity, until nothing changes."""
+    """Splits colours by the (direction, predicate, colour) around each entity, until nothing changes."""
     while True:
         around: list[list[tuple[int, str, int]]] = [[] for _ in colours]
         for a, predicate, b in looks.edges():

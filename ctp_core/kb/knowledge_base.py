@@ -16,23 +16,25 @@ FactIds = NDArray[np.int64]  # [fact, 3]: subject, predicate, object
 
 
 def fact_keys(facts: FactIds, num_entities: int, num_predicates: int) -> NDArray[np.int64]:
-    """One number for each fact, in the order of subject, predicate, object: 63 bits hold three of 20 bits each, and a
-    KB has a million symbols at most."""
+    """Packs each fact into one number; numbers sort by subject, then predicate, then object.
+
+    Three ids of 20 bits fit into 63 bits, and a KB has at most a million symbols.
+    """
     return np.asarray((facts[:, 0] * num_predicates + facts[:, 1]) * num_entities + facts[:, 2])
 
 
 def distinct_facts(facts: FactIds, num_entities: int, num_predicates: int) -> FactIds:
-    """Each fact once, where it first stands. Called where facts come in, and nowhere after that."""
+    """Keeps the first occurrence of each fact. Called only where facts come in; later code relies on it."""
     return facts[np.sort(np.unique(fact_keys(facts, num_entities, num_predicates), return_index=True)[1])]
 
 
 def sorted_facts(facts: FactIds, num_entities: int, num_predicates: int) -> FactIds:
-    """By subject, then predicate, then object."""
+    """Sorts facts by subject, then predicate, then object."""
     return facts[np.argsort(fact_keys(facts, num_entities, num_predicates), kind="stable")]
 
 
 class FactSet:
-    """Says of many facts at once which are among these."""
+    """A set of facts that is asked about many facts at once."""
 
     def __init__(self, facts: FactIds, num_entities: int, num_predicates: int) -> None:
         self._sizes = (num_entities, num_predicates)
@@ -48,7 +50,7 @@ class FactSet:
 
 @dataclass(frozen=True)
 class FactsKB:
-    """`kind: facts`. Facts of every split as ids, each once; `train` is what a proof may stand on."""
+    """`kind: facts`. The facts of every split as ids, each once; proofs may use only those of `train`."""
 
     entities: Vocabulary
     predicates: Vocabulary
@@ -79,7 +81,7 @@ class FactsKB:
 
 @dataclass(frozen=True)
 class Graph:
-    """A small graph with a query pair; the label is the predicate between them, None where it is asked for."""
+    """A small graph with a query pair; `label` is the predicate that holds for the pair, None where it is unknown."""
 
     facts: tuple[Fact, ...]
     subject: str
@@ -89,7 +91,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class GraphsKB:
-    """`kind: graphs`. Entities are local to a graph; predicates are shared, `targets` are those that label."""
+    """`kind: graphs`. Entities are local to a graph; predicates are shared. `targets` are those used as labels."""
 
     predicates: Vocabulary
     targets: tuple[str, ...]

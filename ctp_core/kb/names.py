@@ -1,4 +1,4 @@
-"""What may be the name of an entity or a predicate: any text that can be stored and shown again."""
+"""The names of entities and predicates: any text that can be stored and shown again."""
 
 from ctp_core.errors import DataError
 
@@ -6,7 +6,7 @@ MAX_NAME_LENGTH = 512
 
 
 def check_name(name: str, max_length: int = MAX_NAME_LENGTH) -> str:
-    """The name itself; raises DataError where it is empty, too long, or not storable text."""
+    """Returns the name itself; raises DataError where it is empty, too long, or not storable text."""
     if not name:
         raise DataError("a name is empty")
     if len(name) > max_length:

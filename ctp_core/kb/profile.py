@@ -1,15 +1,21 @@
-"""What a preset needs to know of a KB in order to choose."""
+"""The properties of a KB from which presets choose their settings."""
 
 from pydantic import BaseModel, ConfigDict
 
 from ctp_core.kb.graph_paths import templates_needed
 from ctp_core.kb.knowledge_base import GraphsKB, Kind, KnowledgeBase
 
+SMALL_KB = 500  # facts; below it a step costs nothing and there is little to learn from: many plain epochs
+DENSE = 0.1  # share of all possible facts that are known (Nations 0.15, Kinship 0.03, UMLS 0.006)
+HALF_DENSE = 0.02
+FEW_PREDICATES = 5  # their chains are few enough to learn all, and say more than what kind of thing something is
+DENSE_CELLS = 2e8  # cells of tables of all pairs that fit in memory with their gradients; beyond, edge lists
+
 
 class Profile(BaseModel):
     """Counts of a KB; `max_length` is the number of facts of the largest training graph, 0 for `facts`.
 
-    `templates` are those that its training graphs need beside chains.
+    `templates` are those that its training graphs need besides chains.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -40,3 +46,21 @@ class Profile(BaseModel):
             num_entities=len(kb.entities),
             num_predicates=len(kb.predicates),
         )
+
+    @property
+    def density(self) -> float:
+        """The share of all possible facts that are known."""
+        return self.num_facts / max(1, self.num_predicates * self.num_entities**2)
+
+    @property
+    def small(self) -> bool:
+        return self.num_facts < SMALL_KB
+
+    @property
+    def few_predicates(self) -> bool:
+        return self.num_predicates <= FEW_PREDICATES
+
+    @property
+    def large(self) -> bool:
+        """Whether tables of all pairs of entities would be too large to learn with."""
+        return self.num_predicates * self.num_entities**2 > DENSE_CELLS

@@ -1,4 +1,4 @@
-"""What of a KB of facts is learnt from, and what says how well."""
+"""Divides the facts of a KB into those to learn from and those to validate on."""
 
 from dataclasses import dataclass, replace
 
@@ -13,14 +13,14 @@ HOLD_OUT_SHARE = 0.05
 
 @dataclass(frozen=True)
 class FactsSplit:
-    """`valid` is empty where a tiny KB has none: every fact is then learnt from, and training runs to its end."""
+    """`valid` is empty for a tiny KB without validation facts: training then uses every fact and runs to its end."""
 
     train: FactIds
     valid: FactIds
 
     @classmethod
     def of(cls, kb: FactsKB) -> "FactsSplit":
-        """The KB's own validation facts, else every 20th fact of a KB that can spare them."""
+        """The KB's own validation facts, else a random 5 % of the facts of a KB that can spare them."""
         stated = kb.splits.get("train", np.zeros((0, 3), dtype=np.int64))
         train = sorted_facts(stated, len(kb.entities), len(kb.predicates))
         if not len(train):
@@ -33,11 +33,11 @@ class FactsSplit:
         return cls(np.delete(train, held_out, axis=0), train[held_out])
 
     def visible(self, kb: FactsKB) -> FactsKB:
-        """The KB without the facts that are held out: what may be stood on while they are asked for."""
+        """The KB without the held-out facts, so that none of them can prove itself when it is asked for."""
         return replace(kb, splits={**kb.splits, "train": self.train, "valid": self.valid})
 
     def valid_sample(self, size: int) -> FactIds:
-        """At most `size` validation facts, always the same ones: what a run looks at on its way."""
+        """At most `size` validation facts, always the same ones, to look at during training."""
         if len(self.valid) <= size:
             return self.valid
         return self.valid[np.sort(np.random.default_rng(0).permutation(len(self.valid))[:size])]

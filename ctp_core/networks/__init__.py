@@ -1,1 +1,1 @@
-"""Networks that label graphs without proofs: one file for each family."""
+"""Neural networks that label pairs of entities in a graph, without proofs."""

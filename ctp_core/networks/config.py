@@ -1,79 +1,118 @@
 """Settings of the networks that label graphs without proofs; the presets are those of the paper's appendix."""
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from ctp_core.base.config import BaseConfig
+from ctp_core.base.config import (
+    Dim,
+    Distinct,
+    EnoughSteps,
+    Epochs,
+    EvalEvery,
+    GraphsBatch,
+    GraphsConfig,
+    LearningRate,
+    Optimiser,
+    WeightPower,
+)
 
 Encoding = Literal["joint", "apart"]
 
 
-class NetworkConfig(BaseConfig):
+class NetworkConfig(GraphsConfig):
     """What all networks share: how a graph becomes numbers, and how they are trained (cross-entropy over targets)."""
 
     explainable: ClassVar[bool] = False
 
     encoding: Encoding = Field(
         default="joint",
-        description="`joint`: goal and facts are read together, W·enc([G; KB]); `apart`: W·[enc(KB); enc(G)].",
+        description="Read the question together with the facts (`joint`), or read the facts by themselves and the "
+        "question beside them (`apart`).",
     )
-    dim: int = Field(default=50, ge=1, le=4096, description="Length of the vectors of entities and predicates.")
+    dim: Dim = 50
     names: int = Field(
         default=32,
         ge=2,
         le=10_000,
-        description="Vectors that stand for entities; each graph draws its own.",
+        description="Different entities that the network can tell apart, 2 to 10,000; each graph draws its own at "
+        "random. Entities of a graph with more than this share names.",
     )
     few_names: bool = Field(
         default=False,
-        description="Draw among as many names as the graph has entities, as the paper did; then a graph larger than "
-        "all training graphs meets vectors that never learnt anything.",
+        description="Draw only from as many names as the graph has entities, as the paper did. Graphs larger than all "
+        "training graphs then use names that never learnt anything.",
     )
-    optimiser: Literal["adam", "adagrad"] = "adam"
-    schedule: Literal["one-cycle", "constant"] = "constant"
-    learning_rate: float = Field(default=0.001, gt=0, le=10)
-    batch_size: int = Field(default=32, ge=1)
-    epochs: int = Field(default=400, ge=1, le=10_000, description="Passes over the training data at most.")
-    steps: int | None = Field(
-        default=1000, ge=1, description="Gradient steps that are enough: with many graphs fewer epochs are made."
-    )
-    distinct: bool = Field(default=True, description="Train on distinct graphs with weights, not on every row.")
-    weight_power: float = Field(default=0.5, ge=0, le=1, description="A graph seen n times weighs n to this power.")
-    validation: float = Field(default=0.0, ge=0, le=0.5, description="Share held out where there is no valid split.")
-    patience: int | None = Field(default=None, ge=1, description="Validations without improvement before stopping.")
-    eval_every: int = Field(default=5, ge=1, description="Epochs between two validations.")
+    optimiser: Optimiser = "adam"
+    learning_rate: LearningRate = 0.001
+    batch_size: GraphsBatch = 32
+    epochs: Epochs = 400
+    steps: EnoughSteps = 1000
+    distinct: Distinct = True
+    weight_power: WeightPower = 0.5
+    eval_every: EvalEvery = 5
+
+
+State = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=4096,
+        description="Length of the state with which the network reads in each direction, 1 to 4096. Longer can "
+        "remember more, and costs more time and memory.",
+    ),
+]
+AttentionHeads = Annotated[
+    int,
+    Field(
+        ge=1,
+        le=64,
+        description="Ways of attending that work side by side, 1 to 64. More can look for more different things, and "
+        "cost more.",
+    ),
+]
 
 
 class RecurrentConfig(NetworkConfig):
     """A bidirectional recurrent network over the facts, read as one sequence of symbols."""
 
     method: Literal["lstm", "gru", "rnn"]
-    hidden: int = Field(default=64, ge=1, le=4096, description="Length of the state in each direction.")
+    hidden: State = 64
 
 
 class CnnConfig(NetworkConfig):
     """Convolutions over one to five symbols, the largest value of each filter, and a linear layer."""
 
     method: Literal["cnn"] = "cnn"
-    filters: int = Field(default=8, ge=1, le=1024, description="Filters of each width.")
+    filters: int = Field(
+        default=8,
+        ge=1,
+        le=1024,
+        description="Patterns looked for at each width of one to five symbols, 1 to 1024. More can tell more apart, "
+        "and cost more.",
+    )
 
 
 class CnnHighwayConfig(NetworkConfig):
     """Convolutions over one to five symbols, with highway layers on top."""
 
     method: Literal["cnnh"] = "cnnh"
-    dim: int = Field(default=200, ge=1, le=4096, description="Length of the vectors of entities and predicates.")
-    highway: int = Field(default=2, ge=0, le=32, description="Highway layers.")
+    dim: Dim = 200
+    highway: int = Field(
+        default=2,
+        ge=0,
+        le=32,
+        description="Highway layers on top of the convolutions, 0 to 32. More can combine more, and train more slowly.",
+    )
 
 
 class AttentionConfig(NetworkConfig):
     """Multi-head self-attention over the symbols, added to them, and a bidirectional LSTM on top."""
 
     method: Literal["mha"] = "mha"
-    dim: int = Field(default=500, ge=1, le=4096, description="Length of the vectors of entities and predicates.")
-    heads: int = Field(default=10, ge=1, le=64)
-    hidden: int = Field(default=128, ge=1, le=4096, description="Length of the LSTM's state in each direction.")
+    dim: Dim = 500
+    heads: AttentionHeads = 10
+    hidden: State = 128
 
     @model_validator(mode="after")
     def _divides(self) -> "AttentionConfig":
@@ -87,18 +126,37 @@ class MessageConfig(NetworkConfig):
 
     encoding: Encoding = Field(
         default="apart",
-        description="`joint`: the goal is an edge of its own; `apart`: it only says which nodes to read.",
+        description="Add the question to the graph as one more edge (`joint`), or let it only say which two entities "
+        "to compare (`apart`).",
     )
-    edge_dim: int = Field(default=200, ge=1, le=4096, description="Length of the vectors of predicates.")
-    rounds: int = Field(default=3, ge=1, le=32, description="Times that both layers are applied.")
-    dropout: float = Field(default=0.6, ge=0, lt=1)
+    edge_dim: int = Field(
+        default=200,
+        ge=1,
+        le=4096,
+        description="Length of the vectors that stand for predicates, 1 to 4096. Longer vectors can tell more apart, "
+        "and cost more.",
+    )
+    rounds: int = Field(
+        default=3,
+        ge=1,
+        le=32,
+        description="How often messages are passed along the facts, 1 to 32. Each round reaches two facts further and "
+        "takes as long again.",
+    )
+    dropout: float = Field(
+        default=0.6,
+        ge=0,
+        lt=1,
+        description="Share of numbers blanked out at random in training, from 0 to below 1. More keeps the network "
+        "from learning graphs by heart, and slows learning down.",
+    )
 
 
 class GatConfig(MessageConfig):
     """Graph attention network (Veličković et al. 2018)."""
 
     method: Literal["gat"] = "gat"
-    heads: int = Field(default=10, ge=1, le=64)
+    heads: AttentionHeads = 10
 
 
 class GcnConfig(MessageConfig):
@@ -142,7 +200,12 @@ CONFIGS: dict[str, type[NetworkConfig]] = {
 NETWORKS = tuple(CONFIGS)
 
 
-def network_config(method: str, preset: str) -> NetworkConfig:
+def read_network_config(values: dict[str, Any]) -> NetworkConfig:
+    """A config that a model stored; raises KeyError or pydantic's ValidationError where it is not of a network."""
+    return CONFIGS[values["method"]].stored(values)
+
+
+def network_preset(method: str, preset: str) -> NetworkConfig:
     """`paper` is the short tuning and `paper-long` the long one; `fast` and `best` are these with all names learnt."""
     tuned = (LONG if preset in ("best", "paper-long") else SHORT)[method]
     return CONFIGS[method](**{"method": method, **tuned, "few_names": preset.startswith("paper")})

@@ -1,7 +1,7 @@
-"""GAT and GCN: entities learn of each other by messages along the facts, each with the vector of its predicate.
+"""GAT and GCN: entities exchange messages along the facts; each message carries the vector of its predicate.
 
-In PyTorch Geometric's layers of these names a predicate can at most weigh a message, not be part of it
-(docs/decisions/0034-our-own-message-passing.md); without predicates ours give what those give.
+In PyTorch Geometric's layers of the same names, a predicate can weight a message but not be part of it
+(docs/decisions/0034-our-own-message-passing.md). Without predicates, our layers give the same results as those.
 """
 
 from abc import ABC, abstractmethod
@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from ctp_core.networks.config import Encoding
-from ctp_core.networks.network import GraphNetwork
-from ctp_core.networks.rows import PAD, GraphRows
+from ctp_core.networks.rows import PAD, GraphNetwork, GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 
 ATTENTION_SLOPE = 0.2  # of the leaky ReLU, as published
@@ -21,7 +20,7 @@ ATTENTION_SLOPE = 0.2  # of the leaky ReLU, as published
 
 @dataclass(frozen=True)
 class Edges:
-    """Facts of the whole batch over nodes numbered through; every node has an edge to itself, at the end."""
+    """The facts of a whole batch, its nodes numbered consecutively. Edges from each node to itself come last."""
 
     sources: Int[Tensor, " edge"]
     targets: Int[Tensor, " edge"]
@@ -29,12 +28,12 @@ class Edges:
     num_nodes: int
 
     def summed(self, messages: Tensor) -> Tensor:
-        """[edge, …] -> [node, …]: what arrives at every node."""
+        """Sums the messages that arrive at each node: [edge, …] -> [node, …]."""
         return messages.new_zeros(self.num_nodes, *messages.shape[1:]).index_add(0, self.targets, messages)
 
 
 class MessageLayer(nn.Module, ABC):
-    """One exchange of messages [W·x_source ; predicate], a linear map of what arrives, and a bias."""
+    """Sends messages [W·x_source ; predicate] along all edges and maps what arrives at each node linearly."""
 
     def __init__(self, dim: int, edge_dim: int) -> None:
         super().__init__()
@@ -49,7 +48,7 @@ class MessageLayer(nn.Module, ABC):
 
 
 class ConvolutionLayer(MessageLayer):
-    """A message weighs 1 / √(degree of source · degree of target)."""
+    """GCN: weights a message by 1 / √(degree of source · degree of target)."""
 
     def __init__(self, dim: int, edge_dim: int) -> None:
         super().__init__(dim, edge_dim)
@@ -57,7 +56,7 @@ class ConvolutionLayer(MessageLayer):
 
     def arriving(self, nodes: Float[Tensor, "node dim"], edges: Edges) -> Float[Tensor, "node width"]:
         messages = torch.cat([self.weight(nodes)[edges.sources], edges.vectors], dim=1)
-        scale = self.degrees(edges).rsqrt()  # an edge to itself: no degree is 0
+        scale = self.degrees(edges).rsqrt()  # no degree is 0: each node has an edge to itself
         return edges.summed((scale[edges.sources] * scale[edges.targets])[:, None] * messages)
 
     def degrees(self, edges: Edges) -> Float[Tensor, " node"]:
@@ -65,7 +64,7 @@ class ConvolutionLayer(MessageLayer):
 
 
 class AttentionLayer(MessageLayer):
-    """Every head weighs messages by a softmax over those that arrive at one node; the heads' sums are averaged."""
+    """GAT: each head weights messages by a softmax over those that arrive at one node; heads are averaged."""
 
     def __init__(self, dim: int, edge_dim: int, heads: int) -> None:
         super().__init__(dim, edge_dim)
@@ -79,7 +78,7 @@ class AttentionLayer(MessageLayer):
     def arriving(self, nodes: Float[Tensor, "node dim"], edges: Edges) -> Float[Tensor, "node width"]:
         own = self.weight(nodes).unflatten(1, (self.heads, -1))  # [node, head, dim]
         dim = own.shape[2]
-        # A message is [own ; vector], and vectors are the same for all heads: nothing is copied for each of them.
+        # A message is [own ; vector], and all heads share the vectors, so these need not be copied for each head.
         by_target, by_source = ((own * a).sum(dim=2) for a in (self.to_target, self.to_message[:, :dim]))
         wanted = by_target[edges.targets] + by_source[edges.sources] + edges.vectors @ self.to_message[:, dim:].T
         attention = self._softmax(functional.leaky_relu(wanted, ATTENTION_SLOPE), edges)
@@ -88,7 +87,7 @@ class AttentionLayer(MessageLayer):
 
     @staticmethod
     def _softmax(logits: Float[Tensor, "edge head"], edges: Edges) -> Float[Tensor, "edge head"]:
-        """Over the edges that share a target."""
+        """Softmax over the edges that share a target."""
         index = edges.targets[:, None].expand_as(logits)
         highest = logits.new_full((edges.num_nodes, logits.shape[1]), -torch.inf)
         highest = highest.scatter_reduce(0, index, logits.detach(), "amax")
@@ -97,9 +96,9 @@ class AttentionLayer(MessageLayer):
 
 
 class MessageNetwork(GraphNetwork):
-    """Two layers, applied again and again; the goal's two entities and the mean of all are read off.
+    """Applies two layers `rounds` times, then reads off the goal's two entities and the mean of all entities.
 
-    Where the encoding is `joint` the goal is an edge with a predicate of its own, and so takes part in every message.
+    Where the encoding is `joint`, the goal is an edge with a predicate of its own and so takes part in every message.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A network as a model: it labels pairs of a graph, and cannot say why."""
+"""A network as a model: it labels pairs in a graph, but gives no proofs."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -11,21 +11,19 @@ from ctp_core.base.model import Answer, Answers, Budget, Model, Question
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.isomorphism import CanonicalGraph, canonical
 from ctp_core.kb.knowledge_base import Kind
-from ctp_core.methods import BaseConfig, parse_config
-from ctp_core.networks.config import NetworkConfig
-from ctp_core.networks.network import GraphNetwork
+from ctp_core.networks.config import NetworkConfig, read_network_config
 from ctp_core.networks.registry import build_network
-from ctp_core.networks.rows import GraphRows, NumberedGraph, stack_rows
+from ctp_core.networks.rows import GraphNetwork, GraphRows, NumberedGraph, stack_rows
 from ctp_core.rules import Rule
 from ctp_core.shapes import Float, Tensor
 from ctp_core.symbols import Vocabulary
 
-MAX_FACTS = 1_000_000  # of all graphs that a question asks about; each takes some ten microseconds
-FACTS_AT_ONCE = 20_000  # of the graphs of one batch, which are padded to one length
+MAX_FACTS = 1_000_000  # in all graphs of one question together; each takes about ten microseconds
+FACTS_AT_ONCE = 20_000  # in the graphs of one batch, which are padded to the same length
 
 
 class NetworkScorer(GraphScorer):
-    """Chances of the targets by a softmax over the network's logits."""
+    """Scores the targets by a softmax over the network's logits."""
 
     def __init__(
         self, config: NetworkConfig, predicates: Vocabulary, targets: Sequence[str], network: GraphNetwork
@@ -48,7 +46,7 @@ class NetworkScorer(GraphScorer):
 
 
 class NetworkModel(Model):
-    """Answers with the chance that the predicate holds between the pair, among all targets."""
+    """Answers with the probability that a predicate, among all targets, holds for the pair."""
 
     kind: ClassVar[Kind] = "graphs"
 
@@ -74,24 +72,24 @@ class NetworkModel(Model):
         return Answers(ranked(question, candidates), truncated=len(candidates) < len(asked.pairs) * len(names))
 
     def _names(self, asked: AskedGraph) -> tuple[str, ...]:
-        """The predicates that may answer; raises BadQuestion for one that never was a label."""
+        """The predicates that may be the answer; raises BadQuestion for one that was never a label in training."""
         if asked.predicate is None:
             return self.scorer.targets
         if asked.predicate not in self.scorer.targets:
             raise BadQuestion(
-                f"this model chooses among the labels of its training graphs and {asked.predicate!r} was none: "
+                f"{asked.predicate!r} was not a label of this model's training graphs, and it answers with no other: "
                 f"ask for one of {', '.join(self.scorer.targets)}"
             )
         return (asked.predicate,)
 
     def _candidates(self, asked: AskedGraph, names: tuple[str, ...], budget: Budget) -> list[Answer]:
-        """Of as many pairs as there is time for: all names of a pair, or none."""
+        """Scores as many pairs as the budget allows, each with all names or not at all."""
         found: list[Answer] = []
         graphs: dict[tuple[int, int], NumberedGraph] = {}
         for pair in asked.pairs:
             if budget.expired:
                 return found
-            # Walked from the subject of each pair, as graphs were in training: one pair is one graph.
+            # As in training, a graph is walked from the subject of its pair, so each pair needs a graph of its own.
             graphs[pair] = self.scorer.instance(canonical(asked.graph._replace(query=pair)))
             if len(graphs) * len(asked.graph.edges) >= FACTS_AT_ONCE:
                 found += self._scored(asked, names, graphs)
@@ -127,13 +125,11 @@ class NetworkModel(Model):
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "NetworkModel":
         try:
-            config: BaseConfig = parse_config(artifact.manifest["config"])
+            config = read_network_config(artifact.manifest["config"])
             predicates = Vocabulary("predicate", artifact.manifest["predicates"])
             targets = tuple(artifact.manifest["targets"])
         except (KeyError, TypeError, ValueError) as error:
             raise ArtifactError(f"the manifest of a network is not complete: {error}") from None
-        if not isinstance(config, NetworkConfig):
-            raise ArtifactError(f"a config of method {config.method!r} is not that of a network")
         network = build_network(config, len(predicates), len(targets)).to(device)
         try:
             network.load_state_dict(artifact.tensors)
@@ -143,10 +139,10 @@ class NetworkModel(Model):
 
 
 def _check_size(asked: AskedGraph) -> None:
-    """An open place makes one graph of every entity. Raises BadQuestion."""
+    """Raises BadQuestion where too many facts would be read: an open place makes one graph for each entity."""
     facts, pairs = len(asked.graph.edges), len(asked.pairs)
     if facts * pairs > MAX_FACTS:
         raise BadQuestion(
-            f"a network reads all {facts:,} facts once for each of {pairs:,} pairs, and at most {MAX_FACTS:,} facts "
+            f"a network reads all {facts:,} facts once for each of {pairs:,} pairs, but at most {MAX_FACTS:,} facts "
             "for one question: give both subject and object, or fewer `facts`"
         )

@@ -3,13 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from ctp_core.networks.attention import AttentionEncoder
 from ctp_core.networks.config import NetworkConfig
-from ctp_core.networks.convolution import ConvolutionEncoder, HighwayEncoder
 from ctp_core.networks.messages import AttentionLayer, ConvolutionLayer, MessageLayer, MessageNetwork
-from ctp_core.networks.network import GraphNetwork
-from ctp_core.networks.recurrent import CELLS, RecurrentEncoder
-from ctp_core.networks.sequence import SequenceEncoder, SequenceNetwork
+from ctp_core.networks.rows import GraphNetwork
+from ctp_core.networks.sequence import (
+    CELLS,
+    AttentionEncoder,
+    ConvolutionEncoder,
+    HighwayEncoder,
+    RecurrentEncoder,
+    SequenceEncoder,
+    SequenceNetwork,
+)
 
 ENCODERS: dict[str, Callable[[Any], SequenceEncoder]] = {
     **{cell: lambda config: RecurrentEncoder(config.method, config.dim, config.hidden) for cell in CELLS},
@@ -23,9 +28,8 @@ LAYERS: dict[str, Callable[[Any], MessageLayer]] = {
 }
 
 
-def build_network(config: Any, num_predicates: int, num_targets: int) -> GraphNetwork:
+def build_network(config: NetworkConfig, num_predicates: int, num_targets: int) -> GraphNetwork:
     """Fresh weights, drawn from torch's own generator."""
-    assert isinstance(config, NetworkConfig)
     sizes = (config.names, num_predicates, num_targets)
     if config.method in ENCODERS:
         return SequenceNetwork(ENCODERS[config.method](config), config.dim, sizes, config.encoding)

@@ -1,6 +1,7 @@
-"""Graphs as rows of numbers: facts in the order of a walk from the goal's subject, padded to one length."""
+"""Graphs as tensors, facts in the order of a walk from the goal's subject, and the base of networks that read them."""
 
 import zlib
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -8,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from ctp_core.kb.isomorphism import CanonicalGraph, Edge
-from ctp_core.shapes import Bool, Int, Tensor
+from ctp_core.shapes import Bool, Float, Int, Tensor
 from ctp_core.symbols import Vocabulary
 
 PAD = -1
@@ -18,7 +20,7 @@ PAD = -1
 
 @dataclass(frozen=True)
 class NumberedGraph:
-    """One graph and the pair asked about; entities are numbered in the order in which the walk meets them."""
+    """A graph and the pair asked about. Entities are numbered in the order in which the walk meets them."""
 
     facts: NDArray[np.int64]  # [fact, 3]: entity, predicate, entity
     goal: tuple[int, int]
@@ -26,7 +28,7 @@ class NumberedGraph:
 
     @classmethod
     def of(cls, graph: CanonicalGraph, predicates: Vocabulary) -> "NumberedGraph":
-        """Raises UnknownSymbol for a predicate that was not learnt."""
+        """Walks the graph and numbers it; raises UnknownSymbol for a predicate that was not in training."""
         edges = walk(graph)
         met = dict.fromkeys([graph.query[0], *(entity for edge in edges for entity in (edge[0], edge[2]))])
         number = {entity: i for i, entity in enumerate([*met, *({*range(graph.num_entities)} - {*met})])}
@@ -35,18 +37,22 @@ class NumberedGraph:
         return cls(np.array(facts, dtype=np.int64).reshape(-1, 3), goal, graph.num_entities)
 
     def names(self, num_names: int, few: bool) -> NDArray[np.int64]:
-        """Drawn as in training, but from the graph itself: the same graph has the same names. Many entities share."""
+        """Draws a name for each entity as in training, but seeded by the graph: equal graphs get equal names.
+
+        Where there are more entities than names, several entities share one.
+        """
         draw = np.random.default_rng(zlib.crc32(self.facts.tobytes() + np.array(self.goal).tobytes()))
         drawn = draw.permutation(min(num_names, self.num_entities) if few else num_names)
         return np.resize(drawn, self.num_entities)
 
 
 def walk(graph: CanonicalGraph) -> list[Edge]:
-    """All facts, each from where the one before ended, if one walk from the goal's subject can use every fact once.
+    """Orders the facts so that each begins where the one before ended, if one walk can use every fact once.
 
-    Otherwise as many walks as it takes. A fact is walked against its direction only where no other leads on.
+    The walk starts at the goal's subject. Where one walk is not enough, joins as many as it takes. Follows a fact
+    against its direction only where no other leads on.
     """
-    ways: dict[int, list[Edge]] = defaultdict(list)  # the last is taken first
+    ways: dict[int, list[Edge]] = defaultdict(list)  # stacks: the last edge is taken first
     by_predicate = sorted(graph.edges, key=lambda edge: (edge[1], edge), reverse=True)
     for edge in by_predicate:
         ways[edge[2]].append(edge)
@@ -57,7 +63,7 @@ def walk(graph: CanonicalGraph) -> list[Edge]:
 
 
 def _walk_from(start: int, ways: dict[int, list[Edge]], unused: set[Edge]) -> list[Edge]:
-    """Hierholzer's algorithm: what is stuck first comes last. Takes what it walks out of `unused`."""
+    """Walks by Hierholzer's algorithm, which puts the first dead end last. Removes the facts it uses from `unused`."""
     finished: list[Edge] = []
     path: list[tuple[int, Edge | None]] = [(start, None)]
     while path:
@@ -74,7 +80,7 @@ def _walk_from(start: int, ways: dict[int, list[Edge]], unused: set[Edge]) -> li
 
 @dataclass(frozen=True)
 class GraphRows:
-    """A batch: one row for every pair asked about. Facts beyond a row's own are `PAD`.
+    """A batch with one row for each pair asked about. Rows with fewer facts are filled up with `PAD`.
 
     Entities are numbered within their graph; `names` says which of the learnt vectors stands for each.
     """
@@ -90,7 +96,7 @@ class GraphRows:
 
     @property
     def named_facts(self) -> Int[Tensor, "query fact 3"]:
-        """With names in the place of entities."""
+        """The facts, with the name of each entity in place of its number."""
         facts = self.facts.clone()
         for place in (0, 2):
             named = self.names.gather(1, self.facts[:, :, place].clamp(min=0))
@@ -102,22 +108,22 @@ class GraphRows:
         return self.names.gather(1, self.goals)
 
     def __getitem__(self, rows: Int[Tensor, " query"]) -> "GraphRows":
-        """Some of the rows, without the padding that none of them needs."""
+        """Selects rows and cuts off the padding that none of them needs."""
         facts, sizes = self.facts[rows], self.num_entities[rows]
         longest = int((facts[:, :, 1] != PAD).sum(dim=1).max())
         return GraphRows(facts[:, :longest], self.goals[rows], sizes, self.names[rows, : int(sizes.max())])
 
     def with_names(self, num_names: int, few: bool, generator: torch.Generator) -> "GraphRows":
-        """A random naming of every row, among all names or among as many as it has entities."""
+        """Draws random names for every row. With `few`, a row of n entities uses only the first n names."""
         keys = torch.rand(len(self.goals), num_names, generator=generator, device="cpu").to(self.goals.device)
-        if few:  # the names that a row is too small to use come last
+        if few:  # moves the names beyond a row's number of entities to the end
             keys = keys + (torch.arange(num_names, device=keys.device) >= self.num_entities[:, None])
         places = torch.arange(self.names.shape[1], device=keys.device) % num_names
         return replace(self, names=keys.argsort(dim=1)[:, places])
 
 
 def stack_rows(graphs: Sequence[NumberedGraph], num_names: int, few: bool, device: torch.device) -> GraphRows:
-    """Graphs under the names that are theirs."""
+    """Stacks graphs into one batch, each with its fixed names (`NumberedGraph.names`)."""
     sizes = np.array([graph.num_entities for graph in graphs])
     facts = np.full((len(graphs), max(len(graph.facts) for graph in graphs), 3), PAD, dtype=np.int64)
     names = np.zeros((len(graphs), sizes.max()), dtype=np.int64)
@@ -126,3 +132,10 @@ def stack_rows(graphs: Sequence[NumberedGraph], num_names: int, few: bool, devic
         names[row, : graph.num_entities] = graph.names(num_names, few)
     goals = np.array([graph.goal for graph in graphs], dtype=np.int64)
     return GraphRows(*(torch.as_tensor(array, device=device) for array in (facts, goals, sizes, names)))
+
+
+class GraphNetwork(nn.Module, ABC):
+    """Base of all networks: gives the logits of all targets for every row of a batch."""
+
+    @abstractmethod
+    def forward(self, rows: GraphRows) -> Float[Tensor, "query target"]: ...

@@ -1,18 +1,15 @@
-"""Training networks on graphs: cross-entropy of the label among all targets, entities named anew in every step."""
+"""Trains networks on graphs by cross-entropy among all targets; entities get new names in every step."""
 
 import torch
 
-from ctp_core.base.config import BaseConfig
 from ctp_core.base.graphs_trainer import SCORE_FLOOR, GraphTrainer, among_targets
 from ctp_core.base.randomness import following
 from ctp_core.base.trainer import OnStep, Progress, ignore
-from ctp_core.errors import ConfigError
-from ctp_core.kb.knowledge_base import GraphsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.networks.config import NetworkConfig
 from ctp_core.networks.model import NetworkModel, NetworkScorer
-from ctp_core.networks.network import GraphNetwork
 from ctp_core.networks.registry import build_network
-from ctp_core.networks.rows import GraphRows
+from ctp_core.networks.rows import GraphNetwork, GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 
 
@@ -22,9 +19,7 @@ class NetworkTrainer(GraphTrainer):
     config: NetworkConfig
     scorer: NetworkScorer
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, NetworkConfig) or not isinstance(kb, GraphsKB):
-            raise ConfigError(f"method {config.method!r} needs a KB of kind graphs")
+    def __init__(self, config: NetworkConfig, kb: GraphsKB, device: torch.device) -> None:
         super().__init__(config, kb, device)
         self.rows = self.scorer.stack(self.train.instances)
 

@@ -9,16 +9,17 @@ from torch import Tensor, nn
 
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.rules import Template
-from ctp_core.semiring import Semiring
 from ctp_core.shapes import Attention, Bodies, Float, Heads, PredicateVectors, Vectors
+from ctp_core.tnorm import TNorm
 
 
 @dataclass(frozen=True)
 class Expansion:
     """The rules that all reformulators of one template make for some goals.
 
-    `goal` is 1 in `bodies` where they do not depend on the goal. `heads` is the unification of goal and head, None
-    where the head is the goal itself; `gates` is how much the rule is believed, None for rules without a gate.
+    The axis `goal` of `bodies` has length 1 where bodies do not depend on the goal. `heads` is the unification of goal
+    and head, None where the head is the goal itself. `gates` is how much each rule is believed, None for rules without
+    a gate.
     """
 
     template: Template
@@ -26,14 +27,14 @@ class Expansion:
     heads: Heads | None = None
     gates: Heads | None = None
 
-    def guard(self, semiring: Semiring) -> Heads | None:
-        """⊗ of head and gate: what every proof by these rules carries besides its body."""
+    def guard(self, tnorm: TNorm) -> Heads | None:
+        """Head ⊗ gate: what every proof by these rules carries besides its body; None where there is neither."""
         parts = [part for part in (self.heads, self.gates) if part is not None]
-        return semiring.product(parts) if parts else None
+        return tnorm.product(parts) if parts else None
 
     @classmethod
     def joined(cls, parts: Sequence["Expansion"]) -> "Expansion":
-        """That of all goals from those of some; the first has more than one goal where there are several parts."""
+        """Joins the expansions of several groups of goals; of more than one, the first has more than one goal."""
         first, *others = parts
         if not others:
             return first
@@ -44,12 +45,13 @@ class Expansion:
 
     @property
     def static(self) -> bool:
+        """Whether the bodies are the same for all goals."""
         return self.bodies.shape[0] == 1
 
 
 @dataclass(frozen=True)
 class SelectOptions:
-    """What a `select` is built from."""
+    """The sizes and settings from which a `select` is built."""
 
     templates: tuple[Template, ...]
     dim: int
@@ -58,12 +60,12 @@ class SelectOptions:
     head: bool = False  # f_H: generate the head as well and unify it with the goal
     gate: bool = False  # a learnt weight in (0, 1) per rule: sigmoid of a linear map of the goal
     memory: int = 32  # rules stored, for `memory`
-    memory_start: float = 1.0  # their deviation before training
+    memory_start: float = 1.0  # standard deviation of their vectors before training
     top_k: int = 4  # rules tried per goal, for GNTP
 
 
 def group(templates: Sequence[Template]) -> dict[Template, int]:
-    """How many reformulators each template has, in order of appearance; facts-only `0` makes no rule."""
+    """Counts the reformulators of each template, in order of appearance. `0` (facts only) makes no rule."""
     counts: dict[Template, int] = {}
     for template in templates:
         if template.length:
@@ -97,7 +99,7 @@ class Select(nn.Module, ABC):
 
     @abstractmethod
     def expand(self, template: Template, goals: Vectors, predicates: PredicateVectors) -> tuple[Bodies, Heads | None]:
-        """Bodies, and the unification of goal and head where the variant makes heads."""
+        """Returns the bodies and, where the variant makes heads, the unification of goal and head."""
 
     def forward(self, goals: Vectors, predicates: PredicateVectors) -> tuple[Expansion, ...]:
         expansions = []
@@ -107,7 +109,7 @@ class Select(nn.Module, ABC):
         return tuple(expansions)
 
     def attention(self, template: Template, goals: Vectors) -> Attention | None:
-        """The distribution over known predicates at each body place, where the variant has one."""
+        """The distribution over known predicates at each body place; None where the variant has none."""
         del template, goals
         return None
 

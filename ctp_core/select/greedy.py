@@ -1,4 +1,4 @@
-"""GNTP (Minervini et al. 2020): NTP's rules, of which only the k with the most similar heads are tried."""
+"""GNTP (Minervini et al. 2020): NTP's rules, but only the k whose heads are most similar to the goal are tried."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from ctp_core.shapes import PredicateVectors, Vectors
 
 
 class GreedySelect(StaticSelect):
-    """The k best heads per goal, over all templates; the others get 0, which ends their proofs."""
+    """Keeps the k best heads of each goal, over all templates. The other heads get 0, which ends their proofs."""
 
     def forward(self, goals: Vectors, predicates: PredicateVectors) -> tuple[Expansion, ...]:
         expansions = super().forward(goals, predicates)

@@ -7,8 +7,8 @@ from ctp_core.rules import Template
 from ctp_core.select.base import Select, SelectOptions, normal, uniform
 from ctp_core.shapes import Bodies, Float, Heads, PredicateVectors, Vectors
 
-# Attention over many rules starts almost even, and every body as their mean, far from all predicates. Five times
-# torch's default for a linear map makes each goal begin with a few rules of its own.
+# With torch's default for a linear map, attention over many rules starts almost uniform, and every body starts as their
+# mean, far from all predicates. Five times the default lets each goal begin with a few rules of its own.
 SHARPNESS = 5.0
 
 
@@ -23,7 +23,7 @@ class MemorySelect(Select):
             self.weights[str(template)] = uniform((options.dim, count * options.memory), bound, generator)
             places = template.length + options.head
             if str(template.length) not in self.memories:
-                # Never zero, which would make all rules of the memory equal.
+                # The deviation is never zero, which would make all rules of the memory equal.
                 rules = normal((options.memory, places * options.dim), generator, options.memory_start)
                 self.memories[str(template.length)] = rules
 

@@ -7,14 +7,14 @@ from ctp_core.rules import Template
 from ctp_core.select.base import Select, SelectOptions, normal
 from ctp_core.shapes import Bodies, Heads, PredicateVectors, Vectors
 
-# Of the N(0, 1) that predicates start with. Near zero a rule is nearer to every predicate than these are to each other,
-# so that a goal without a rule of its own finds one that none has taken. Exactly zero, all rules would be equal, get
-# equal gradients and stay equal.
+# Standard deviation of rules before training; predicates start with 1. Near zero, a rule is nearer to every predicate
+# than predicates are to each other, so that a goal without a rule of its own finds one that no goal has taken. At
+# exactly zero, all rules would be equal, get equal gradients and stay equal.
 START = 0.01
 
 
 class StaticSelect(Select):
-    """One rule per reformulator: a head vector and body vectors that no goal changes."""
+    """One rule per reformulator: a head vector and body vectors that do not depend on the goal."""
 
     def __init__(self, options: SelectOptions, generator: torch.Generator) -> None:
         super().__init__(options, generator)

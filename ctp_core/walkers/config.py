@@ -1,10 +1,28 @@
-"""Settings of the two models that walk along facts: NeuralLP and MINERVA."""
+"""Settings of the two models that walk along facts, NeuralLP and MINERVA, and their presets."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from ctp_core.base.config import BaseConfig
+from ctp_core.base.config import BaseConfig, Dim, Epochs, EvalEvery, LearningRate
+from ctp_core.kb.profile import Profile
+
+PredicatesBatch = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Predicates in one learning step, from 1, each with its hidden facts. More need more memory.",
+    ),
+]
+HiddenFacts = Annotated[
+    float,
+    Field(
+        gt=0,
+        lt=1,
+        description="Share of a predicate's facts that a step hides and asks for, between 0 and 1. Hiding more gives "
+        "more to learn from in a step, and fewer facts to walk along.",
+    ),
+]
 
 
 class NeuralLpConfig(BaseConfig):
@@ -13,19 +31,24 @@ class NeuralLpConfig(BaseConfig):
     explainable: ClassVar[bool] = False
 
     method: Literal["neurallp"] = "neurallp"
-    epochs: int = Field(default=60, ge=1, le=10_000, description="Passes over the predicates at most.")
-    length: int = Field(default=3, ge=1, le=4, description="Steps of a walk at most; memory lets it be shorter.")
-    rank: int = Field(default=3, ge=1, le=32, description="Walks learnt side by side for each predicate.")
-    dim: int = Field(default=64, ge=1, le=4096, description="Length of the vectors and of the controller's state.")
-    learning_rate: float = Field(default=0.01, gt=0, le=10, description="Of Adam.")
-    batch_size: int = Field(default=8, ge=1, description="Predicates in one step; each brings its hidden facts.")
-    hidden_facts: float = Field(
-        default=0.25,
-        gt=0,
-        lt=1,
-        description="Share of a predicate's facts that is asked for in a step, and not walked.",
+    epochs: Epochs = 60
+    length: int = Field(
+        default=3,
+        ge=1,
+        le=4,
+        description="Maximum number of facts in a walk, 1 to 4. Longer walks reach further and take longer.",
     )
-    eval_every: int = Field(default=4, ge=1, description="Epochs between two validations.")
+    rank: int = Field(
+        default=3,
+        ge=1,
+        le=32,
+        description="Kinds of walks learnt side by side for each predicate, 1 to 32. More can express more rules.",
+    )
+    dim: Dim = 64
+    learning_rate: LearningRate = 0.01
+    batch_size: PredicatesBatch = 8
+    hidden_facts: HiddenFacts = 0.25
+    eval_every: EvalEvery = 4
 
 
 class MinervaConfig(BaseConfig):
@@ -34,22 +57,40 @@ class MinervaConfig(BaseConfig):
     explainable: ClassVar[bool] = False
 
     method: Literal["minerva"] = "minerva"
-    epochs: int = Field(default=24, ge=1, le=10_000, description="Passes over the predicates, both ways, at most.")
-    length: int = Field(default=2, ge=1, le=6, description="Steps of a walk; it may stay where it is.")
-    dim: int = Field(default=64, ge=1, le=4096, description="Length of the vectors and of the walker's memory.")
+    epochs: Epochs = 24
+    length: int = Field(
+        default=2,
+        ge=1,
+        le=6,
+        description="Steps of a walk, 1 to 6; a step may stay where it is. Longer walks reach further and take longer.",
+    )
+    dim: Dim = 64
     beam: int = Field(
         default=128,
         ge=1,
         le=1000,
-        description="Sequences of predicates that are followed; with no more than these, no walk is left out.",
+        description="Sequences of predicates that are followed at once, 1 to 1000. More leave out fewer walks, and "
+        "need more time and memory.",
     )
-    entropy: float = Field(default=0.05, ge=0, description="Reward for keeping choices open, falling to 0 by the end.")
-    learning_rate: float = Field(default=0.01, gt=0, le=10, description="Of Adam, falling to 0 by the end.")
-    batch_size: int = Field(default=4, ge=1, description="Predicates in one step; each brings its hidden facts.")
-    hidden_facts: float = Field(
-        default=0.25,
-        gt=0,
-        lt=1,
-        description="Share of a predicate's facts that is asked for in a step, and not walked.",
+    entropy: float = Field(
+        default=0.05,
+        ge=0,
+        description="Reward for trying different walks early in the training, from 0 (none); it falls to 0 by the end.",
     )
-    eval_every: int = Field(default=4, ge=1, description="Epochs between two validations.")
+    learning_rate: LearningRate = 0.01
+    batch_size: PredicatesBatch = 4
+    hidden_facts: HiddenFacts = 0.25
+    eval_every: EvalEvery = 4
+
+
+def neurallp_preset(profile: Profile, preset: str) -> NeuralLpConfig:
+    """As published, whatever the KB and the preset."""
+    del profile, preset
+    return NeuralLpConfig()
+
+
+def minerva_preset(profile: Profile, preset: str) -> MinervaConfig:
+    """Two steps, as published; three where predicates are so few that all sequences of them can be followed."""
+    del preset
+    few = profile.few_predicates
+    return MinervaConfig(length=3, epochs=100, batch_size=1, learning_rate=0.02) if few else MinervaConfig()

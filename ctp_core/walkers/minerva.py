@@ -1,11 +1,11 @@
 """MINERVA (Das et al. 2018): a walker with a memory that chooses, entity by entity, which fact to follow.
 
 Entities have no vectors, as in the published runs on these KBs: all facts of one predicate at an entity are equally
-attractive. So the walker chooses among atoms, each as often as the entity has facts of it, and then any of those.
+attractive. So the walker chooses an atom, weighted by how many facts of it the entity has, and then any of those facts.
 
-In training a walk is rewarded where it ends at the object of the fact it was asked for. The published code samples
-walks and estimates the gradient of the expected reward (REINFORCE). Here the reward of all walks is summed up, and the
-mean of its logarithm made as large as can be: no noise, and a fact that is hardly ever found teaches as much as others
+In training, a walk is rewarded where it ends at the object of the fact it was asked for. The published code samples
+walks and estimates the gradient of the expected reward (REINFORCE). Here the rewards of all walks are summed, and the
+mean of the logarithm is maximised: there is no noise, and a fact that is hardly ever found teaches as much as others
 (docs/decisions/0035-minerva-without-sampling.md).
 """
 
@@ -17,19 +17,18 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from ctp_core.base.config import BaseConfig
+from ctp_core.artifact import Artifact
 from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
-from ctp_core.base.facts_model import FactsView
+from ctp_core.base.facts_model import FactsView, load_state, read_calibration, read_config, read_kb
 from ctp_core.base.randomness import following
-from ctp_core.errors import ArtifactError, ConfigError
-from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import MinervaConfig
 from ctp_core.walkers.model import FLOOR, ReachModel
 from ctp_core.walkers.trainer import ReachTrainer
 
-# Where the wanted atom is missing a walk goes on by another, however little it is wanted: exp of it may not vanish.
+# Bounds the logits: where the wanted atom is missing, a walk goes on by another, whose exp must not vanish.
 SHARPEST = 10.0
 
 State = tuple[Float[Tensor, "row dim"], Float[Tensor, "row dim"]]
@@ -40,7 +39,7 @@ class Walker(nn.Module):
 
     def __init__(self, num_predicates: int, config: MinervaConfig) -> None:
         super().__init__()
-        self.start = 2 * num_predicates + 1  # beside the atoms and staying: the walk has not begun
+        self.start = 2 * num_predicates + 1  # after the atoms and staying: a walk that has not begun
         self.atoms = nn.Embedding(self.start + 1, config.dim)
         self.queries = nn.Embedding(2 * num_predicates, config.dim)
         self.memory = nn.LSTMCell(config.dim, config.dim)
@@ -55,7 +54,7 @@ class Walker(nn.Module):
         return hidden, cell
 
     def wanted(self, state: State, queries: Int[Tensor, " row"]) -> Float[Tensor, "row atom"]:
-        """Logits of one fact of every atom, within ±SHARPEST."""
+        """The logit of one fact of each atom, within ±SHARPEST."""
         wish = self.wish(torch.cat([state[0], self.queries(queries)], dim=1))
         return SHARPEST * torch.tanh(wish @ self.atoms.weight[: self.start].T / SHARPEST)
 
@@ -64,8 +63,8 @@ class Walker(nn.Module):
     ) -> tuple[Float[Tensor, "entity entity"], Float[Tensor, ""]]:
         """The chance that a walk from one entity ends at the other, and the mean entropy of its choices.
 
-        Walks are told apart by their atoms, because the memory depends on these alone: where there are more sequences
-        than `beam`, only the likeliest go on.
+        The memory depends only on the atoms of a walk, so walks with the same atoms are one sequence. Where there are
+        more sequences than `beam`, only the likeliest go on.
         """
         counts, size = tables.sum(dim=2).T, tables.shape[1]
         state, reached = self.begin(1), torch.eye(size, device=tables.device)[None]  # [sequence, start, entity]
@@ -89,7 +88,7 @@ class Walker(nn.Module):
 
 
 class MinervaModel(ReachModel):
-    """A fact is walked from both ends and gets the geometric mean of the two chances.
+    """Walks a fact from both ends and takes the geometric mean of the two chances.
 
     Published MINERVA asks p for objects and p⁻¹ for subjects; here a fact has one score, whichever place was asked for.
     """
@@ -99,13 +98,14 @@ class MinervaModel(ReachModel):
     module: Walker
 
     @classmethod
-    def build(cls, config: BaseConfig, num_predicates: int) -> Walker:
-        if not isinstance(config, MinervaConfig):
-            raise ArtifactError(f"a config of method {config.method!r} is not that of MINERVA")
-        return Walker(num_predicates, config)
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "MinervaModel":
+        config, kb = read_config(artifact, MinervaConfig), read_kb(artifact)
+        module = Walker(len(kb.predicates), config).to(device)
+        load_state(module, "module", artifact)
+        return cls(config, kb, module.requires_grad_(False), read_calibration(artifact))
 
     def num_tables(self, num_predicates: int) -> int:
-        """A walk has one for each of the sequences that it follows."""
+        """A walk has a table for each sequence that it follows, and for each atom; the larger number counts."""
         return max(2 * num_predicates, self.config.beam)
 
     @torch.no_grad()
@@ -118,7 +118,7 @@ class MinervaModel(ReachModel):
         return np.asarray(np.sqrt((there + FLOOR) * (back.T + FLOOR)))[subjects]
 
     def _tables_of(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
-        """Those of the KB are kept: every predicate asks for them."""
+        """The tables of a view. Those of the KB are kept, because every predicate needs them."""
         if view.extended:
             return self._with_stay(view)
         if not hasattr(self, "_kb_tables"):
@@ -133,21 +133,19 @@ class MinervaModel(ReachModel):
 def walk_tables(
     facts: FactIds, num_entities: int, num_predicates: int, device: torch.device
 ) -> Float[Tensor, "atom entity entity"]:
-    """Where each atom leads; the last one is to stay."""
+    """The table of where each atom leads; the last atom stays where it is."""
     tables = atom_tables(facts, num_entities, num_predicates, device)
     return torch.cat([tables, torch.eye(num_entities, device=device)[None]])
 
 
 class MinervaTrainer(ReachTrainer):
-    """Asks for hidden facts of a predicate or of its inverse; a walk to another true answer does not count."""
+    """Hides facts of a predicate or its inverse and asks for them; a walk to another true answer does not count."""
 
     model_class = MinervaModel
     config: MinervaConfig
     module: Walker
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, MinervaConfig) or not isinstance(kb, FactsKB):
-            raise ConfigError("MINERVA learns from a KB of kind 'facts' and a config of method 'minerva'")
+    def __init__(self, config: MinervaConfig, kb: FactsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.eval_every)
         num_entities, self._num_predicates = len(kb.entities), len(kb.predicates)
         check_dense(max(2.0 * self._num_predicates, config.beam) * num_entities**2, config.method)
@@ -166,7 +164,7 @@ class MinervaTrainer(ReachTrainer):
         return self.config.learning_rate * (1 - step / steps)
 
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
-        """-(the mean log chance of the hidden facts + what keeping choices open is worth)."""
+        """-(mean log chance of the hidden facts + weighted entropy of the choices)."""
         parts = [self._walked(query) for query in batch.tolist()]
         rewards = torch.cat([reward for reward, _ in parts])
         openness = self.config.entropy * (1 - self.made) * torch.stack([entropy for _, entropy in parts]).mean()

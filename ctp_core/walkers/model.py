@@ -1,9 +1,8 @@
-"""What the models share that walk: a fact is as likely as a walk under its predicate from subject to object."""
+"""Base of the models that walk: a fact is as likely as a walk for its predicate from subject to object."""
 
 from abc import abstractmethod
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import nn
@@ -11,20 +10,12 @@ from torch import nn
 from ctp_core.artifact import Artifact
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.cost import check_question
-from ctp_core.base.facts_model import (
-    Explanation,
-    FactsModel,
-    FactsView,
-    load_state,
-    read_calibration,
-    read_config,
-    read_kb,
-)
+from ctp_core.base.facts_model import Explanation, FactsModel, FactsView
 from ctp_core.base.goals import GoalIds
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule
 
-FLOOR = 1e-9  # what is not reached is as unlikely as this
+FLOOR = 1e-9  # the likelihood of what is not reached
 UNCALIBRATED = (1.0, 0.0)
 
 Table = Float[np.ndarray, "entity entity"]
@@ -42,14 +33,14 @@ class ReachModel(FactsModel):
     def reach(
         self, view: FactsView, predicate: int, subjects: NDArray[np.int64]
     ) -> Float[np.ndarray, "subject entity"]:
-        """How likely walks from the subjects end at every entity, 0 or more."""
+        """How likely walks from each subject end at each entity, 0 or more."""
 
     @property
     def semiring(self) -> str:
         return "none"
 
     def _table(self, predicate: int) -> Table:
-        """log(reach + FLOOR) of all pairs, against the KB alone."""
+        """log(reach + FLOOR) of all pairs of entities, on the KB without the facts that a question adds."""
         if predicate not in self._tables:
             everybody = np.arange(len(self.kb.entities))
             self._tables[predicate] = np.log(self.reach(self.kb_view, predicate, everybody) + FLOOR)
@@ -71,7 +62,7 @@ class ReachModel(FactsModel):
         return np.stack([table[given] if goals.forward else table[:, given] for given, table in rows])
 
     def num_tables(self, num_predicates: int) -> int:
-        """Of all pairs of entities, that are there at the same time: one for each atom."""
+        """The number of entity × entity tables in memory at the same time: one for each atom."""
         return 2 * num_predicates
 
     def _extended(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
@@ -95,15 +86,3 @@ class ReachModel(FactsModel):
     def to_artifact(self) -> Artifact:
         tensors = {f"module.{name}": tensor for name, tensor in self.module.state_dict().items()}
         return self._base_artifact(tensors, calibration={"scale": self.scale, "offset": self.offset})
-
-    @classmethod
-    @abstractmethod
-    def build(cls, config: BaseConfig, num_predicates: int) -> nn.Module:
-        """The module with weights that are still to be loaded; raises ArtifactError on a config of another method."""
-
-    @classmethod
-    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "ReachModel":
-        config, kb = read_config(artifact), read_kb(artifact)
-        module = cls.build(config, len(kb.predicates)).to(device)
-        load_state(module, "module", artifact)
-        return cls(config, kb, module.requires_grad_(False), read_calibration(artifact))

@@ -13,14 +13,13 @@ from jaxtyping import Bool
 from numpy.typing import NDArray
 from torch import nn
 
-from ctp_core.base.config import BaseConfig
+from ctp_core.artifact import Artifact
 from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
-from ctp_core.base.facts_model import FactsView
+from ctp_core.base.facts_model import FactsView, load_state, read_calibration, read_config, read_kb
 from ctp_core.base.randomness import following
 from ctp_core.base.rule_counts import with_counts
-from ctp_core.errors import ArtifactError, ConfigError
-from ctp_core.kb.knowledge_base import FactsKB, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.rules import Body, Rule, steps_of
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import NeuralLpConfig
@@ -34,7 +33,7 @@ Walks = dict[tuple[int, ...], float]
 
 
 class OperatorController(nn.Module):
-    """Attention over operators for every step, and over the steps before it: u_t = (Σ_τ b_tτ u_τ) · Σ_k a_tk M_k.
+    """For every step, attends to operators and to the steps before: u_t = (Σ_τ b_tτ u_τ) · Σ_k a_tk M_k.
 
     Operators are the predicates and their inverses. The last memory attention chooses among walks of all lengths.
     """
@@ -49,7 +48,7 @@ class OperatorController(nn.Module):
         self.operators = nn.Linear(config.dim, 2 * num_predicates)
 
     def attention(self, predicates: Int[Tensor, " goal"]) -> tuple[Float[Tensor, "row step atom"], list[Tensor]]:
-        """(a, [b_1, …]) for every goal and rank, rows in that order; b_t has one weight for each u before step t."""
+        """Returns (a, [b_1, …]) for every goal and rank, in this order; b_t has a weight for each u before step t."""
         ranks = torch.arange(self.rank, device=predicates.device)
         queries = self.queries((predicates[:, None] * self.rank + ranks).flatten())  # [goal · rank, dim]
         inputs = torch.stack([*[queries] * self.length, self.end.expand_as(queries)], dim=1)
@@ -67,7 +66,7 @@ class OperatorController(nn.Module):
         tables: Float[Tensor, "atom entity entity"],
         subjects: Int[Tensor, " subject"],
     ) -> Float[Tensor, "goal subject entity"]:
-        """The sum over all walks, averaged over ranks."""
+        """Sums over all walks from the subjects and averages over ranks."""
         attention, memory = self.attention(predicates)
         start = torch.eye(tables.shape[1], device=tables.device, dtype=tables.dtype)[subjects]
         reached = [start.expand(len(attention), -1, -1)]
@@ -83,7 +82,7 @@ class OperatorController(nn.Module):
 
     @torch.no_grad()
     def walks(self, predicate: int) -> Walks:
-        """Operators in order -> their weight in the sum: what the matrices are multiplied out to."""
+        """Maps each sequence of operators to its weight in the sum over walks."""
         device = self.end.device
         attention, memory = self.attention(torch.tensor([predicate], device=device))
         found: Walks = {}
@@ -113,16 +112,17 @@ def _heaviest(walks: Walks) -> Walks:
 
 
 class NeuralLpModel(ReachModel):
-    """Rules can be read off its attention, but a score is the sum over walks of all of them: no proof stands for it."""
+    """Reads rules off its attention. A score is the sum over walks by all rules, so no single proof explains it."""
 
     method: ClassVar[str] = "neurallp"
     module: OperatorController
 
     @classmethod
-    def build(cls, config: BaseConfig, num_predicates: int) -> OperatorController:
-        if not isinstance(config, NeuralLpConfig):
-            raise ArtifactError(f"a config of method {config.method!r} is not that of NeuralLP")
-        return OperatorController(num_predicates, config)
+    def from_artifact(cls, artifact: Artifact, device: torch.device) -> "NeuralLpModel":
+        config, kb = read_config(artifact, NeuralLpConfig), read_kb(artifact)
+        module = OperatorController(len(kb.predicates), config).to(device)
+        load_state(module, "module", artifact)
+        return cls(config, kb, module.requires_grad_(False), read_calibration(artifact))
 
     @torch.no_grad()
     def reach(self, view: FactsView, predicate: int, subjects: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -152,19 +152,17 @@ class NeuralLpModel(ReachModel):
         return sorted(with_counts(found, self.kb), key=lambda rule: (-rule.confidence, rule.text))
 
 
-LOST = 0.01  # walks that end nowhere are no better than so much that ends at wrong entities
+LOST = 0.01  # added to what ends at wrong entities, so that walks that end nowhere do not look right
 
 
 class NeuralLpTrainer(ReachTrainer):
-    """-log of the share of all walks that end at the hidden fact's object, and likewise of its subject."""
+    """Minimises -log of the share of walks that end at the object of a hidden fact, and likewise at its subject."""
 
     model_class = NeuralLpModel
     config: NeuralLpConfig
     module: OperatorController
 
-    def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
-        if not isinstance(config, NeuralLpConfig) or not isinstance(kb, FactsKB):
-            raise ConfigError("NeuralLP learns from a KB of kind 'facts' and a config of method 'neurallp'")
+    def __init__(self, config: NeuralLpConfig, kb: FactsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.eval_every)
         self._sizes = (len(kb.entities), len(kb.predicates))
         check_dense(2.0 * self._sizes[1] * self._sizes[0] ** 2, config.method)
@@ -195,7 +193,7 @@ class NeuralLpTrainer(ReachTrainer):
         return torch.stack(losses).sum() / asked.sum().clamp(min=1)
 
     def _hidden(self, facts: Float[Tensor, "goal entity entity"]) -> Float[Tensor, "goal entity entity"]:
-        """A random share of them; a predicate with one fact hides it now and then."""
+        """Hides a random share of the facts; even the only fact of a predicate is hidden now and then."""
         draws = torch.rand(facts.shape, generator=self.generator).to(self.device)
         return facts * (draws < self.config.hidden_facts)
 
@@ -206,7 +204,10 @@ def _unlikely(
     asked: Bool[Tensor, "goal entity entity"],
     entities: int,
 ) -> Float[Tensor, ""]:
-    """-log of what is reached of the asked facts, among that and all that is reached and no fact, along one axis."""
+    """Sums -log(true / (true + false)) over the asked facts.
+
+    `true` is what is reached of a fact, `false` all that is reached along the axis `entities` and is not a fact.
+    """
     false = reached.masked_fill(facts, 0.0).sum(dim=entities, keepdim=True).expand_as(reached)[asked]
     true = reached[asked] + FLOOR
     return ((true + false + LOST).log() - true.log()).sum()

@@ -1,4 +1,4 @@
-"""What the trainers of walkers share: how they are validated, and how their scores become probabilities."""
+"""Base of the trainers of walkers: validation, and the calibration of scores to probabilities."""
 
 from typing import ClassVar
 
@@ -7,14 +7,14 @@ from jaxtyping import Float
 
 from ctp_core.base.calibration import fit_on_unseen
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.goals import Score
-from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.walkers.model import UNCALIBRATED, ReachModel
 
 
-class ReachTrainer(GradientTrainer):
-    """No fact may lead to itself: what is asked for is not among the facts that are walked on."""
+class ReachTrainer(FactsTrainer):
+    """Validates and calibrates without the facts that are asked for, so that no fact leads to itself."""
 
     model_class: ClassVar[type[ReachModel]]
 

@@ -21,6 +21,7 @@ from service.commands.scale import scale
 if TYPE_CHECKING:
     from ctp_core.base.trainer import OnStep
 
+Preset = Annotated[str | None, typer.Option(help="Settings to start from, else the default; a wrong one lists all.")]
 Config = Annotated[str, typer.Option(help="JSON settings that override the preset.")]
 bench = typer.Typer(
     help="Measure accuracy and speed; each command writes the figures of docs/results.", no_args_is_help=True
@@ -42,11 +43,9 @@ bench.command()(peers)
 def links(
     data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
     dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1|s2|s3, wn18rr or fb15k-237.")],
-    model: Annotated[
-        str, typer.Option(help="proofs, hybrid, complex, distmult, ctp, neurallp, minerva or rules.")
-    ] = "proofs",
-    select: Annotated[str | None, typer.Option(help="For ctp: linear, attentive, memory, ntp or gntp.")] = None,
-    preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
+    model: Annotated[str, typer.Option(help="Method for facts; a wrong one lists all.")] = "proofs",
+    select: Annotated[str | None, typer.Option(help="For ctp: how rules are made; a wrong one lists all.")] = None,
+    preset: Preset = None,
     config: Config = "{}",
     seeds: Annotated[int, typer.Option(min=1)] = 1,
     split: Annotated[
@@ -61,10 +60,11 @@ def links(
     import torch  # noqa: PLC0415
 
     from ctp_core.benchmarks.links import LinksRun, run, spread  # noqa: PLC0415
+    from ctp_core.methods import DEFAULT_PRESET  # noqa: PLC0415
 
     torch.set_num_threads(1)
     settings = parsed(config) | ({"select": select} if select else {})
-    task = LinksRun(data, dataset, model, preset, settings, seeds, split, resume)
+    task = LinksRun(data, dataset, model, preset or DEFAULT_PRESET, settings, seeds, split, resume)
     with epochs_shown(f"{dataset} {model}") as show:
         figures = run(task, show)
     for name, values in figures.items():
@@ -77,11 +77,11 @@ def links(
 @needs("worker")
 def clutrr(
     data: Annotated[Path, typer.Option(help="Folder that holds clutrr/<dataset>.zip.")],
-    dataset: Annotated[str, typer.Option(help="089907f8, db9b8f04, or family for our own generator.")],
-    model: Annotated[str, typer.Option(help="ctp, lstm, gru, rnn, cnn, cnnh, mha, gat or gcn.")] = "ctp",
-    select: Annotated[str, typer.Option(help="For ctp: linear, attentive, memory, ntp or gntp.")] = "attentive",
-    prover: Annotated[str | None, typer.Option(help="tabled or exact; default: as in the preset.")] = None,
-    preset: Annotated[str, typer.Option(help="fast, best, paper or paper-long.")] = "fast",
+    dataset: Annotated[str, typer.Option(help="089907f8, db9b8f04, or family: our own generator.")],
+    model: Annotated[str, typer.Option(help="Method for graphs; a wrong one lists all.")] = "ctp",
+    select: Annotated[str, typer.Option(help="For ctp: how rules are made; a wrong one lists all.")] = "attentive",
+    prover: Annotated[str | None, typer.Option(help="tabled or exact; what the preset says where not given.")] = None,
+    preset: Preset = None,
     config: Config = "{}",
     depth: Annotated[
         int | None, typer.Option(help="Depth of the search for answers; default: until nothing new is proved.")
@@ -94,9 +94,11 @@ def clutrr(
     import torch  # noqa: PLC0415
 
     from ctp_core.benchmarks.clutrr import ClutrrRun, run  # noqa: PLC0415
+    from ctp_core.methods import DEFAULT_PRESET  # noqa: PLC0415
 
     torch.set_num_threads(1)
-    task = ClutrrRun(data, dataset, model, select, prover, preset, parsed(config), seeds, depth, split)
+    chosen = preset or DEFAULT_PRESET
+    task = ClutrrRun(data, dataset, model, select, prover, chosen, parsed(config), seeds, depth, split)
     with epochs_shown(f"{dataset} {select if model == 'ctp' else model}") as show:
         figures = run(task, show)
     for length, average in figures["accuracy_mean"].items():

@@ -72,7 +72,9 @@ def presets(
     settings = configs[0] if method else ("method",)
     rows = [[name(setting), *(name(short(config[setting])) for config in configs)] for setting in settings]
     out.print(table(("", *(preset.name for preset in found)), rows))
-    out.print(f"\nmethods: {', '.join(found[0].methods)}", style="dim")
+    texts = {preset.name: preset.text for preset in found} | found[0].method_texts
+    out.print()
+    out.print(table(("", ""), [(name(word), name(text, "dim")) for word, text in texts.items()]))
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
@@ -90,10 +92,8 @@ def upload(
     train: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Facts to train on.")] = None,
     valid: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Facts to validate on.")] = None,
     test: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Facts to test on.")] = None,
-    kind: Annotated[str | None, typer.Option(help="facts or graphs; default: by the format.")] = None,
-    format: Annotated[
-        str | None, typer.Option(help="Format of the files; default: recognised by name and content.")
-    ] = None,
+    kind: Annotated[str | None, typer.Option(help="facts or graphs.")] = None,
+    format: Annotated[str | None, typer.Option(help="Format, else recognised; see `ctp kb formats`.")] = None,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
@@ -116,6 +116,21 @@ def upload(
         print_json(made)
     else:
         _describe(made)
+
+
+@kb.command()
+def formats(url: Url = None, key: Key = None, as_json: Json = False) -> None:
+    """The formats that KBs are uploaded from and exported to."""
+    with connected(url, key) as client:
+        found = client.kbs.formats()
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (name(f.name, "bold"), f.kind, ", ".join(f.suffixes), "" if f.writable else "upload only", f.text)
+        for f in found
+    ]
+    out.print(table(("name", "kind", "files", "", "what it is"), rows))
 
 
 @kb.command()
@@ -144,8 +159,7 @@ def export(
     kb: Reference,
     to: Annotated[Path, typer.Argument(help="File to write, or a folder for one file per split.")],
     format: Annotated[
-        str | None,
-        typer.Option(help="tsv, csv, ntriples, turtle, jsonl or prolog; default: by the suffix of the file."),
+        str | None, typer.Option(help="Format (see `ctp kb formats`); else as the file's suffix says.")
     ] = None,
     split: Annotated[str | None, typer.Option(help="train, valid or test; default: all of them in one file.")] = None,
     url: Url = None,

@@ -14,10 +14,8 @@ METRICS = ("mrr", "accuracy", "hits@10")
 
 def train(
     kb: Annotated[str, typer.Argument(metavar="KB", help="Id or name of a KB.")],
-    model: Annotated[str | None, typer.Option("--name", help="Name of the model; default: the name of the KB.")] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Named set of settings: fast (default), best, …; `ctp kb presets KB` lists them.")
-    ] = None,
+    model: Annotated[str | None, typer.Option("--name", help="Name of the model; else the KB's.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Settings without tuning; `ctp kb presets KB` lists them.")] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(

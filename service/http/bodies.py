@@ -49,15 +49,11 @@ def first_faults(error: ValidationError) -> list[ErrorDetails]:
     return error.errors(include_input=False, include_context=False, include_url=False)[:MAX_SHOWN_ERRORS]
 
 
-def invalid(error: ValidationError, model: type[BaseModel], inside: str = "", tag: str | None = None) -> Invalid:
-    """Turns pydantic's error into ours; `inside` is the place of `model` within the body.
-
-    `tag` is the prefix that pydantic gives to places inside a member of a union of models.
-    """
+def invalid(error: ValidationError, model: type[BaseModel], inside: str = "") -> Invalid:
+    """What is wrong in the terms of `model`, which stands at the place `inside` of the body."""
     faults = []
     for fault in first_faults(error):
-        loc = fault["loc"][1:] if tag is not None and fault["loc"][:1] == (tag,) else fault["loc"]
-        steps = [(inside, model), *walk(model, loc)]
+        steps = [(inside, model), *walk(model, fault["loc"])]
         shown = ".".join(str(part)[:MAX_SHOWN_CHARACTERS] for part, _ in steps if part != "")
         faults.append({"place": shown or "body", "reason": _reason(fault, [found for _, found in steps])})
     detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)

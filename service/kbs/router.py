@@ -1,23 +1,26 @@
-"""Routes under `/kbs`."""
+"""`/kbs` and `/formats`."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import StreamingResponse
 
+from ctp_core.kb.formats.registry import FORMATS
 from service.db.tables import Kb, Symbol
 from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep
 from service.http.idempotency import Reply
 from service.http.openapi import example, upload_body
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.kbs import repository, service
-from service.kbs.formats import WRITABLE, check_format, default_format, media_type, suffix
+from service.kbs.formats import check_format, default_format, suffix
 from service.kbs.schemas import (
     EXAMPLE_FACT,
+    EXAMPLE_FORMAT,
     EXAMPLE_KB,
     EXAMPLE_NEIGHBOURHOOD,
     EXAMPLE_SYMBOL,
     FactOut,
+    FormatOut,
     KbCreate,
     KbOut,
     NeighbourhoodOut,
@@ -29,6 +32,15 @@ from service.kbs.upload import Upload, read_upload
 from service.settings import NAME_LIMIT
 
 router = APIRouter(prefix="/kbs", tags=["knowledge bases"])
+formats = APIRouter(tags=["knowledge bases"])
+
+
+@formats.get("/formats", responses=example(200, {"items": [EXAMPLE_FORMAT], "next_cursor": None}))
+def list_formats() -> Page[FormatOut]:
+    """The formats that KBs are uploaded from and exported to."""
+    return Page(
+        items=[FormatOut.model_validate({**vars(f), "writable": f.write is not None}) for f in FORMATS.values()]
+    )
 
 
 def shown_symbol(symbol: Symbol) -> SymbolOut:
@@ -161,18 +173,17 @@ def export_kb(
     kb: str,
     database: DatabaseDep,
     tenant: TenantDep,
-    format: Annotated[str | None, Query(max_length=32, description="As for uploads; default: by kind.")] = None,  # noqa: A002
-    split: Annotated[
-        Split | None, Query(description="Export only this split; default: all splits, one after the other.")
-    ] = None,
+    format: Annotated[str | None, Query(max_length=32, description="As `GET /formats` names it.")] = None,  # noqa: A002
+    split: Annotated[Split | None, Query(description="One split only; else all of them, one after the other.")] = None,
 ) -> StreamingResponse:
     """Download a KB as a file, in any format of its kind."""
     with database.read() as session:
         row = service.get(session, tenant, kb)
-    name = check_format(format or default_format(row.kind), row.kind, WRITABLE)
+    name = check_format(format or default_format(row.kind), row.kind, written=True)
     file = f"{row.name}{f'-{split}' if split else ''}{suffix(name)}"
     headers = {"Content-Disposition": f'attachment; filename="{file}"', "X-Content-Type-Options": "nosniff"}
-    return StreamingResponse(service.export(database, row, name, split), media_type=media_type(name), headers=headers)
+    content, media_type = service.export(database, row, name, split), FORMATS[name].media_type
+    return StreamingResponse(content, media_type=media_type, headers=headers)
 
 
 @router.delete("/{kb}", summary="Delete a KB", status_code=204)

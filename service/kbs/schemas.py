@@ -69,6 +69,25 @@ class SymbolOut(BaseModel):
     num_facts: int
 
 
+class FormatOut(BaseModel):
+    """A format of files, what it is in one sentence, and the endings of file names that it is recognised by."""
+
+    name: str = Field(description="What `format` of an upload or an export may say.")
+    title: str
+    text: str
+    kind: str
+    suffixes: list[str]
+    writable: bool = Field(description="Whether a KB can be exported in it, too.")
+
+
+EXAMPLE_FORMAT: dict[str, Any] = {
+    "name": "tsv",
+    "title": "TSV",
+    "text": "Three columns separated by tabs: subject, predicate, object.",
+    "kind": "facts",
+    "suffixes": [".tsv"],
+    "writable": True,
+}
 EXAMPLE_KB: dict[str, Any] = {
     "id": "kb_5d1f0c9a7be84421",
     "name": "my-family",

@@ -7,6 +7,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from ctp_core.kb.facts_builder import BuiltKB
+from ctp_core.kb.formats.registry import FORMATS
 from ctp_core.kb.formats.tsv import UNSAFE, write_tsv
 from ctp_core.kb.graph_paths import templates_needed
 from ctp_core.kb.graphs_builder import BuiltGraphs
@@ -18,7 +19,6 @@ from service.errors import Conflict, NotFound
 from service.http.suggestions import not_found, unknown_symbol
 from service.kbs import repository
 from service.kbs.blocks import ORDERINGS, ordering_for
-from service.kbs.formats import writer
 from service.kbs.store import NO_LABEL, Load, StoredKB
 
 EXPORT_BLOCKS = 16
@@ -187,7 +187,7 @@ def export(database: Database, kb: Kb, format_name: str, split: str | None) -> I
     with database.read() as session:
         if kb.kind == "graphs":
             whole = repository.read_kb(session, kb)
-            return _encoded(writer(format_name)(g for s in _wanted(kb, split) for g in whole.splits[s]))
+            return _encoded(FORMATS[format_name].to_text(g for s in _wanted(kb, split) for g in whole.splits[s]))
         entities, predicates = (
             repository.vocabulary(session, kb, role) for role in (repository.ENTITY, repository.PREDICATE)
         )
@@ -197,7 +197,7 @@ def export(database: Database, kb: Kb, format_name: str, split: str | None) -> I
     if format_name == "tsv":
         unsafe = any(UNSAFE.search(name) for names in (entities, predicates) for name in names)
         return _encoded(write_tsv(rows, escape=unsafe))
-    return _encoded(writer(format_name)(rows))
+    return _encoded(FORMATS[format_name].to_text(rows))
 
 
 def _wanted(kb: Kb, split: str | None) -> list[str]:

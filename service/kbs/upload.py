@@ -11,7 +11,7 @@ from ctp_core.kb.facts_builder import BuiltKB, FactsBuilder, KbLimits
 from ctp_core.kb.formats.gzipped import ZipLimits, maybe_gunzipped
 from ctp_core.kb.formats.registry import FORMATS, SNIFF_BYTES, recognise
 from ctp_core.kb.formats.rows import FileLimits
-from ctp_core.kb.graphs_builder import READERS, BuiltGraphs, GraphsBuilder, graph_lines
+from ctp_core.kb.graphs_builder import BuiltGraphs, GraphsBuilder
 from ctp_core.kb.knowledge_base import SPLITS
 from service.errors import Invalid, UnsupportedMedia
 from service.http.bodies import parse_json
@@ -48,7 +48,10 @@ class Upload:
         formats = [self.format or recognise(file.name, file.content().read(SNIFF_BYTES)) for file in files]
         kind = self.kind or kind_of(formats[0])
         readers = [(file, check_format(name, kind)) for file, name in zip(files, formats, strict=True)]
-        return _build_graphs(readers, limits) if kind == GRAPHS else _build_facts(readers, limits)
+        made = GraphsBuilder(limits) if kind == GRAPHS else FactsBuilder(limits)
+        for file, name in readers:
+            made.add(file.split, FORMATS[name].read(file.content(), file.name, file.limits), file.name)
+        return made.build()
 
 
 @dataclass(frozen=True)
@@ -73,21 +76,6 @@ class OpenFile:
 
     def content(self) -> BinaryIO:
         return maybe_gunzipped(self.stream, self.name, self.zip_limits)
-
-
-def _build_facts(files: list[tuple[OpenFile, str]], limits: KbLimits) -> BuiltKB:
-    builder = FactsBuilder(limits)
-    for file, name in files:
-        builder.add(file.split, FORMATS[name].read(file.content(), file.name, file.limits), file.name)
-    return builder.build()
-
-
-def _build_graphs(files: list[tuple[OpenFile, str]], limits: KbLimits) -> BuiltGraphs:
-    builder = GraphsBuilder(limits)
-    for file, name in files:
-        lines = graph_lines(file.content(), file.name, file.limits)
-        builder.add(file.split, READERS[name](lines, file.name, file.limits.max_name_length), file.name)
-    return builder.build()
 
 
 async def read_upload(request: Request) -> AsyncIterator[Upload]:

@@ -14,9 +14,9 @@ from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
-from ctp_core.errors import ArtifactError, DataError
+from ctp_core.errors import ArtifactError, ConfigError, DataError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
-from ctp_core.methods import parse_config
+from ctp_core.methods import stored_config
 from ctp_core.rules import MAX_BODY, Rule, each_once
 from ctp_core.rules_from_atoms import rule_from_values
 from service.errors import Invalid, PayloadTooLarge
@@ -174,9 +174,9 @@ def _config(card: Card, files: Files) -> dict[str, Any]:
 
 def _checked_config(manifest: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return parse_config(manifest["config"]).model_dump(mode="json")
-    except (KeyError, TypeError, ValidationError):
-        raise _bad(f"{MANIFEST} has no config that this version of ctp can read") from None
+        return stored_config(manifest["kind"], manifest["config"]).model_dump(mode="json")
+    except (KeyError, TypeError, AttributeError, ConfigError, ValidationError):
+        raise _bad(f"{MANIFEST} holds no config that this version knows") from None
 
 
 def _bad(reason: str) -> Invalid:

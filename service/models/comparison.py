@@ -8,8 +8,9 @@ from typing import Any, cast
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
+from ctp_core.errors import ConfigError
 from ctp_core.kb.knowledge_base import Kind
-from ctp_core.methods import parse_config, settings_for
+from ctp_core.methods import stored_config
 from service.db.engine import Database
 from service.db.tables import ModelVersion
 from service.errors import Invalid
@@ -67,7 +68,7 @@ def compare(session: Session, models: Sequence[ModelVersion]) -> Comparison:
 
 
 def _settings(model: ModelVersion) -> dict[str, Any]:
-    """Returns the settings that matter for the model's kind of KB; those of a hybrid's parts as `part.setting`."""
+    """Those of a hybrid's parts by the name of the part."""
     found: dict[str, Any] = {}
     for name, value in _known_settings(model).items():
         if isinstance(value, dict) and "method" in value:
@@ -80,8 +81,8 @@ def _settings(model: ModelVersion) -> dict[str, Any]:
 def _known_settings(model: ModelVersion) -> dict[str, Any]:
     """Returns the settings, with defaults for those that are newer than the model."""
     try:
-        return settings_for(parse_config(model.config), cast(Kind, model.kind))
-    except ValidationError:  # it has a setting that was removed since
+        return stored_config(cast(Kind, model.kind), model.config).model_dump(mode="json")
+    except (ConfigError, ValidationError):  # a method or a setting that there no longer is
         return model.config
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ctp_core.methods import DEFAULT_PRESET
 from service.http.pages import Page
 from service.http.timestamps import Timestamp
 
@@ -204,7 +205,7 @@ EXAMPLE_MODEL: dict[str, Any] = {
     "kind": "facts",
     "method": "proofs",
     "explainable": True,
-    "preset": "fast",
+    "preset": DEFAULT_PRESET,
     "config": {"method": "proofs", "seed": 0},
     "metrics": {"mrr": 0.97},
     "tags": {},

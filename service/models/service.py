@@ -1,10 +1,12 @@
 """Operations on models: find, show, alias, tag, delete, list rules and groundings."""
 
 from collections.abc import Sequence
+from typing import cast
 
 from sqlalchemy.orm import Session
 
-from ctp_core.methods import CONFIGS, BaseConfig
+from ctp_core.kb.knowledge_base import Kind
+from ctp_core.methods import METHODS
 from service.db.clock import now
 from service.db.locks import lock_name
 from service.db.tables import Alias, Job, ModelVersion, RuleRow
@@ -48,7 +50,7 @@ def shown(session: Session, models: Sequence[ModelVersion]) -> list[ModelOut]:
         ModelOut.model_validate(
             {
                 **vars(model),
-                "explainable": CONFIGS.get(model.method, BaseConfig).explainable,
+                "explainable": _explainable(model),
                 "aliases": aliases[model.id],
                 "lineage": Lineage(
                     kb_id=model.kb_id,
@@ -64,6 +66,12 @@ def shown(session: Session, models: Sequence[ModelVersion]) -> list[ModelOut]:
         )
         for model in models
     ]
+
+
+def _explainable(model: ModelVersion) -> bool:
+    """Of a method that this version no longer has, too: its answers are what they were."""
+    found = METHODS.get((cast(Kind, model.kind), model.method))
+    return found is None or found.config.explainable
 
 
 def training_of(session: Session, model: ModelVersion, seed: int | None) -> Job | None:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 
-from ctp_core.methods import method_names, settings_for
+from ctp_core.methods import DEFAULT_PRESET, PRESETS, method_texts
 from service.db.engine import Database
 from service.db.tables import Job
 from service.http.bodies import json_body
@@ -177,9 +177,17 @@ def list_presets(
     with database.read() as session:
         found = kbs.get(session, tenant, kb)
         kind, configs = service.profile_of(found).kind, service.preset_configs(found, method)
-    methods = list(method_names(kind))
+    texts = method_texts(kind)
     return Page(
         items=[
-            PresetOut(name=name, config=settings_for(config, kind), methods=methods) for name, config in configs.items()
+            PresetOut(
+                name=name,
+                text=PRESETS[name].text,
+                default=name == DEFAULT_PRESET,
+                config=config.model_dump(mode="json"),
+                methods=list(texts),
+                method_texts=texts,
+            )
+            for name, config in configs.items()
         ]
     )

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ctp_core.base.config import MAX_SEED
+from ctp_core.methods import DEFAULT_PRESET, PRESETS, method_texts
 from service.http.timestamps import Timestamp
 from service.models.schemas import Tags
 from service.queue import PRIORITIES
@@ -23,11 +24,13 @@ Seed = Annotated[int, Field(ge=0, le=MAX_SEED)]
 
 
 class TrainRequest(BaseModel):
-    """What to train: a KB with a preset (default: `fast`) and settings that override it."""
+    """What to train: a preset, settings that override it, or neither: then the default preset."""
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"example": {"kb": "family", "name": "family", "preset": "fast", "config": {}, "seeds": [0]}},
+        json_schema_extra={
+            "example": {"kb": "family", "name": "family", "preset": DEFAULT_PRESET, "config": {}, "seeds": [0]}
+        },
     )
 
     kb: str = Field(min_length=1, max_length=64, description="Id or name of the KB.")
@@ -39,6 +42,9 @@ class TrainRequest(BaseModel):
     )
     preset: str | None = Field(
         None, max_length=32, description="Named set of settings, see `GET /presets`; default: `fast`."
+    )
+    preset: str | None = Field(
+        None, max_length=32, description=f"Settings that need no tuning: {', '.join(PRESETS)}; else {DEFAULT_PRESET}."
     )
     config: dict[str, Any] = Field(
         default_factory=dict, max_length=MAX_SETTINGS, description="Settings that override those of the preset."
@@ -111,8 +117,11 @@ class PresetOut(BaseModel):
     """A preset and its settings for a KB."""
 
     name: str
+    text: str = Field(description="What the preset is for, in one sentence.")
+    default: bool = Field(description="Whether this preset is used where none is named.")
     config: dict[str, Any]
-    methods: list[str] = Field(description="Methods that can be trained on this KB.")
+    methods: list[str] = Field(description="What `config.method` may say on this KB.")
+    method_texts: dict[str, str] = Field(description="What each of these methods is, in one sentence.")
 
 
 EXAMPLE_JOB: dict[str, Any] = {
@@ -138,9 +147,12 @@ EXAMPLE_TRAIN: dict[str, Any] = {
     "model": {"id": "model_7be844215d1f0c9a", "name": "family", "version": 1, "status": "pending"},
 }
 EXAMPLE_PRESET: dict[str, Any] = {
-    "name": "fast",
+    "name": DEFAULT_PRESET,
+    "text": PRESETS[DEFAULT_PRESET].text,
+    "default": True,
     "config": {"method": "proofs", "seed": 0},
-    "methods": ["proofs", "ctp", "distmult"],
+    "methods": list(method_texts("facts")),
+    "method_texts": method_texts("facts"),
 }
 EXAMPLE_EVENT = """id: running.1.12
 event: epoch

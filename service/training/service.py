@@ -7,22 +7,23 @@ from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from ctp_core import __version__
+from ctp_core.base.config import BaseConfig
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.errors import nearest
 from ctp_core.kb.knowledge_base import Kind
+from ctp_core.kb.profile import Profile
 from ctp_core.methods import (
-    CONFIGS,
     DEFAULT_PRESET,
-    METHODS,
-    BaseConfig,
-    Profile,
-    check_kind,
-    method_names,
+    PRESETS,
+    find_method,
+    is_method,
+    method_texts,
+    methods_of,
     parse_config,
     preset_for,
-    presets,
 )
 from ctp_core.prolog_rules import parse_rule
-from ctp_core.select.config import FIXED_RULES, CtpConfig
+from ctp_core.select.config import FIXED_RULES
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
 from service.errors import Conflict, Invalid, NotFound, TooMany
@@ -52,32 +53,30 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
     profile = profile_of(kb)
     base = preset_for(profile, preset or DEFAULT_PRESET, overrides.get("method"), overrides.get("select"))
     if base is None:
-        known = presets(profile)
-        raise Invalid("unknown_preset", f"this KB has no preset {preset!r}: choose from {', '.join(known)}")
+        raise Invalid("unknown_preset", f"preset {preset!r} is not known: choose from {', '.join(PRESETS)}")
     method = overrides.get("method", base.method)
-    if not isinstance(method, str) or method not in CONFIGS:
+    if not isinstance(method, str) or not is_method(method):
         raise _no_such_method("config.method", str(method), profile.kind)
+    config_class = find_method(profile.kind, method).config
     _check_settings(overrides, method, profile.kind, base)
     values = base.model_dump(mode="json") if method == base.method else {}
     try:
-        config = parse_config(_overridden(values, {**overrides, "method": method}))
+        return parse_config(profile.kind, _overridden(values, {**overrides, "method": method}))
     except ValidationError as error:
-        raise invalid(error, CONFIGS[method], "config", method) from None
-    check_kind(config, profile.kind)
-    return config
+        raise invalid(error, config_class, "config") from None
 
 
 def preset_configs(kb: Kb, method: str | None) -> dict[str, BaseConfig]:
     """Returns preset name -> its settings for a KB, and for one method if it is named."""
     profile = profile_of(kb)
-    if method is not None and method not in (*CONFIGS, *FIXED_RULES):
+    if method is not None and not is_method(method):
         raise _no_such_method("query.method", method, profile.kind)
     asked = {} if method is None else {"method": method}
-    return {name: resolve_config(kb, name, asked) for name in presets(profile)}
+    return {name: resolve_config(kb, name, asked) for name in PRESETS}
 
 
 def _no_such_method(place: str, method: str, kind: Kind) -> Invalid:
-    known = method_names(kind)
+    known = list(method_texts(kind))
     near, choice = did_you_mean(nearest(method[:80], known)), ", ".join(known)
     return Invalid("invalid_request", f"{place}: there is no such method{near}: choose from {choice}")
 
@@ -85,7 +84,7 @@ def _no_such_method(place: str, method: str, kind: Kind) -> Invalid:
 def _by_select(overrides: dict[str, Any]) -> dict[str, Any]:
     """Replaces a method that is really a `select` of `ctp` by `ctp` with that `select`."""
     name = overrides.get("method")
-    if name not in FIXED_RULES:
+    if not isinstance(name, str) or name not in FIXED_RULES:
         return overrides
     if overrides.get("select", name) != name:
         raise Invalid("invalid_request", f"config.select: method {name!r} is `ctp` with select {name!r}: leave it out")
@@ -93,14 +92,12 @@ def _by_select(overrides: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_settings(overrides: dict[str, Any], method: str, kind: Kind, base: BaseConfig) -> None:
-    """Raises Invalid for settings that only other methods, or parts of `base`, have.
-
-    Probably the caller forgot to name such a method or part, so the error suggests it.
-    """
-    faults = []
+    """Raises Invalid at settings that only other methods have: whoever gives them forgot to name one of these, or the
+    part of `base` that has them."""
+    faults, known = [], {other: found.config.model_fields for other, found in methods_of(kind).items()}
     for name in overrides:
-        others = [other for other in METHODS[kind] if name in CONFIGS[other].model_fields]
-        if others and name not in CONFIGS[method].model_fields:
+        others = [other for other in known if name in known[other]]
+        if others and name not in known[method]:
             parts = _parts_with(name, base) if method == base.method else []
             remedy = f"use {' or '.join(parts)}" if parts else "set `method` to one of these, or leave the setting out"
             reason = f"method {method!r} has no such setting, only {', '.join(others)}: {remedy}"
@@ -117,8 +114,8 @@ def _parts_with(name: str, config: BaseConfig) -> list[str]:
 
 
 def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:
-    """Raises Invalid if a given rule has a predicate that is not in the KB: its training would fail later."""
-    if isinstance(config, CtpConfig):
+    """Raises Invalid at a predicate that the KB does not have: its training would fail later."""
+    if isinstance(config, CtpGraphsConfig):
         for rule in map(parse_rule, config.rules):
             kbs.check_predicates(session, kb, (rule.predicate, *rule.body.predicates), "config.rules")
 

@@ -8,15 +8,16 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ctp_core.aggregations import Best
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.benchmarks.family_graphs import family_graphs
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_graphs import exact, tabled
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
 from ctp_core.kb.graph_checks import graphs_kb
-from ctp_core.select.config import CtpConfig
 from ctp_core.select.registry import SELECTS
-from ctp_core.semiring import SEMIRINGS
 from ctp_core.symbols import Goal
+from ctp_core.tnorm import TNORMS
 from tests.core.ctp_graphs.worlds import edges, instance, theory
 
 META = torch.device("meta")
@@ -46,7 +47,7 @@ def test_the_watch_itself_sees_a_missing_device() -> None:
 @pytest.mark.parametrize("select", SELECTS)
 def test_training_and_answering_leave_no_device_to_the_default(select: str, prover: str) -> None:
     kb = graphs_kb({"train": family_graphs(60, (2, 3), seed=1)})
-    config = CtpConfig(
+    config = CtpFactsConfig(
         select=select,
         prover=prover,
         templates=("2", "1R"),
@@ -76,10 +77,10 @@ def test_both_provers_run_on_the_meta_device(select: str) -> None:
     made = theory(select, "2 1R", head=True, gate=True).to(META)
     graph = instance(edges(4, 6, seed=0), 4)
     layered = exact.ExactProver(made.templates).stack([graph, graph], 2, META)
-    scores = exact.prove(layered, exact.grow(made, made.vectors, 2, SEMIRINGS["max-min"]), SEMIRINGS["max-min"])
+    scores = exact.prove(layered, exact.grow(made, made.vectors, 2, Best(TNORMS["max-min"])), Best(TNORMS["max-min"]))
     assert (scores.device, scores.shape) == (META, (32, 3))
     stepped = tabled.TabledProver(made.templates).stack([graph, graph], 2, META)
-    scores = tabled.prove(stepped, tabled.close(made, SEMIRINGS["noisy-or"], select == "attentive"), tabled.TRAINING)
+    scores = tabled.prove(stepped, tabled.close(made, TNORMS["max-product"], select == "attentive"), tabled.TRAINING)
     assert (scores.device, scores.shape) == (META, (32, 3))
     scores.sum().backward()
     assert all(parameter.grad is not None for parameter in made.parameters())

@@ -4,13 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from ctp_core.base.rule_counts import FactsCounter, with_counts
 from ctp_core.errors import ConfigError, DataError
-from ctp_core.kb.knowledge_base import FactsKB, Graph, GraphsKB
 from ctp_core.prolog_rules import MAX_RULE_LENGTH, parse_rule, write_rule
-from ctp_core.rules import MAX_BODY, Atom, Body, Rule, Template
-from ctp_core.rules_from_atoms import rule_from_atoms
-from ctp_core.symbols import Fact, Vocabulary
+from ctp_core.rules import MAX_BODY, Body, Rule, Template
 
 
 @pytest.mark.parametrize("text", ["0", "1", "1R", "2", "3R", "8", "1X", "1Y", "cX", "cY"])
@@ -88,47 +84,3 @@ def test_a_rule_may_have_as_many_atoms_as_a_template() -> None:
     names = ["X", *(f"Z{i}" for i in range(1, MAX_BODY)), "Y"]
     atoms = ", ".join(f"q({a},{b})" for a, b in pairwise(names))
     assert len(parse_rule(f"p(X,Y) :- {atoms}.").body.atoms) == MAX_BODY
-
-
-FACTS = [("a", "p", "b"), ("b", "p", "c"), ("c", "p", "d"), ("a", "g", "c"), ("d", "i", "c")]
-
-
-def counted(rule: Rule) -> tuple[int | None, float | None]:
-    [out] = with_counts(
-        [rule], FactsKB.from_facts({"train": [Fact(*fact) for fact in FACTS], "test": [Fact("b", "g", "d")]})
-    )
-    return out.support, out.precision
-
-
-def test_support_and_precision_count_pairs_of_the_training_facts() -> None:
-    assert counted(parse_rule("g(X,Y) :- p(X,Z), p(Z,Y)")) == (1, 0.5)
-    assert counted(parse_rule("i(X,Y) :- p(Y,X)")) == (1, 1 / 3)
-    assert counted(parse_rule("g(X,Y) :- g(X,Z), g(Z,Y)")) == (0, None)
-    assert counted(parse_rule("p(X,Y) :- never(X,Y)")) == (0, None)
-
-
-def test_atoms_of_a_body_may_stand_either_way_round() -> None:
-    # p(c,d), g(a,c) and again g(a,c): from d back to a, and on to c.
-    body = Atom("p", "W", "X"), Atom("g", "V", "W"), Atom("g", "V", "Y")
-    assert counted(rule_from_atoms(Atom("i", "X", "Y"), body, 1.0)) == (1, 1.0)
-    # i(d,c) is walked from c to d, and so joins b with d, of whom no g is stated.
-    assert counted(rule_from_atoms(Atom("g", "X", "Y"), (Atom("p", "X", "Z"), Atom("i", "Y", "Z")), 1.0)) == (0, 0.0)
-
-
-def test_groundings_are_facts_of_the_kb_with_known_heads_first() -> None:
-    counter = FactsCounter(FactsKB.from_facts({"train": [Fact(*fact) for fact in FACTS]}))
-    groundings = counter.groundings(parse_rule("g(X,Y) :- p(X,Z), p(Z,Y)"), limit=5)
-    assert groundings == [
-        (Fact("a", "p", "b"), Fact("b", "p", "c")),
-        (Fact("b", "p", "c"), Fact("c", "p", "d")),
-    ]
-    assert len(counter.groundings(parse_rule("i(X,Y) :- p(Y,X)"), limit=1)) == 1
-
-
-def test_graphs_count_the_label_of_the_query_pair_and_weigh_equal_graphs() -> None:
-    chain = (Fact("a", "p", "b"), Fact("b", "p", "c"))
-    renamed = (Fact("u", "p", "v"), Fact("v", "p", "w"))
-    graphs = (Graph(chain, "a", "c", "g"), Graph(renamed, "u", "w", "g"), Graph(chain, "a", "c", "other"))
-    kb = GraphsKB(Vocabulary("predicate", ("p", "g", "other")), ("g", "other"), {"train": graphs})
-    [rule] = with_counts([parse_rule("g(X,Y) :- p(X,Z), p(Z,Y)")], kb)
-    assert (rule.support, rule.precision) == (2, 2 / 3)

@@ -52,7 +52,7 @@ def undisturbed(job: Job) -> Files:
 def _undisturbed(config: str) -> Files:
     torch.set_num_threads(1)
     kb = read_sample(JOB["kb"]).kb
-    trainer = create_trainer(parse_config(json.loads(config)), kb, torch.device("cpu"))
+    trainer = create_trainer(parse_config(kb.kind, json.loads(config)), kb, torch.device("cpu"))
     return encode(trainer.fit().to_artifact())
 
 

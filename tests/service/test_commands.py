@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from ctp_client.kbs import SUFFIXES
+from ctp_client import Client
+from ctp_client.kbs import format_of
 from ctp_client.types import Fact, Node, Unification
 from ctp_core import __version__
 from ctp_core.kb.formats.registry import FORMATS
@@ -281,5 +282,12 @@ def ctp_asked(service: RunningService, answer: str, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_every_suffix_that_is_read_is_written() -> None:
-    assert {suffix: f.name for f in FORMATS.values() for suffix in f.suffixes} == SUFFIXES
+@pytest.mark.slow
+def test_every_suffix_that_is_read_is_written(service: RunningService) -> None:
+    with Client(service.url) as client:
+        formats = client.kbs.formats()
+    assert [f.name for f in formats] == list(FORMATS)
+    for known in FORMATS.values():
+        if known.kind == "facts":
+            assert {format_of(Path(f"kb{s}"), None, lambda: formats) for s in known.suffixes} == {known.name}
+    assert "upload only" in ctp(service, "kb", "formats")

@@ -8,7 +8,7 @@ from service.models.comparison import _settings, differences
 
 
 def version(kind: str = "facts", **config: Any) -> ModelVersion:
-    settings = parse_config(config).model_dump(mode="json")
+    settings = parse_config("facts", config).model_dump(mode="json")
     return ModelVersion(kind=kind, method=settings["method"], config=settings)
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
+from ctp_core.kb.formats.registry import FORMATS
 from ctp_core.kb.formats.rows import FileLimits
-from ctp_core.kb.graphs_builder import READERS, GraphsBuilder, graph_lines
+from ctp_core.kb.graphs_builder import GraphsBuilder
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import Kb, ModelVersion, RuleRow
@@ -127,8 +128,7 @@ def test_facts_of_different_graphs_do_not_meet(database: Database) -> None:
     ]
     content = io.BytesIO("\n".join(map(json.dumps, stories)).encode())
     builder = GraphsBuilder(KbLimits())
-    lines = graph_lines(content, "stories.jsonl", FileLimits())
-    builder.add("train", READERS["graphs"](lines, "stories.jsonl"), "stories.jsonl")
+    builder.add("train", FORMATS["graphs"].read(content, "stories.jsonl", FileLimits()), "stories.jsonl")
     kb, _ = kbs.create(database, "default", "stories", builder.build())
     with database.read() as session:
         search = Search(session, kb, rule(*TWO_HOPS))

@@ -110,6 +110,8 @@ def test_a_predicate_without_rules_has_an_empty_list_of_them(client: httpx.Clien
             {"preset": "best", "config": {"embedding": {"rnak": 3}}},
             "config.embedding.rnak: there is no such key (did you mean 'rank'?)",
         ),
+        ({"config": {"method": "rules", "rules": 7}}, "config: the setting `rules` is called `rules_per_template` now"),
+        ({"config": {"method": "ctp", "prover": "exact"}}, "does not read `prover` on a KB of kind 'facts': leave it"),
         ({"prest": "fast"}, "prest: there is no such key (did you mean 'preset'?)"),
     ],
 )

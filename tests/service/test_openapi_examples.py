@@ -59,6 +59,7 @@ def test_examples_have_the_keys_of_real_answers(client: httpx.Client, operations
     goal = {"subject": "rick", "predicate": "grandparent", "object": None}
     real = {
         "get /kbs": client.get("/kbs"),
+        "get /formats": client.get("/formats"),
         "get /kbs/{kb}": client.get("/kbs/family"),
         "get /kbs/{kb}/facts": client.get("/kbs/family/facts"),
         "get /kbs/{kb}/predicates": client.get("/kbs/family/predicates"),

@@ -4,10 +4,11 @@ from typing import Any, get_args
 
 import pytest
 
-from ctp_core.ctp_graphs.config import graphs_config
+from ctp_core.ctp_graphs.config import CtpGraphsConfig, ctp_graphs_preset
+from ctp_core.embeddings.config import DistMultConfig
 from ctp_core.errors import ConfigError
-from ctp_core.methods import DistMultConfig, method_names
-from ctp_core.select.config import CtpConfig, SelectName
+from ctp_core.methods import method_texts
+from ctp_core.select.config import SelectName
 from service.db.tables import Kb
 from service.errors import Invalid
 from service.training.service import preset_configs, profile_of, resolve_config
@@ -21,7 +22,7 @@ def graphs() -> Kb:
 @pytest.mark.parametrize("select", get_args(SelectName))
 def test_a_preset_on_graphs_is_that_of_the_select_which_is_asked_for(preset: str | None, select: SelectName) -> None:
     config = resolve_config(graphs(), preset, {"select": select, "seed": 3})
-    expected = graphs_config(profile_of(graphs()), preset or "fast", select)
+    expected = ctp_graphs_preset(profile_of(graphs()), preset or "fast", select)
     assert config == expected.model_copy(update={"seed": 3})
 
 
@@ -30,15 +31,15 @@ def test_graphs_whose_facts_must_be_turned_get_rules_that_turn_them() -> None:
     kb.templates = ["1", "1R"]
     for select in get_args(SelectName):
         config = resolve_config(kb, "fast", {"select": select})
-        assert isinstance(config, CtpConfig)
+        assert isinstance(config, CtpGraphsConfig)
         assert set(config.templates) == {"2", "1", "1R"}
     assert set(resolve_config(kb, "paper", {}).templates) == {"2"}  # as published
 
 
 def test_memory_has_settings_of_its_own() -> None:
     attentive, memory = (resolve_config(graphs(), "fast", {"select": name}) for name in ("attentive", "memory"))
-    assert isinstance(attentive, CtpConfig)
-    assert isinstance(memory, CtpConfig)
+    assert isinstance(attentive, CtpGraphsConfig)
+    assert isinstance(memory, CtpGraphsConfig)
     assert (attentive.dim, memory.dim) == (32, 16)
     assert attentive.learning_rate > memory.learning_rate
 
@@ -68,7 +69,7 @@ def test_a_part_of_another_method_has_none_of_the_settings_before() -> None:
 @pytest.mark.parametrize("kb", [graphs(), facts()], ids=["graphs", "facts"])
 def test_every_method_has_every_preset_and_shows_what_it_would_train(kb: Kb) -> None:
     own = preset_configs(kb, None)
-    for method in method_names(profile_of(kb).kind):
+    for method in method_texts(profile_of(kb).kind):
         shown = preset_configs(kb, method)
         assert list(shown) == list(own) == ["fast", "best", "paper", "paper-long"]
         assert shown == {name: resolve_config(kb, name, {"method": method}) for name in own}

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ctp_core.base.model import Answer, Answers
+from ctp_core.evidence.config import ProofsConfig
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import ProofsConfig
 from ctp_core.proofs import Proof, ProofNode, Unification
 from ctp_core.registry import create_trainer
 from ctp_core.rules import Body, Rule, Step

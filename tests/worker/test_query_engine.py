@@ -15,10 +15,11 @@ import torch
 from sqlalchemy.exc import OperationalError
 
 from ctp_core.artifact import encode
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.model import Answers, Budget, Model, Question
 from ctp_core.errors import CtpError
 from ctp_core.manifest import TENSORS
-from ctp_core.methods import BaseConfig, parse_config
+from ctp_core.methods import parse_config
 from ctp_core.registry import create_trainer
 from service.files.storage import Files
 from service.health.counters import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
@@ -35,7 +36,7 @@ QUESTION = {"goal": GOAL, "facts": 0, "top_k": 3, "proofs": 1, "depth": None, "e
 
 @pytest.fixture(scope="module")
 def files() -> Files:
-    trainer = create_trainer(parse_config(CONFIG), read_sample("family").kb, torch.device("cpu"))
+    trainer = create_trainer(parse_config("facts", CONFIG), read_sample("family").kb, torch.device("cpu"))
     return encode(trainer.fit().to_artifact())
 
 

@@ -1,1 +1,1 @@
-"""The paper's tables, run again: cells, the folder that keeps them, and the report."""
+"""The paper's tables, run again: cells, the file that keeps them, and the report."""

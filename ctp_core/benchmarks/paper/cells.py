@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ctp_core import __version__
+from ctp_core.base.config import BaseConfig
 from ctp_core.benchmarks import clutrr, links
 from ctp_core.benchmarks.data import read_benchmark
 from ctp_core.benchmarks.paper import dynamics
@@ -21,17 +22,17 @@ from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
 from ctp_core.benchmarks.paper.published_code import PublishedTrainer
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import METHODS, BaseConfig
+from ctp_core.methods import METHODS
 from ctp_core.networks.config import NETWORKS, NetworkConfig
 from ctp_core.networks.model import NetworkModel
 from ctp_core.registry import create_trainer
 
 VERSION = 1  # raised when what a cell measures changes, so that old figures are not taken for new ones
 PRESETS = {"short": "paper", "long": "paper-long"}
-# The paper's 32 rules. k (of its 5 to 11) and the optimiser (of two) were chosen on validation graphs
-# (docs/lab/clutrr.md): the paper does not say its own.
+# The paper's 32 rules. The paper does not say its k (5 to 11) nor its optimiser (of two): ours were chosen on
+# validation graphs (docs/lab/clutrr.md).
 GNTP: dict[str, Any] = {"templates": ("2",) * 32, "top_k": 5, "optimiser": "adam", "learning_rate": 0.02}
-# Of the link table: how many rules of each template the code published with GNTP has. k was chosen on validation facts
+# For the link table: the rules of each template in the code published with GNTP. k was chosen on validation facts
 # of Nations (docs/lab/links.md), where 25 epochs are more than enough.
 GNTP_RULES: dict[str, dict[str, int]] = {
     "countries-s1": {"1R": 3, "2": 3},
@@ -42,17 +43,17 @@ GNTP_RULES: dict[str, dict[str, int]] = {
     "umls": {"1": 20, "1R": 20, "2": 20},
 }
 PUBLISHED = "-published"  # the network as the published code has it
-# The same as VERSION, for systems whose names end so: facts in the order of the file, and layers that start as there;
-# rules that start near zero; facts read along one walk.
 READERS = ("lstm", "gru", "rnn", "cnn", "cnnh", "mha")
+# Like VERSION, for systems whose names end so. Raised for: facts in the order of the file, and layers that start as in
+# the published code; rules that start near zero; facts read along one walk.
 REVISIONS = {PUBLISHED: 3, "gntp": 2, **dict.fromkeys(READERS, 2)}
-# As in that code; MHA, and the larger networks of the long tuning, with fewer epochs: 100 would take up to an hour.
+# As in the published code. MHA and the larger networks of the long tuning get fewer epochs: 100 take up to an hour.
 ROWS: dict[str, Any] = {"distinct": False, "batch_size": 100, "steps": None, "epochs": 100}
 FEWER = {"epochs": 15}
-# States of 512 take minutes and say nothing that those of 64 do not. The LSTM of that tuning does: it is not told.
+# Left out: states of 512 take minutes and show no more than those of 64. The LSTM does: it is not told the label.
 NOT_PUBLISHED = {("rnn", "long"), ("gru", "long")}
 COMMAND = "-command"  # the prover as the published command trains it: the preset itself
-# The paper's tables do not say theirs (its training curves have 5 reformulators): chosen on validation graphs.
+# Chosen on validation graphs: the paper's tables do not say theirs (its training curves have 5 reformulators).
 PROVERS: dict[str, dict[str, Any]] = {
     "linear": {"templates": ("2",) * 5},
     "attentive": {"templates": ("2",) * 6},
@@ -62,7 +63,7 @@ PROVERS: dict[str, dict[str, Any]] = {
     },
 }
 SELECTS = tuple(PROVERS)
-OURS = "ours"  # the preset `fast`: not in the paper, beside it
+OURS = "ours"  # the preset `fast`, shown beside the paper's systems
 DYNAMIC = (
     *(f"ctp-{select}{dynamics.DEEP}" for select in SELECTS),
     *(OURS, f"{OURS}-linear", f"{OURS}-memory"),
@@ -91,10 +92,10 @@ class Cell:
         return "/".join(part for part in parts if part)
 
     def key(self, data: Path) -> str:
-        """The same for cells that are the same training, though they stand in two tables.
+        """Identifies a training: cells of one table that are the same training share a key.
 
-        Settings at their defaults do not enter: one that is added later voids no cell. A default that changes does, by
-        VERSION.
+        Settings at their defaults are left out, so that a setting that is added later voids no finished cell. Raise
+        VERSION where a default changes.
         """
         identity = {"version": VERSION, "table": self.table, "dataset": self.dataset, "config": self.chosen(data)}
         identity |= {ending: number for ending, number in REVISIONS.items() if self.system.endswith(ending)}
@@ -106,7 +107,7 @@ class Cell:
         return {**config.model_dump(mode="json", exclude_defaults=True), "method": config.method}
 
     def paths(self, data: Path) -> list[str]:
-        """Of all cells that are this training, its own first."""
+        """The paths of all cells that are the same training, this cell's first."""
         key = self.key(data)
         near = [cell for cell in _of_seed(self.seed) if (cell.table, cell.dataset) == (self.table, self.dataset)]
         return [self.path, *(cell.path for cell in near if cell.path != self.path and cell.key(data) == key)]
@@ -118,7 +119,7 @@ class Cell:
 
 
 def cells(seeds: int, only: Sequence[str] = ()) -> list[Cell]:
-    """All seeds of a cell come after the first seed of every cell: what is there early says most."""
+    """All cells, or those whose path matches a pattern, seed by seed: every cell soon has a first figure."""
     everything = [cell for seed in range(seeds) for cell in _of_seed(seed)]
     return [cell for cell in everything if not only or any(fnmatch(cell.path, pattern) for pattern in only)]
 
@@ -133,7 +134,7 @@ def _of_seed(seed: int) -> Iterator[Cell]:
         yield Cell("links", dataset, "", RANKED, seed, "ctp", "fast")
         for system in systems:
             method = "ctp" if system == "gntp" else system
-            if method not in METHODS["facts"]:
+            if ("facts", method) not in METHODS:
                 continue
             preset = "paper-long" if system == "ctp" else "paper"  # the published commands have 100 epochs
             settings = _gntp_of_facts(dataset) if system == "gntp" else {}
@@ -149,13 +150,13 @@ def _gntp_of_facts(dataset: str) -> dict[str, Any]:
 
 
 def systems_beside(tuning: str) -> list[str]:
-    """Those of the paper, arranged otherwise; provers are the same in both tunings."""
+    """Variants of the paper's systems, shown beside them; those of provers only once, as both tunings share them."""
     command = [f"ctp-{select}{COMMAND}" for select in SELECTS] if tuning == "short" else []
     return [*command, *(f"{system}{PUBLISHED}" for system in NETWORKS if (system, tuning) not in NOT_PUBLISHED)]
 
 
 def in_paper(system: str) -> str:
-    """The system whose published figures stand beside it."""
+    """The system whose published figures belong to this one: itself, or the system of which it is a variant."""
     return system.removesuffix(PUBLISHED).removesuffix(COMMAND)
 
 
@@ -176,7 +177,7 @@ def _graph_cell(table: str, dataset: str, tuning: str, system: str, seed: int) -
 
 
 def run_cell(cell: Cell, data: Path) -> dict[str, Any]:
-    """Trains and tests on one thread; the row that the store keeps."""
+    """Trains and tests on one thread; returns the row that the store keeps."""
     torch.set_num_threads(1)
     started = time.process_time()
     figures = RUNS[cell.table](cell, data)
@@ -191,7 +192,7 @@ def run_cell(cell: Cell, data: Path) -> dict[str, Any]:
 
 
 def _rounded(figures: Any) -> Any:
-    """Six digits are more than a test set tells, and easier to read and to compare."""
+    """Rounds to six digits: more than a test set can tell, and easier to read and to compare."""
     if isinstance(figures, dict):
         return {name: _rounded(value) for name, value in figures.items()}
     if isinstance(figures, list | tuple):

@@ -5,13 +5,13 @@ from typing import Any
 
 import torch
 
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.graph_examples import Examples, accuracy, read_graphs
 from ctp_core.base.trainer import Progress
 from ctp_core.ctp_graphs.reasoner import Batch
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
 from ctp_core.kb.isomorphism import WeightedGraph
 from ctp_core.kb.knowledge_base import GraphsKB
-from ctp_core.methods import BaseConfig
 from ctp_core.registry import create_trainer
 
 DATASET = "db9b8f04"
@@ -23,16 +23,18 @@ Curve = list[tuple[int, float]]
 
 
 class Enough(Exception):
-    """All iterations were made."""
+    """Raised when all iterations were made."""
 
 
-DEEP = "-deep"  # the exact prover where every order of a chain of four can be proved
-MEMORY = 512  # rules: with fewer, several goals share one, and change it in turn
+DEEP = "-deep"  # the exact prover, deep enough to prove a chain of four in any order
+MEMORY = 512  # rules; with fewer, several goals share one and change it in turn
 
 
 def settings(system: str) -> dict[str, Any]:
-    """`ours` keeps its own templates; its schedule must not know how long the curve is, and an iteration is a batch of
-    rows for everybody, as they come in the file."""
+    """The settings of a system for its curve, where an iteration is a batch of the file's rows for every system.
+
+    `ours` keeps its own templates, but not its schedule, which would depend on the length of the curve.
+    """
     if system.startswith("ours"):
         return {"schedule": "constant", "steps": None, "epochs": 400, "distinct": False}
     chosen: dict[str, Any] = {"dim": 50, "epochs": 400, **({} if system == "gntp" else {"templates": ("2",) * 5})}
@@ -64,14 +66,14 @@ def curve(config: BaseConfig, kb: GraphsKB) -> Curve:
 
 
 def ceiling(kb: GraphsKB) -> float:
-    """The accuracy of whoever knows the commonest label of every graph: the same graph may have several."""
+    """The accuracy of always giving the commonest label of each graph: the same graph may have several."""
     graphs = _graphs(kb)
     best = sum(max(count for _, count in graph.labels) for graph in graphs)
     return best / sum(count for graph in graphs for _, count in graph.labels)
 
 
 def _graphs(kb: GraphsKB) -> list[WeightedGraph]:
-    """Distinct training graphs, every n-th."""
+    """Every n-th distinct training graph, SAMPLE of them or somewhat more."""
     graphs = read_graphs(kb.splits["train"], merge=True)
     return graphs[:: max(1, len(graphs) // SAMPLE)]
 

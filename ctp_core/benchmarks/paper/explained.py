@@ -1,4 +1,4 @@
-"""What the report says in words."""
+"""The words of the report: names of systems, introductions, and why figures differ."""
 
 from ctp_core.networks.config import NETWORKS
 

@@ -19,10 +19,10 @@ Kind = str  # a path without its seed
 
 @dataclass
 class Pace:
-    """What cells cost, by kind; an unknown kind costs the mean of those known.
+    """Estimates the remaining time from what cells of each kind cost; an unknown kind costs the mean of the others.
 
-    `known` are CPU seconds of other runs. Those of this run tell also how much longer than its CPU time a cell takes
-    here, where other programs run.
+    `known` has the CPU seconds of earlier runs, `here` those of this run. The latter also tell how much longer than its
+    CPU time a cell takes on this machine, where other programs run.
     """
 
     jobs: int
@@ -33,7 +33,7 @@ class Pace:
         self.here.setdefault(_kind(cell), []).append(cpu_seconds)
 
     def eta(self, waiting: Sequence[Cell], elapsed: float) -> float | None:
-        """Seconds; `elapsed` is the time since the run began."""
+        """Seconds until the waiting cells are done, None if no cost is known; `elapsed` is the time since the start."""
         costs = {kind: mean(values) for kind, values in (self.known | self.here).items()}
         if not costs:
             return None
@@ -59,7 +59,7 @@ def known_costs(rows: Iterable[Row]) -> dict[Kind, list[float]]:
 
 @dataclass(frozen=True)
 class Report:
-    """One cell ended: `error` says why it has no figures."""
+    """The end of one cell; `error` says why it has no figures."""
 
     cell: Cell
     done: int
@@ -71,7 +71,7 @@ class Report:
 def run_cells(
     cells: Sequence[Cell], data: Path, store: Store, jobs: int, resume: bool, on_cell: Callable[[Report], None]
 ) -> None:
-    """Every cell that has no figures yet (all, unless `resume`), each training once."""
+    """Runs every cell that has no figures yet (all, unless `resume`); equal trainings run once."""
     kept = store.rows()
     todo: dict[str, Cell] = {}
     for cell in cells:
@@ -102,7 +102,7 @@ def _drain(running: dict[Future[Row], Cell], store: Store, pace: Pace, on_cell: 
 
 
 def _follow_parent() -> None:
-    """Ctrl-C reaches the whole group, and it is the parent that ends its children; one that is killed cannot."""
+    """Leaves Ctrl-C to the parent, which ends its children; also ends when the parent is killed and cannot."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -115,7 +115,7 @@ def _end_with_parent() -> None:
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """At once: a cell that is under way is run again next time."""
+    """Ends the pool at once; a cell that is under way is run again next time."""
     children = list(pool._processes.values())
     pool.shutdown(wait=False, cancel_futures=True)
     for child in children:

@@ -1,4 +1,4 @@
-"""The figures of the paper's tables, so that ours can stand beside them: mean±deviation over ten seeds."""
+"""The figures of the paper's tables, to compare with ours: mean±standard deviation over ten seeds."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class Published(NamedTuple):
 
 
 def _table(text: str) -> dict[str, tuple[Published | None, ...]]:
-    """Rows of a name and figures; a dash where the paper has none."""
+    """Reads rows of a name and figures; a dash means that the paper has no figure."""
     rows = [line.split() for line in text.strip().splitlines()]
     return {name: tuple(_figure(cell) for cell in cells) for name, *cells in rows}
 

@@ -1,19 +1,20 @@
 """The networks as the published code has them, to see whether that explains the published figures.
 
 It differs from what the paper says, and from ours, in these places:
-- Goal and facts are linearised with the predicate that each has, and the goal's is the label. Only where they are
-  encoded apart, as by the LSTM of the long tuning, the goal is its two entities, and nothing is told.
-- Facts are read in the order of the file: a way through the graph on which each begins where the one before ended. Ours
-  looks for such a way itself, and may find another where several use every fact.
-- The i-th entity in the alphabet has the i-th vector, in every epoch. Ours draws new names in every step.
+
+- Goal and facts are linearised with their predicates, and the goal's predicate is the label. Only where they are
+  encoded apart, as by the LSTM of the long tuning, is the goal its two entities, and the label is not told.
+- Facts are read in the order of the file: a walk through the graph in which each begins where the one before ended.
+  Ours finds such a walk itself, and may find another where several use every fact.
+- The i-th entity in alphabetical order has the i-th vector, in every epoch. Ours draws new names in every step.
 - Rows are padded to the longest of the batch and read without a mask. A recurrent network is read off at the last
   place: there the direction that runs backwards has seen a single symbol, and the label, which is among the first
-  three, has to be carried through all facts. Nodes that a graph does not have count in the mean of all.
-- Batches are made once and never shuffled, and the files of CLUTRR have the shortest graphs first: but for two or three
-  batches all rows of one are equally long, so that next to no padding is seen, and every epoch ends with the longest.
-- The last linear map is made when it is first called, after the optimiser was given its parameters: it stays as drawn.
-- So does the whole of MHA but the vectors of its symbols: a function that calls two modules registers neither.
-- Layers start and weigh otherwise (published_layers.py).
+  three, has to be carried through all facts. The mean of all nodes includes nodes that a graph does not have.
+- Batches are made once and never shuffled, and the files of CLUTRR have the shortest graphs first. So in all but two or
+  three batches all rows are equally long, hardly any padding is seen, and every epoch ends with the longest graphs.
+- The last linear map is made when it is first called, after the optimiser was given its parameters: it is not trained.
+- Nor is any of MHA but the vectors of its symbols: a function that calls two modules registers neither.
+- Layers start and weight messages differently (published_layers.py).
 """
 
 from collections.abc import Sequence
@@ -30,9 +31,8 @@ from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.networks.config import GatConfig, GcnConfig, NetworkConfig
 from ctp_core.networks.messages import MessageNetwork
 from ctp_core.networks.model import NetworkScorer
-from ctp_core.networks.recurrent import RecurrentEncoder
 from ctp_core.networks.rows import GraphRows, NumberedGraph
-from ctp_core.networks.sequence import SequenceEncoder, SequenceNetwork
+from ctp_core.networks.sequence import RecurrentEncoder, SequenceEncoder, SequenceNetwork
 from ctp_core.networks.trainer import NetworkTrainer
 from ctp_core.shapes import Float, Int, Tensor
 
@@ -40,9 +40,9 @@ MAX_NORM = 1.0  # of the vector of a node
 
 
 class PublishedSequence(SequenceNetwork):
-    """Reads `told`, one predicate for each row of the next batch, where it should read that it is asked.
+    """Reads `told`, the label of each row of the next batch, in place of the symbol that means “asked”.
 
-    Only where goal and facts are read together: apart, the goal is its two entities, and nothing is told.
+    This applies only where goal and facts are read together: apart, the goal is its two entities, and nothing is told.
     """
 
     told: Int[Tensor, " query"]
@@ -57,12 +57,12 @@ class PublishedSequence(SequenceNetwork):
         return self.projection(torch.cat([self._code(facts), self._code(pair)], dim=1))  # type: ignore[no-any-return]
 
     def _code(self, symbols: Int[Tensor, "query place"]) -> Float[Tensor, "query width"]:
-        # Padding is one more symbol that is learnt: the one that nobody reads here says that a place is asked for.
+        # Padding is a learnt symbol there. It takes the vector of “asked”, which this network does not read otherwise.
         return unmasked(self.encoder, self.symbols(symbols.masked_fill(symbols == self.padding, self.asked)))
 
 
 class PublishedMessages(MessageNetwork):
-    """The mean is over as many nodes as the largest graph of the batch has."""
+    """Takes the mean over as many nodes as the largest graph of the batch has."""
 
     def _read(self, nodes: Float[Tensor, "query entity dim"], rows: GraphRows) -> Float[Tensor, "query target"]:
         ends = nodes.gather(1, rows.goals[:, :, None].expand(-1, -1, nodes.shape[2])).flatten(1)
@@ -70,7 +70,7 @@ class PublishedMessages(MessageNetwork):
 
 
 def unmasked(encoder: SequenceEncoder, symbols: Float[Tensor, "query place dim"]) -> Float[Tensor, "query width"]:
-    """The code of rows that are all as long as the batch."""
+    """Encodes rows as if all were as long as the batch."""
     if isinstance(encoder, UnscaledEncoder):
         return unmasked(encoder.top, encoder.attended(symbols))
     if isinstance(encoder, RecurrentEncoder):
@@ -80,7 +80,7 @@ def unmasked(encoder: SequenceEncoder, symbols: Float[Tensor, "query place dim"]
 
 
 class PublishedScorer(NetworkScorer):
-    """Reads graphs as they stand in the file."""
+    """Reads graphs as they are in the file."""
 
     def instance(self, graph: CanonicalGraph) -> NumberedGraph:
         facts = [(a, self.predicates.id(predicate), b) for a, predicate, b in graph.edges]
@@ -92,7 +92,7 @@ class PublishedScorer(NetworkScorer):
 
 
 def as_filed(graph: Graph) -> WeightedGraph:
-    """Facts in their order, and as often as they are told; entities numbered by the alphabet."""
+    """Keeps facts in their order, repetitions included, and numbers entities alphabetically."""
     assert graph.label is not None
     names = sorted({name for fact in graph.facts for name in (fact.subject, fact.object)})
     number = {name: i for i, name in enumerate(names)}
@@ -102,7 +102,7 @@ def as_filed(graph: Graph) -> WeightedGraph:
 
 
 class PublishedTrainer(NetworkTrainer):
-    """Tells networks that read the goal with the facts every label, in training and in testing; never validates."""
+    """Tells the label to networks that read goal and facts together, in training and testing; never validates."""
 
     def __init__(self, config: NetworkConfig, kb: GraphsKB) -> None:
         super().__init__(config, kb, torch.device("cpu"))
@@ -136,11 +136,11 @@ class PublishedTrainer(NetworkTrainer):
         return self.rows[rows]
 
     def loss(self, rows: Int[Tensor, " graph"]) -> Float[Tensor, ""]:
-        """Summed over the batch: Adam's epsilon weighs less than beside the mean, where losses are tiny."""
+        """Sums over the batch: Adam's epsilon weighs less than with the mean, where losses are tiny."""
         return super().loss(rows) * len(rows)
 
     def accuracy_on(self, graphs: tuple[Graph, ...]) -> float:
-        """Row by row, in one batch: graphs with two labels are told each of them."""
+        """The share of rows labelled rightly, in one batch: a graph with two labels is told each of them."""
         examples = Examples.of([as_filed(graph) for graph in graphs], self.scorer, 1.0)
         self._tell(examples.labels)
         return accuracy(self.scorer.scores(self.scorer.stack(examples.instances)), examples)

@@ -1,4 +1,4 @@
-"""The layers of the published code where they differ from ours: how weights start, what is weighed, how many heads."""
+"""The layers of the published code that differ from ours: in initial weights, message weights or number of heads."""
 
 from dataclasses import replace
 
@@ -6,12 +6,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ctp_core.networks.attention import AttentionEncoder
 from ctp_core.networks.config import AttentionConfig, GatConfig, GcnConfig, NetworkConfig
-from ctp_core.networks.convolution import HighwayEncoder
 from ctp_core.networks.messages import AttentionLayer, ConvolutionLayer, Edges, MessageLayer
-from ctp_core.networks.recurrent import RecurrentEncoder
-from ctp_core.networks.sequence import SequenceEncoder
+from ctp_core.networks.sequence import AttentionEncoder, HighwayEncoder, RecurrentEncoder, SequenceEncoder
 from ctp_core.shapes import Float, Int, Tensor
 
 SECOND_HEADS = 3  # of GAT's second layer, however many the first has
@@ -20,9 +17,9 @@ PASSED_ON = 2.0  # the bias of a highway's gate: at first 88 % passes unchanged
 
 
 class UnscaledEncoder(SequenceEncoder):
-    """MHA: heads compare without the root of their width, and no map mixes what they found.
+    """MHA without a division of scores by the root of the heads' width, and without a map that mixes the heads.
 
-    Vectors start as N(0, 1) and so are compared by numbers of about 7: at first a head looks at one or two places.
+    Vectors start as N(0, 1), so scores are about 7 in size: at first a head looks at one or two places.
     """
 
     def __init__(self, config: AttentionConfig) -> None:
@@ -36,7 +33,7 @@ class UnscaledEncoder(SequenceEncoder):
         self.width = self.top.width
 
     def attended(self, symbols: Float[Tensor, "query place dim"]) -> Float[Tensor, "query place dim"]:
-        """Every symbol plus what its heads found."""
+        """Adds to every symbol what its heads found."""
         maps = (self.wanted, self.offered, self.values)
         wanted, offered, values = (one(symbols).unflatten(2, (self.heads, -1)).transpose(1, 2) for one in maps)
         found = functional.scaled_dot_product_attention(wanted, offered, values, scale=1.0)  # [query, head, place, …]
@@ -49,14 +46,14 @@ class UnscaledEncoder(SequenceEncoder):
 
 
 class DepartingLayer(ConvolutionLayer):
-    """The degree of a node is how many facts start there; ours counts those that arrive."""
+    """Counts the facts that start at a node as its degree; ours counts those that arrive."""
 
     def degrees(self, edges: Edges) -> Float[Tensor, " node"]:
         return super().degrees(replace(edges, targets=edges.sources))
 
 
 def published_encoder(encoder: SequenceEncoder, config: NetworkConfig) -> SequenceEncoder:
-    """The same encoder as the published code has it, with fresh weights where they start otherwise."""
+    """Our encoder as the published code has it, with fresh weights where they start differently."""
     if isinstance(encoder, AttentionEncoder):
         assert isinstance(config, AttentionConfig)
         return UnscaledEncoder(config)
@@ -89,11 +86,11 @@ def _start_highway(encoder: HighwayEncoder) -> None:
 
 
 def _start_messages(layer: MessageLayer) -> None:
-    """Glorot and no bias: about twice as large as linear maps start by default."""
+    """Starts weights by Glorot's rule, about twice as large as torch's default, and biases at 0."""
     nn.init.xavier_uniform_(layer.weight.weight)  # type: ignore[union-attr, arg-type]
     nn.init.xavier_uniform_(layer.update.weight)
     nn.init.zeros_(layer.update.bias)
-    if isinstance(layer, AttentionLayer):  # its two vectors for each head are one there
+    if isinstance(layer, AttentionLayer):  # a head's two vectors are one in the published code
         parts = torch.cat([layer.to_target.data, layer.to_message.data], dim=1)
         nn.init.xavier_uniform_(parts)
         dim = layer.to_target.shape[1]

@@ -1,4 +1,4 @@
-"""docs/lab/paper.md, all finished cells beside the paper's figures with marks and reasons, and the plots."""
+"""Writes docs/lab/paper.md, all finished cells beside the paper's figures with marks and reasons, and the plots."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
+from scipy import stats
+
 from ctp_core.benchmarks.paper import dynamics
 from ctp_core.benchmarks.paper.cells import DYNAMIC, OURS, PRESETS, RANKED, cells, in_paper, systems_beside
 from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, LINK_NAMES, NAMES, REASONS, SHARED
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, METRICS, Published
-from ctp_core.benchmarks.paper.significance import mark
 from ctp_core.benchmarks.paper.store import Row, Store
 from ctp_core.benchmarks.paper.svg import Axes, Line, chart
 from ctp_core.errors import DataError
 
 REFERENCE = {"clutrr": "ctp-linear", "links": "ctp"}
 OFF = "≠"
+STRONG, WEAK = ("▼", 1e-4), ("▽", 1e-2)  # the paper's marks, and the p-values below which they are set
 ROUNDING = 0.005  # a published deviation of .00 may be anything below this
 TUNINGS = {
     "short": "tuned on graphs of 3 edges (preset `paper`)",
@@ -29,15 +31,15 @@ Group = tuple[str, str, str, str]  # table, data set, tuning, system
 
 @dataclass(frozen=True)
 class Results:
-    """Rows of the finished cells by what they are of, seed by seed."""
+    """The rows of the finished cells by table, data set, tuning and system, in the order of seeds."""
 
     of: dict[Group, list[Row]]
 
     @classmethod
     def read(cls, store: Store, data: Path) -> "Results":
-        """All that the store has for the cells as they are now, whatever the number of seeds.
+        """Reads all that the store has for the cells as they are now, whatever the number of seeds.
 
-        A row of a data set that is not in `data` is taken as it is: whether its settings still hold cannot be told.
+        A row of a data set that is not in `data` is taken as it is: whether its settings still hold cannot be checked.
         """
         rows = store.rows()
         by_path = {path: row for row in rows.values() for path in row["paths"]}
@@ -53,7 +55,7 @@ class Results:
 
     @property
     def seeds(self) -> int:
-        """Of the cell that has most."""
+        """The largest number of seeds that a cell has."""
         return max((len(rows) for rows in self.of.values()), default=0)
 
     def get(self, *group: str) -> list[Row]:
@@ -61,7 +63,7 @@ class Results:
 
 
 def write_report(results: Results, folder: Path, plots: Path | None = None) -> Path:
-    """paper.md in `folder`, its plots in `plots` or beside it; returns the path of the first."""
+    """Writes paper.md to `folder` and its plots to `plots` or beside it; returns the path of paper.md."""
     plots = plots or folder
     for one in (folder, plots):
         one.mkdir(parents=True, exist_ok=True)
@@ -183,10 +185,29 @@ def _cell(values: Sequence[float], reference: Sequence[float], published: Publis
     own = _spread(mean(values), stdev(values) if len(values) > 1 else None, digits) + mark(values, reference)
     if published is None:
         return own
-    # Where the paper gives no deviation ours stands in for it; one seed has none, and every difference counts.
+    # Where the paper gives no deviation, ours is used; one seed has none, so every difference beyond rounding counts.
     std = published.std if published.std is not None else stdev(values) if len(values) > 1 else 0.0
     off = abs(mean(values) - published.mean) > 2 * max(std, ROUNDING)
     return f"{own} ({_spread(*published, digits)}){' ' + OFF if off else ''}"
+
+
+def welch(left: Sequence[float], right: Sequence[float]) -> float | None:
+    """The p-value of Welch's t-test for equal means; None where a side has fewer than two values."""
+    if min(len(left), len(right)) < 2:
+        return None
+    if stdev(left) == stdev(right) == 0:  # no spread at all: the test would divide by 0
+        return 1.0 if mean(left) == mean(right) else 0.0
+    # From moments that Python computes exactly: scipy's own warn where all seeds of one side agree.
+    moments = [moment for side in (left, right) for moment in (mean(side), stdev(side), len(side))]
+    return float(stats.ttest_ind_from_stats(*moments, equal_var=False).pvalue)
+
+
+def mark(values: Sequence[float], reference: Sequence[float]) -> str:
+    """▼ (▽) where `values` are below the reference with p < 10⁻⁴ (10⁻²)."""
+    p = welch(values, reference)
+    if p is None or mean(values) >= mean(reference):
+        return ""
+    return next((sign for sign, level in (STRONG, WEAK) if p < level), "")
 
 
 def _spread(average: float, std: float | None, digits: int) -> str:

@@ -1,4 +1,4 @@
-"""Finished cells in one file that is committed beside the report: a run on another machine goes on from there."""
+"""Keeps finished cells in a file that is committed beside the report, so that any machine can go on from there."""
 
 import fcntl
 import json
@@ -14,8 +14,10 @@ Row = dict[str, Any]
 
 
 class Store:
-    """`path`: one line for each training, {"key", "paths", figures…}. A run that is stopped loses only what was under
-    way, and several may write at the same time."""
+    """The file `path` has one line for each training: {"key", "paths", figures…}.
+
+    A run that is stopped loses only what was under way, and several runs may write at the same time.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -25,7 +27,7 @@ class Store:
         return self.rows().get(key)
 
     def rows(self) -> dict[str, Row]:
-        """By key. Raises DataError where the file is not one of ours."""
+        """All rows by key; raises DataError where the file does not hold finished cells."""
         try:
             return {row["key"]: row for row in json.loads(self.path.read_text())["cells"]}
         except FileNotFoundError:
@@ -34,7 +36,7 @@ class Store:
             raise DataError(f"{self.path} does not hold finished cells: {error}") from None
 
     def put(self, row: Row) -> None:
-        """In the place of what the same cells had before, whichever settings they had."""
+        """Adds a row in place of those that its cells had before, whatever their settings."""
         with self._alone():
             others = [old for old in self.rows().values() if not {*old["paths"]} & {*row["paths"]}]
             self._write(sorted([*others, row], key=lambda one: str(one["paths"][0])))
@@ -50,7 +52,7 @@ class Store:
             os.close(folder)
 
     def _write(self, rows: list[Row]) -> None:
-        """Under another name first: a kill leaves the old file or the new one. One line a row, as git compares."""
+        """Writes to another name first, so that a kill leaves the old file or the new one; a row is a line, for git."""
         text = ",\n".join(json.dumps(row, sort_keys=True) for row in rows)
         temporary = self.path.with_name(f".{self.path.name}.part")
         with temporary.open("w") as file:

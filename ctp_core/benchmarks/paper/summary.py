@@ -1,4 +1,4 @@
-"""docs/results/paper.md: the figures that most readers look for, on one short page; `report` writes all of them."""
+"""Writes docs/results/paper.md, one short page with the figures most readers look for; `report` writes all."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, Publishe
 from ctp_core.benchmarks.paper.report import Results, first_points, reached, short, table
 from ctp_core.benchmarks.paper.store import Row
 
-TUNING = "short"  # the long one has the same provers and other networks: in the full report
+TUNING = "short"  # the long tuning has the same provers; its networks are in the full report
 COMMAND = "    ctp bench paper --data DIR --seeds {seeds} --only '{cells}' --resume"
 
 
 def write_summary(results: Results, folder: Path, lab: Path) -> Path:
-    """paper.md in `folder`, which leads to the one in `lab`; returns its path. The plots are `write_report`'s."""
+    """Writes paper.md to `folder`, with a link to the one in `lab`; returns its path. `write_report` plots."""
     folder.mkdir(parents=True, exist_ok=True)
     sections = [
         SUMMARY.format(lab=Path(os.path.relpath(lab, folder)).as_posix()),
@@ -99,7 +99,7 @@ def _cell(values: Sequence[float], published: Published | None, digits: int) -> 
 
 
 def _commits(runs: Iterable[Row]) -> str:
-    """Those that the rows were measured on; a star for what was not committed then."""
+    """The commits on which the rows were measured; a star marks changes that were not committed then."""
     codes = {str(run.get("code", "")).partition("+")[2] for run in runs} - {""}
     starred = {code.removesuffix("-dirty"): "" for code in sorted(codes)} | {
         code.removesuffix("-dirty"): "*" for code in codes if code.endswith("-dirty")

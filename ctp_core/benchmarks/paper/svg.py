@@ -14,7 +14,7 @@ COLOURS = (
     "#56b4e9",
     "#000000",
     "#999999",
-)  # told apart by all eyes
+)  # can be told apart with any colour vision
 DASHES = ("", "6 3", "2 3")
 
 
@@ -34,7 +34,7 @@ class Axes:
 
 
 def chart(axes: Axes, lines: Sequence[Line]) -> str:
-    """An SVG document; every line has a colour, then a dash, of its own."""
+    """An SVG document; lines differ in colour, and where colours run out in dashes."""
     low, high = min(axes.ticks), max(axes.ticks)
 
     def place(x: float, y: float) -> tuple[float, float]:

@@ -1,1 +1,1 @@
-"""The formats in which facts and graphs come: one file for each."""
+"""The file formats of facts and graphs: one module for each."""

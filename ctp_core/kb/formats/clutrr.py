@@ -1,6 +1,6 @@
 """CLUTRR: family graphs as CSV, one file per task, also as the published zip archives.
 
-An entity is named as in the story; two persons of one name in one story are one entity here, as they are in the data.
+An entity is named as in the story. Two people of the same name in one story are one entity, as in the data.
 """
 
 import csv
@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ctp_core.errors import DataError, ParseError
+from ctp_core.kb.formats.rows import FileLimits, whole_lines
 from ctp_core.kb.graph_checks import checked
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.kb.names import MAX_NAME_LENGTH
@@ -22,9 +23,9 @@ from ctp_core.symbols import Fact
 
 COLUMNS = ("story_edges", "edge_types", "query_edge", "target", "genders")
 # The robust splits list noise edges after the edges of the story and give them no type. They are facts all the same:
-# two people are said to be related. A name of its own lets a model learn what they are worth.
+# they say that two people are related. A predicate of their own lets a model learn what they are worth.
 UNTYPED = "untyped"
-LITERALS_KEPT = 4096  # thousands of rows have a few hundred different lists of edges and types between them
+LITERALS_KEPT = 4096  # thousands of rows share a few hundred different lists of edges and types
 SHOWN = 80  # characters of a field in a message
 
 Edge = tuple[int, int]
@@ -33,14 +34,14 @@ _TASK = re.compile(r"(?P<tasks>\d+\.\d+(?:,\d+\.\d+)*)_(?P<split>train|valid|tes
 
 
 def parse_clutrr(lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH) -> Iterator[Graph]:
-    """One graph per row; raises ParseError with the place."""
+    """Yields one graph per row; raises ParseError with the line."""
     return (graph for _, graph in numbered_clutrr(lines, file, max_name_length))
 
 
 def numbered_clutrr(
     lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH
 ) -> Iterator[tuple[int, Graph]]:
-    """The same with the line at which each ends."""
+    """Like `parse_clutrr`, but yields each graph with the line at which its row ends."""
     reader = csv.DictReader(lines)
     missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
     if missing:
@@ -51,6 +52,11 @@ def numbered_clutrr(
             yield reader.line_num, checked(graph, file, reader.line_num, max_name_length)
     except csv.Error as error:
         raise ParseError(file, reader.line_num, str(error)) from error
+
+
+def clutrr_graphs(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[tuple[int, Graph]]:
+    """Graphs with the line at which each ends, from bytes; raises ParseError at the first bad row."""
+    return numbered_clutrr(whole_lines(stream, file, limits), file, limits.max_name_length)
 
 
 def _graph(row: Mapping[str, str | None], file: str, line: int) -> Graph:
@@ -96,12 +102,12 @@ def _types(text: str) -> tuple[str, ...]:
 
 
 def _names(genders: str) -> list[str]:
-    """Of the people, in the order of their numbers: `Don:male,Dot:female`."""
+    """The names of the people in the order of their numbers, from a text such as `Don:male,Dot:female`."""
     return [person.rpartition(":")[0].strip() for person in genders.split(",")]
 
 
 def _literal(text: str) -> Any:
-    """A list, tuple, text or number as Python writes it, or None; a field of a row is short, and so is this."""
+    """Reads a list, tuple, text or number as Python writes it; None where it is none of these."""
     try:
         return literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -118,7 +124,7 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """One file: the tasks in its name, such as 1.2,1.3, its split, the numbers of edges, and its graphs."""
+    """One file: `name` lists its tasks, such as 1.2,1.3, and `lengths` their numbers of edges."""
 
     name: str
     split: str
@@ -127,7 +133,7 @@ class Task:
 
 
 def read_clutrr(path: Path) -> list[Task]:
-    """All tasks of a dataset, a zip archive or a folder of CSV files, in order of split and length."""
+    """Reads all tasks from a zip archive or a folder of CSV files, in order of split and length."""
     files = _zipped(path) if path.is_file() else _in_folder(path)
     tasks = []
     for name, content in files:

@@ -15,8 +15,8 @@ COLUMNS = 3
 
 
 def csv_rows(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[Row]:
-    """Rows in the order of the file, or of the header where there is one. Raises ParseError at the first bad row."""
-    # The line ends go back on: inside quotes they belong to the name.
+    """Yields rows, their columns in the order of the header where there is one; raises ParseError at a bad row."""
+    # Puts the line ends back: inside quotes they belong to the name.
     reader = csv.reader((f"{line}\n" for line in _raw_lines(stream, file, limits)), strict=True)
     order = (0, 1, 2)
     try:
@@ -42,7 +42,7 @@ def _raw_lines(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[str]
 
 
 def _header(row: list[str]) -> tuple[int, int, int] | None:
-    """Where subject, predicate and object stand; None where the row is a fact."""
+    """The columns of subject, predicate and object; None where the row is a fact."""
     names = [name.strip().lower() for name in row]
     for header in (HEADER, *OTHER_HEADERS):
         if set(names) == set(header):
@@ -52,7 +52,7 @@ def _header(row: list[str]) -> tuple[int, int, int] | None:
 
 
 def write_csv(facts: Iterable[Fact]) -> Iterator[str]:
-    """Rows under a header; names with commas, quotes or line ends are quoted."""
+    """Writes a header and rows; names with commas, quotes or line ends are quoted."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(HEADER)

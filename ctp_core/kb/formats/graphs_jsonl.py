@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 from ctp_core.errors import ParseError
+from ctp_core.kb.formats.rows import FileLimits, whole_lines
 from ctp_core.kb.graph_checks import checked
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.kb.names import MAX_NAME_LENGTH
@@ -15,32 +16,37 @@ EXAMPLE = '{"facts": [["ann", "mother", "bob"], …], "subject": "ann", "object"
 
 
 def parse_graphs_jsonl(lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH) -> Iterator[Graph]:
-    """One graph per line, empty lines apart; raises ParseError with the place."""
+    """Yields one graph per line, without empty lines; raises ParseError with the line."""
     return (graph for _, graph in numbered_graphs_jsonl(lines, file, max_name_length))
 
 
 def numbered_graphs_jsonl(
     lines: Iterable[str], file: str, max_name_length: int = MAX_NAME_LENGTH
 ) -> Iterator[tuple[int, Graph]]:
-    """The same with the line of each."""
+    """Like `parse_graphs_jsonl`, but yields each graph with its line."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield number, checked(_graph(line, file, number), file, number, max_name_length)
+
+
+def jsonl_graphs(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[tuple[int, Graph]]:
+    """Graphs with the line of each, from bytes; raises ParseError at the first bad line."""
+    return numbered_graphs_jsonl(whole_lines(stream, file, limits), file, limits.max_name_length)
 
 
 def _graph(line: str, file: str, number: int) -> Graph:
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError):
-        raise ParseError(file, number, "not JSON") from None
+        raise ParseError(file, number, "the line is not JSON") from None
     if not isinstance(value, dict) or not KEYS - {"label"} <= value.keys() <= KEYS:
-        raise ParseError(file, number, f"a graph is an object with the keys {', '.join(sorted(KEYS))}, e.g. {EXAMPLE}")
+        raise ParseError(file, number, f"expected an object with the keys {', '.join(sorted(KEYS))}, e.g. {EXAMPLE}")
     label = value.get("label")
     if not _is_name(value["subject"]) or not _is_name(value["object"]) or not (label is None or _is_name(label)):
-        raise ParseError(file, number, "subject, object and label are names; label may be null")
+        raise ParseError(file, number, "subject, object and label must be names; label may be null")
     facts = value["facts"]
     if not isinstance(facts, list):
-        raise ParseError(file, number, "facts is a list of [subject, predicate, object]")
+        raise ParseError(file, number, "facts must be a list of [subject, predicate, object]")
     for fact in facts:
         if not isinstance(fact, list) or len(fact) != 3 or not all(map(_is_name, fact)):
             raise ParseError(file, number, f"{json.dumps(fact)[:80]} is not [subject, predicate, object]")
@@ -52,7 +58,7 @@ def _is_name(value: object) -> bool:
 
 
 def write_graphs_jsonl(graphs: Iterable[Graph]) -> Iterator[str]:
-    """The lines that `parse_graphs_jsonl` reads."""
+    """Writes the lines that `parse_graphs_jsonl` reads."""
     for graph in graphs:
         value = {"facts": graph.facts, "subject": graph.subject, "object": graph.object, "label": graph.label}
         yield json.dumps(value, ensure_ascii=False) + "\n"

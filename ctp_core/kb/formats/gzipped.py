@@ -1,4 +1,4 @@
-"""Gzip, read in bounded memory: a small file may not become a large one."""
+"""Reads gzip in bounded memory: a small file must not unzip to a huge one."""
 
 import gzip
 import io
@@ -9,13 +9,13 @@ from typing import BinaryIO
 from ctp_core.errors import ParseError, TooLarge
 
 MAGIC = b"\x1f\x8b"
-# Short files compress arbitrarily well; nobody is hurt by them.
+# The ratio is not checked up to this size: short files may compress very well, and do no harm.
 FREE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class ZipLimits:
-    """What a file may become."""
+    """Limits on the unzipped size of a file: in bytes, and as a multiple of its zipped size."""
 
     max_bytes: int = 512 << 20
     max_ratio: float = 200.0
@@ -46,7 +46,7 @@ class Gunzipped(io.RawIOBase):
 
 
 def maybe_gunzipped(stream: BinaryIO, file: str, limits: ZipLimits) -> BinaryIO:
-    """The stream from its start, unzipped where it is gzip."""
+    """Returns the stream from its start, unzipped where it is gzip."""
     stream.seek(0)
     zipped = stream.read(len(MAGIC)) == MAGIC
     stream.seek(0)

@@ -13,7 +13,7 @@ SHAPE = 'expected ["subject", "predicate", "object"] or an object with these thr
 
 
 def jsonl_rows(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[Row]:
-    """Rows in the order of the file; blank lines are passed over. Raises ParseError at the first bad line."""
+    """Yields rows in the order of the file, without blank lines. Raises ParseError at the first bad line."""
     for number, line in read_lines(stream, file, limits):
         if not line or line.isspace():
             continue

@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     | (?P<mark>[(),.])""",
     re.VERBOSE,
 )
-# What most lines of most files look like, read in one step.
+# The form of most lines in most files, read in one step.
 _SIMPLE = re.compile(rf"({_PLAIN})\(\s*({_PLAIN})\s*,\s*({_PLAIN})\s*\)\s*\.\s*")
 _BACKSLASHED = r"\\x([0-9a-fA-F]+)\\|\\u([0-9a-fA-F]{4})|\\U([0-9a-fA-F]{8})|\\(.)"
 # A doubled quote stands for one only between quotes of its own kind.
@@ -31,7 +31,7 @@ Token = tuple[int, str, str]  # line, kind, text
 
 
 def prolog_rows(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[Row]:
-    """Rows in the order of the file; a fact may go over several lines. Raises ParseError at the first bad one."""
+    """Yields rows in the order of the file; a fact may span lines. Raises ParseError at the first bad one."""
     pending: list[Token] = []
     in_comment = False
     for number, line in read_lines(stream, file, limits):
@@ -73,7 +73,7 @@ def _tokens(line: str, file: str, number: int, in_comment: bool) -> tuple[list[T
 
 
 def _fits(place: int, token: Token) -> bool:
-    """Places: predicate ( subject , object ) . in turn."""
+    """Whether the token may stand at this place of `predicate ( subject , object ) .`"""
     if place % 2 == 1 or place == 6:
         return token[2] == {1: "(", 3: ",", 5: ")", 6: "."}[place]
     return token[1] != "mark"
@@ -92,9 +92,9 @@ def _name(token: Token, file: str) -> str:
         try:
             return _ESCAPE[text[0]].sub(_unescaped, text[1:-1])
         except (ValueError, OverflowError):
-            raise ParseError(file, line, f"{text[:40]} has an escape that is no character") from None
+            raise ParseError(file, line, f"{text[:40]} has an escape that is not a character") from None
     if kind == "word" and not text[0].islower():
-        raise ParseError(file, line, f"{text[:40]!r} is a variable: put names that begin so into quotes, '{text[:40]}'")
+        raise ParseError(file, line, f"{text[:40]!r} is a variable: put names like it in quotes, '{text[:40]}'")
     return text
 
 

@@ -1,7 +1,7 @@
 """Facts as RDF: N-Triples and Turtle.
 
-An IRI is the name without its brackets; a literal or a blank node is named as N-Triples writes it. A name that is
-none of these goes out as `<urn:ctp:name:…>`, percent-encoded, and comes back as it was.
+The name of an IRI is the IRI without its brackets; a literal or a blank node is named as N-Triples writes it. Any other
+name is written as `<urn:ctp:name:…>`, percent-encoded, and is read back unchanged.
 """
 
 import re
@@ -25,7 +25,7 @@ CACHED_NAMES = 100_000
 
 
 class LineGuard:
-    """A stream that ends with an error at a line that is too long: the parser would hold all of it."""
+    """A stream that raises ParseError at a line that is too long, because the parser would hold all of it."""
 
     def __init__(self, stream: BinaryIO, file: str, limits: FileLimits) -> None:
         self.stream, self.file, self.limits = stream, file, limits
@@ -82,7 +82,7 @@ def _namer() -> Callable[[object], str]:
             return str(term)
         if isinstance(term, pyoxigraph.Literal):
             return str(term)
-        raise TypeError("a statement about a statement cannot be a name")
+        raise TypeError("statements about statements are not supported")
 
     return name
 
@@ -95,7 +95,7 @@ def write_ntriples(facts: Iterable[Fact]) -> Iterator[str]:
 @lru_cache(CACHED_NAMES)
 def _iri(name: str) -> str:
     if not name.startswith(OURS):
-        with suppress(ValueError):  # no IRI: it gets one of ours
+        with suppress(ValueError):  # not an IRI: it gets one of ours
             return str(pyoxigraph.NamedNode(name))
     return f"<{OURS}{quote(name, safe='')}>"
 

@@ -1,4 +1,4 @@
-"""What every reader of facts has in common: rows with the line they came from, and limits on a file."""
+"""What all readers of facts share: rows with the line they came from, and limits on a file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class FileLimits:
-    """What a file may not exceed, so that it is read in bounded memory."""
+    """Limits that let a file be read in bounded memory."""
 
     max_line_bytes: int = 64 * 1024
     max_name_length: int = MAX_NAME_LENGTH
@@ -23,9 +23,9 @@ class FileLimits:
 def read_lines(
     stream: BinaryIO, file: str, limits: FileLimits, keep_returns: bool = False
 ) -> Iterator[tuple[int, str]]:
-    """(number, line without its end) by blocks; raises ParseError at a line that is too long or not UTF-8.
+    """Yields (number, line without its end); raises ParseError at a line that is too long or not UTF-8.
 
-    `keep_returns` leaves a carriage return before the line's end where it is.
+    Reads block by block. `keep_returns` keeps a carriage return at the end of a line.
     """
     number, rest = 0, b""
     while block := stream.read(BLOCK_BYTES):
@@ -45,13 +45,18 @@ def read_lines(
         yield number + 1, last if keep_returns or not last.endswith("\r") else last[:-1]
 
 
+def whole_lines(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[str]:
+    """Lines with their ends: a story of CLUTRR may go over several."""
+    return (f"{line}\n" for _, line in read_lines(stream, file, limits, keep_returns=True))
+
+
 def _decode(block: bytes, file: str, before: int, limits: FileLimits) -> list[str]:
     try:
         lines = block.decode().split("\n")
     except UnicodeDecodeError as error:
         number = before + 1 + block.count(b"\n", 0, error.start)
         raise ParseError(file, number, "the line is not UTF-8 text") from None
-    # Characters are at most as many as bytes: a block is looked at closely only where a line may be too long.
+    # A character has at most four bytes, so lines are measured in bytes only where one may be too long.
     if len(max(lines, key=len)) * 4 > limits.max_line_bytes:
         for offset, line in enumerate(lines):
             _check_length(line.encode(), file, before + 1 + offset, limits)

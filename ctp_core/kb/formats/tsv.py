@@ -1,7 +1,7 @@
-"""Tab-separated facts, one a line: subject, predicate, object. Names stand as they are, spaces included.
+"""Tab-separated facts, one per line: subject, predicate, object. Names are written as they are, spaces included.
 
-A name with a tab or a line end cannot stand so. A file that has one begins with the line `#escaped`, which has no
-tabs and so is no fact; in the lines after it, `\\t`, `\\n`, `\\r` and `\\\\` are those characters.
+A name with a tab or a line end must be escaped. A file with such a name begins with the line `#escaped`, which has no
+tabs and so is not a fact; in the lines after it, `\\t`, `\\n`, `\\r` and `\\\\` stand for those characters.
 """
 
 import re
@@ -22,7 +22,7 @@ UNSAFE = re.compile(r"[\t\n\r]|^\ufeff")
 
 
 def tsv_rows(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[Row]:
-    """Rows in the order of the file; blank lines are passed over. Raises ParseError at the first bad line."""
+    """Yields rows in the order of the file, without blank lines. Raises ParseError at the first bad line."""
     escaped = False
     for number, line in read_lines(stream, file, limits):
         columns = line.split("\t")
@@ -38,7 +38,7 @@ def tsv_rows(stream: BinaryIO, file: str, limits: FileLimits) -> Iterator[Row]:
 
 
 def write_tsv(facts: Iterable[Fact], escape: bool = False) -> Iterator[str]:
-    """Lines; `escape` where a name of the KB has a tab or a line end."""
+    """Writes one line per fact; `escape` is needed where a name has a tab or a line end."""
     if escape:
         yield f"{ESCAPED}\n"
     for fact in facts:

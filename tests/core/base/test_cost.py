@@ -4,10 +4,11 @@ import pytest
 import torch
 
 from ctp_core.base import cost as dense
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.model import Answers, Budget, Question
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.errors import BadQuestion, ConfigError
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import BaseConfig, CtpConfig
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
 from ctp_core.walkers import neurallp
@@ -20,7 +21,7 @@ SMALL = {"epochs": 1, "dim": 4}
 
 @pytest.mark.parametrize(
     "config",
-    [NeuralLpConfig(**SMALL), MinervaConfig(**SMALL, beam=4), CtpConfig(depth=1, templates=("0", "1"), **SMALL)],
+    [NeuralLpConfig(**SMALL), MinervaConfig(**SMALL, beam=4), CtpFactsConfig(depth=1, templates=("0", "1"), **SMALL)],
     ids=lambda config: config.method,
 )
 def test_a_question_with_too_many_new_entities_is_refused(config: BaseConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +54,7 @@ def test_the_tables_of_a_kb_are_made_once_for_all_its_predicates(monkeypatch: py
 
 @pytest.mark.parametrize("loss", ["all", "sampled"])
 def test_more_chains_than_tables_fit_are_refused_before_training(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = CtpConfig(depth=2, templates=("0", "2", "2"), loss=loss, **SMALL)
+    config = CtpFactsConfig(depth=2, templates=("0", "2", "2"), loss=loss, **SMALL)
     create_trainer(config, KB, CPU)
     monkeypatch.setattr(dense, "MAX_CELLS", 100.0)  # P·E² is 18
     with pytest.raises(ConfigError, match="lower `depth`"):

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from ctp_core.base import counting
-from ctp_core.base.counting import RuleCounter
 from ctp_core.base.edges import EVERYTHING, EdgeList, atom_tables
 from ctp_core.rules import UNARY, Template
 
@@ -62,28 +60,9 @@ def test_a_push_without_a_fact_is_that_of_a_kb_which_does_not_state_it() -> None
         assert not len(others.edges_of(*fact))
 
 
-def test_support_counts_pairs_not_paths() -> None:
-    # a -p-> b -q-> d and a -p-> c -q-> d: two paths, one pair; head r(a, d) holds; b -q-> d alone is no chain.
-    a, b, c, d, e = range(5)
-    p, q, r = range(3)
-    facts = np.array([(a, p, b), (a, p, c), (b, q, d), (c, q, d), (a, r, d), (e, p, b)])
-    counter = RuleCounter(EdgeList(facts, 5, 3))
-    assert counter.count(r, Template(2), (p, q)) == (1, 2)
-    assert counter.count(r, Template(2), (p, q + 3)) == (0, 0)
-
-
 def test_a_kb_without_facts_has_no_paths() -> None:
     edges = EdgeList(np.zeros((0, 3), dtype=np.int64), 3, 1)
     assert len(edges.paths(np.array([0]), np.array([1]), Template(2)).pair) == 0
-
-
-def test_a_rule_about_one_entity_does_not_count_the_fact_itself() -> None:
-    # p(0,1), p(0,2), p(3,1): p(X,Y) :- p(X,Z) holds with another Z for both facts of 0, not for that of 3.
-    facts = np.array([(0, 0, 1), (0, 0, 2), (3, 0, 1), (3, 1, 3)])
-    counter = RuleCounter(EdgeList(facts, 4, 2))
-    assert counter.count(0, UNARY[0], (0,)) == (2, 4 + 3)
-    assert counter.count(0, UNARY[1], (0 + 2,)) == (2, 4 + 3)  # p(Z,Y): 1 is the object of two facts, 2 of one
-    assert counter.count(0, UNARY[0], (1,)) == (1, 4)
 
 
 def test_edges_of_one_entity_are_its_groundings() -> None:
@@ -96,22 +75,3 @@ def test_edges_of_one_entity_are_its_groundings() -> None:
         assert (paths.stations[:, 0] == about[paths.pair]).all()
     weights = np.random.default_rng(0).random((2, 2 * NUM_PREDICATES))
     assert edges.degrees(weights) == pytest.approx(weights @ tables.sum(2))
-
-
-def test_the_counts_of_a_large_kb_are_estimates_from_some_of_the_entities(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 400 entities each has one p and every second the q that the rule r(X,Y) :- p(X,Z), q(Z,Y) promises."""
-    p, q, r, size = 0, 1, 2, 400
-    begin = np.arange(size)
-    facts = [
-        np.column_stack([begin, np.full(size, p), begin + size]),
-        np.column_stack([begin + size, begin * 0 + q, begin]),
-    ]
-    facts += [np.column_stack([begin, begin * 0 + r, begin])[::2]]
-    counter = RuleCounter(EdgeList(np.concatenate(facts), 2 * size, 3))
-    assert counter.count(r, Template(2), (p, q)) == (200, 400)
-    monkeypatch.setattr(counting, "COUNTED_FROM", 100)
-    support, pairs = counter.count(r, Template(2), (p, q))
-    assert pairs == 400
-    assert support % 4 == 0  # each counted stands for four
-    assert 140 <= support <= 260
-    assert counter.count(r, Template(2), (p, q)) == (support, pairs)

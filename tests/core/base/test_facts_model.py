@@ -8,21 +8,17 @@ import pytest
 import torch
 
 from ctp_core.artifact import decode, encode
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.facts_model import EXPLAINED_AT_ONCE, FactsModel, FactsView
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
+from ctp_core.ctp_facts.config import CtpFactsConfig
+from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
 from ctp_core.errors import BadQuestion, DataError, UnknownSymbol
+from ctp_core.evidence.config import ProofsConfig, RulesConfig
+from ctp_core.hybrid.config import HybridConfig
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
-from ctp_core.methods import (
-    BaseConfig,
-    ComplexConfig,
-    CtpConfig,
-    DistMultConfig,
-    HybridConfig,
-    ProofsConfig,
-    RulesConfig,
-    parse_config,
-)
+from ctp_core.methods import parse_config
 from ctp_core.registry import MODELS, create_trainer, load_model
 from ctp_core.symbols import Fact, Goal
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
@@ -39,7 +35,7 @@ CONFIGS: dict[str, BaseConfig] = {
         hidden_facts=0.2,
     ),
     "rules": RulesConfig(sample=50, steps=40),
-    "ctp": CtpConfig(templates=("0", "1R", "2", "3"), dim=6, epochs=3, batch_size=16, select="attentive"),
+    "ctp": CtpFactsConfig(templates=("0", "1R", "2", "3"), dim=6, epochs=3, batch_size=16, select="attentive"),
     "complex": ComplexConfig(rank=8, epochs=6, batch_size=16, negatives=5, grouped=True),
     "distmult": DistMultConfig(rank=8, epochs=6, batch_size=16, reciprocal=False),
     "neurallp": NeuralLpConfig(dim=8, epochs=6, batch_size=2, length=2),
@@ -210,7 +206,7 @@ def test_an_expired_budget_says_so(method: str) -> None:
 def test_a_saved_model_answers_the_same(method: str) -> None:
     model = model_of(method)
     again = load_model(decode(encode(model.to_artifact())), CPU)
-    assert parse_config(again.config.model_dump()) == model.config
+    assert parse_config("facts", again.config.model_dump()) == model.config
     goals = [Goal(*HIDDEN[:2], None), Goal(None, *HIDDEN[1:]), Goal(HIDDEN.subject, None, HIDDEN.object)]
     assert ask(again, *goals) == ask(model, *goals)
     assert again.rules() == model.rules()

@@ -5,7 +5,8 @@ import torch
 
 from ctp_core.base.model import Answers, Budget, Model, Question
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import Profile, presets
+from ctp_core.kb.profile import Profile
+from ctp_core.methods import presets
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
 from tests.core.families import random_family

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from ctp_core.base.config import BaseConfig
 from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.benchmarks.paper import dynamics
 from ctp_core.benchmarks.paper.cells import COMMAND, GNTP_RULES, PRESETS, PUBLISHED, ROWS, Cell, cells, in_paper
@@ -24,17 +25,17 @@ from ctp_core.benchmarks.paper.pool import Pace, Report, known_costs, run_cells
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, Published
 from ctp_core.benchmarks.paper.published_code import PublishedTrainer, unmasked
 from ctp_core.benchmarks.paper.published_layers import DepartingLayer, UnscaledEncoder
-from ctp_core.benchmarks.paper.report import Results, _cell, write_report
-from ctp_core.benchmarks.paper.significance import mark, welch
+from ctp_core.benchmarks.paper.report import Results, _cell, mark, welch, write_report
 from ctp_core.benchmarks.paper.store import Store
 from ctp_core.benchmarks.paper.summary import write_summary
 from ctp_core.errors import DataError
 from ctp_core.kb.graph_checks import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
-from ctp_core.methods import METHODS, BaseConfig, Profile, parse_config, preset_for
-from ctp_core.networks.config import NETWORKS, NetworkConfig, network_config
+from ctp_core.kb.profile import Profile
+from ctp_core.methods import methods_of, parse_config, preset_for
+from ctp_core.networks.config import NETWORKS, NetworkConfig, network_preset
 from ctp_core.networks.messages import ConvolutionLayer, Edges
-from ctp_core.networks.recurrent import RecurrentEncoder
+from ctp_core.networks.sequence import RecurrentEncoder
 from ctp_core.symbols import Fact
 from tests.core.benchmarks.test_clutrr import as_csv
 
@@ -60,7 +61,7 @@ def test_every_cell_of_the_papers_tables_is_there_once() -> None:
         assert all(len(row) == len(LENGTHS[dataset]) for row in systems.values())
         assert {f"clutrr/{dataset}/{tuning}/{system}/1" for system in systems} <= set(paths)
     for dataset, systems in LINKS.items():
-        runnable = [system for system in systems if system in (*METHODS["facts"], "gntp")]
+        runnable = [system for system in systems if system in (*methods_of("facts"), "gntp")]
         assert {f"links/{dataset}/{system}/0" for system in runnable} <= set(paths)
     assert [path for path in paths if path.startswith("dynamics")]
 
@@ -107,7 +108,7 @@ APPENDIX = {
 @pytest.mark.parametrize("method", NETWORKS)
 def test_networks_have_the_hyper_parameters_of_the_appendix(method: str) -> None:
     for tuning, expected in zip(("short", "long"), APPENDIX[method], strict=True):
-        config = network_config(method, PRESETS[tuning]).model_dump()
+        config = network_preset(method, PRESETS[tuning]).model_dump()
         assert {name: config[name] for name in expected} == expected
 
 
@@ -259,7 +260,7 @@ def small(method: str, select: str = "linear", **settings: Any) -> tuple[BaseCon
     kb = graphs_kb({"train": family_graphs(150, (2, 3), seed=1), "valid": family_graphs(40, (3,), seed=2)})
     preset = preset_for(Profile.of(kb), "fast", method, select)
     assert preset is not None
-    return parse_config({**preset.model_dump(), **settings}), kb
+    return parse_config("graphs", {**preset.model_dump(), **settings}), kb
 
 
 TINY = {"epochs": 10, "steps": None, "eval_every": 5, "learning_rate": 0.02, "batch_size": 32, "dim": 16}
@@ -291,7 +292,7 @@ def test_the_published_network_is_told_the_label_in_training_and_testing() -> No
 def test_the_published_network_reads_facts_as_the_file_tells_them() -> None:
     told = [Fact("Eve", "son", "Bob"), Fact("Bob", "aunt", "Dan"), Fact("Dan", "son", "Bob"), Fact("Bob", "son", "Al")]
     graph = Graph((*told, told[0]), "Eve", "Al", "aunt")
-    trainer = PublishedTrainer(network_config("cnn", "paper"), graphs_kb({"train": [graph] * 2}))
+    trainer = PublishedTrainer(network_preset("cnn", "paper"), graphs_kb({"train": [graph] * 2}))
     rows = trainer._batch(torch.arange(2))
     aunt, son = (trainer.kb.predicates.id(name) for name in ("aunt", "son"))
     walk = [[3, son, 1], [1, aunt, 2], [2, son, 1], [1, son, 0], [3, son, 1]]  # Al, Bob, Dan, Eve; none is merged
@@ -346,7 +347,7 @@ def test_the_published_network_never_trains_its_last_map_and_of_attention_only_v
 
 def test_the_published_network_takes_rows_in_the_order_of_the_file() -> None:
     kb = graphs_kb({"train": [*family_graphs(6, (2,), seed=1), *family_graphs(6, (3,), seed=2)]})
-    config = network_config("gcn", "paper").model_copy(update={**ROWS, "batch_size": 4, "epochs": 2})
+    config = network_preset("gcn", "paper").model_copy(update={**ROWS, "batch_size": 4, "epochs": 2})
     trainer, seen = PublishedTrainer(config, kb), list[list[int]]()
     trainer.scorer.module.register_forward_pre_hook(lambda _, given: seen.append(given[0].present.sum(dim=1).tolist()))
     trainer.train_epoch()

@@ -5,7 +5,7 @@ import torch
 
 from ctp_core.base.rule_counts import FactsCounter
 from ctp_core.benchmarks.data import read_benchmark
-from ctp_core.methods import ProofsConfig
+from ctp_core.evidence.config import ProofsConfig
 from ctp_core.prolog_rules import parse_rule
 from ctp_core.registry import create_trainer
 from service.samples import FOLDER
@@ -41,4 +41,4 @@ def test_the_rules_of_the_paper_are_learnt(name: str) -> None:
 
 @pytest.mark.parametrize("text", UNSUPPORTED)
 def test_what_the_files_do_not_support_is_not_expected(text: str) -> None:
-    assert FactsCounter(read_benchmark(FOLDER, UNSUPPORTED[text])).count(parse_rule(text))[0] == 0
+    assert FactsCounter.of(read_benchmark(FOLDER, UNSUPPORTED[text])).count(parse_rule(text))[0] == 0

@@ -5,7 +5,8 @@ import torch
 
 from ctp_core.base.trainer import Progress
 from ctp_core.benchmarks.data import read_benchmark
-from ctp_core.methods import Profile, presets
+from ctp_core.kb.profile import Profile
+from ctp_core.methods import presets
 from ctp_core.registry import create_trainer
 from service.samples import BENCHMARKS, FOLDER
 

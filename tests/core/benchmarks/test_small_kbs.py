@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from ctp_core.facts_presets import facts_config
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import Profile
+from ctp_core.kb.profile import Profile
+from ctp_core.methods import METHODS
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
 from tests.core.base.test_facts_model import ask
@@ -21,7 +21,9 @@ PRESETS = [(method, preset) for method in ("proofs", "hybrid") for preset in ("f
 
 @pytest.mark.parametrize(("method", "preset"), [*PRESETS, ("ctp", "fast"), ("rules", "fast")])
 def test_what_follows_from_two_facts_is_the_first_answer(method: str, preset: str) -> None:
-    model = create_trainer(facts_config(Profile.of(ORCHESTRA), method, preset), ORCHESTRA, torch.device("cpu")).fit()
+    model = create_trainer(
+        METHODS["facts", method].preset(Profile.of(ORCHESTRA), preset), ORCHESTRA, torch.device("cpu")
+    ).fit()
     (answers,) = ask(model, Goal(None, "answers_for", "tubas"))
     assert answers[0].fact.subject == "lena"
     assert answers[0].score > 0.5
@@ -29,6 +31,6 @@ def test_what_follows_from_two_facts_is_the_first_answer(method: str, preset: st
 
 def test_the_prover_scores_what_is_stated_as_certain() -> None:
     kb = FactsKB.from_facts({"train": [Fact(name, "same", name) for name in "abc"]})
-    model = create_trainer(facts_config(Profile.of(kb), "ctp", "fast"), kb, torch.device("cpu")).fit()
+    model = create_trainer(METHODS["facts", "ctp"].preset(Profile.of(kb), "fast"), kb, torch.device("cpu")).fit()
     (answers,) = ask(model, Goal("a", "same", None))
     assert (answers[0].fact.object, answers[0].score) == ("a", pytest.approx(1))

@@ -12,6 +12,7 @@ from ctp_core.artifact import decode, encode
 from ctp_core.base import cost as dense
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.ctp_facts import neighbours
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import SoftFacts
 from ctp_core.ctp_facts.model import CtpFactsModel
 from ctp_core.ctp_facts.nearest_loss import NearestRanking
@@ -21,7 +22,6 @@ from ctp_core.ctp_facts.table_prover import SoftProver
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.errors import ConfigError
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import CtpConfig
 from ctp_core.registry import create_trainer, load_model
 from ctp_core.symbols import Fact, Goal
 from tests.core.base.test_facts_model import FAMILY, HIDDEN, KB, ask
@@ -35,7 +35,7 @@ PAIRS = np.array([(s, p) for s in range(SIZES[0]) for p in range(SIZES[1])])
 
 
 def theory_of(nearest: int, **settings: object) -> SoftTheory:
-    config = CtpConfig(**{**SMALL, "nearest": nearest, **settings})  # type: ignore[arg-type]
+    config = CtpFactsConfig(**{**SMALL, "nearest": nearest, **settings})  # type: ignore[arg-type]
     theory = SoftTheory(config, *SIZES, torch.Generator().manual_seed(5), CPU)
     found = nearest_entities(theory.entities.detach().numpy(), nearest)
     theory.nearest.copy_(torch.from_numpy(found))
@@ -116,7 +116,7 @@ def test_the_loss_moves_the_facts_that_proofs_use_and_has_the_gradient_of_its_va
 
 @pytest.fixture(scope="module")
 def model() -> CtpFactsModel:
-    config = CtpConfig(**SMALL, nearest=8, loss="all", epochs=4, eval_every=2, entity_start="facts", batch_size=8)
+    config = CtpFactsConfig(**SMALL, nearest=8, loss="all", epochs=4, eval_every=2, entity_start="facts", batch_size=8)
     trained = create_trainer(config, KB, CPU).fit()
     assert isinstance(trained, CtpFactsModel)
     return trained
@@ -151,7 +151,7 @@ def test_a_loaded_model_answers_the_same(model: CtpFactsModel) -> None:
 
 
 def test_a_run_that_goes_on_from_its_checkpoint_learns_the_same() -> None:
-    config = CtpConfig(**SMALL, nearest=4, loss="all", epochs=4, nearest_every=3, eval_every=1, batch_size=8)
+    config = CtpFactsConfig(**SMALL, nearest=4, loss="all", epochs=4, nearest_every=3, eval_every=1, batch_size=8)
     whole, first, second = (create_trainer(config, KB, CPU) for _ in range(3))
     for _ in range(2):
         whole.train_epoch()
@@ -166,10 +166,10 @@ def test_a_run_that_goes_on_from_its_checkpoint_learns_the_same() -> None:
 
 
 def test_auto_takes_tables_where_they_fit_and_the_nearest_where_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = CtpConfig(templates=("0",), dim=4, epochs=1)
-    assert create_trainer(config, KB, CPU).module.tabled  # type: ignore[attr-defined]
+    config = CtpFactsConfig(templates=("0",), dim=4, epochs=1)
+    assert create_trainer(config, KB, CPU).module.dense  # type: ignore[attr-defined]
     monkeypatch.setattr(dense, "MAX_CELLS", 100.0)
-    assert not create_trainer(config, KB, CPU).module.tabled  # type: ignore[attr-defined]
+    assert not create_trainer(config, KB, CPU).module.dense  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="search 'nearest'"):
         create_trainer(config.model_copy(update={"search": "tables"}), KB, CPU)
     monkeypatch.setattr(dense, "MAX_EDGES", 100.0)
@@ -194,7 +194,7 @@ def test_ten_thousand_entities_train_and_answer_within_memory() -> None:
 def bytes_to_train_and_answer() -> int:
     """Most memory that was used at once, beyond what was there before."""
     kb = medium_kb()
-    config = CtpConfig(
+    config = CtpFactsConfig(
         templates=("0", "2"), dim=16, loss="all", search="nearest", entity_start="facts", nearest=4, epochs=1
     )
     before = resident("VmRSS")

@@ -8,10 +8,10 @@ import torch
 from pydantic import ValidationError
 
 from ctp_core.base import cost as dense
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import SoftFacts
 from ctp_core.ctp_facts.summed_loss import FIRST, LAST, sharpness, soft_squared, stated, summed_loss
 from ctp_core.errors import ConfigError
-from ctp_core.methods import CtpConfig
 from ctp_core.registry import create_trainer
 from tests.core.base.test_facts_model import KB
 from tests.core.ctp_facts.test_theory import FACTS, NUM_ENTITIES, NUM_PREDICATES, Naive, new_theory
@@ -96,11 +96,11 @@ def test_every_weight_learns_from_the_sum_that_of_rules_too() -> None:
 )
 def test_what_cannot_be_summed_is_refused(changed: dict[str, object]) -> None:
     with pytest.raises(ValidationError, match="loss 'summed' takes"):
-        CtpConfig(**{**SUMMED, **changed})  # type: ignore[arg-type]
+        CtpFactsConfig(**{**SUMMED, **changed})  # type: ignore[arg-type]
 
 
 def test_sums_that_do_not_fit_are_refused_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = CtpConfig(dim=4, epochs=2, batch_size=2, **SUMMED)  # type: ignore[arg-type]
+    config = CtpFactsConfig(dim=4, epochs=2, batch_size=2, **SUMMED)  # type: ignore[arg-type]
     create_trainer(config, KB, torch.device("cpu")).fit()
     monkeypatch.setattr(dense, "MAX_CELLS", 100.0)
     with pytest.raises(ConfigError, match="use loss 'all'"):

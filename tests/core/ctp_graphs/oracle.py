@@ -26,6 +26,7 @@ def fold(name: str, scores: list[float]) -> float:
         "max-min": min,
         "max-product": lambda a, b: a * b,
         "max-mean": lambda a, b: (a + b) / 2,
+        "max-lukasiewicz": lambda a, b: max(0.0, a + b - 1),
     }[name]
     total = scores[0]
     for score in scores[1:]:

@@ -10,19 +10,19 @@ import pytest
 import torch
 
 from ctp_core.base.model import Answer, Answers, Budget, Question
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
 from ctp_core.ctp_graphs.rules import BODIES, decode
-from ctp_core.ctp_graphs.search import FOLDS
-from ctp_core.select.config import CtpConfig
 from ctp_core.symbols import Fact, Goal, Vocabulary
+from ctp_core.tnorm import TNORMS
 
 NAMES = ("p", "q", "r")
 
 
 def model(*rules: str, seed: int = 0, names: tuple[str, ...] = NAMES, **settings: Any) -> CtpGraphsModel:
     given = {"select": "attentive", "prover": "tabled", "templates": ("0",), "depth": None, "dim": 6, **settings}
-    config = CtpConfig(**given, rules=rules)
+    config = CtpGraphsConfig(**given, rules=rules)
     predicates = Vocabulary("predicate", names)
     theory = build_theory(config, predicates, torch.Generator().manual_seed(seed)).requires_grad_(False)
     return CtpGraphsModel(GraphReasoner(config, predicates, names, theory), [])
@@ -172,7 +172,9 @@ def test_fewer_proofs_than_there_are_say_so(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("select", ["linear", "attentive"])
 def test_a_unification_names_what_was_generated_and_rules_agree_with_the_listed_ones(select: str) -> None:
     asked = model("0.9::r(X,Y) :- p(X,Z), q(Z,Y).", select=select, templates=("2",), semiring="max-product", seed=3)
-    rules = decode(asked.reasoner.theory, asked.reasoner.predicates, "max-product", attention=select == "attentive")
+    rules = decode(
+        asked.reasoner.theory, asked.reasoner.predicates, TNORMS["max-product"], attention=select == "attentive"
+    )
     listed = {rule.text: rule for rule in rules}
     facts = (Fact("a", "p", "b"), Fact("b", "q", "c"))
     learnt, given = model(select=select, templates=("2",), semiring="max-product", seed=3), asked
@@ -195,13 +197,13 @@ def test_a_unification_names_what_was_generated_and_rules_agree_with_the_listed_
 
 
 def test_of_a_long_body_the_best_rules_are_listed_and_not_all() -> None:
-    asked = model(templates=("8",), select="linear", slope=0.05)
-    for semiring in ("max-min", "max-product", "max-mean"):
-        listed = decode(asked.reasoner.theory, asked.reasoner.predicates, semiring, attention=False)
+    asked = model(templates=("8",), select="linear", slope=0.02)
+    for tnorm in TNORMS.values():
+        listed = decode(asked.reasoner.theory, asked.reasoner.predicates, tnorm, attention=False)
         assert len(listed) == BODIES * len(NAMES)
         body = [place.view(len(NAMES), len(NAMES)) for place in asked.reasoner.closed.rules[0].places]  # [body, head]
         for head in range(len(NAMES)):
             own = [rule.confidence for rule in listed if rule.head.predicate == NAMES[head]]
             every = itertools.product(*(place[:, head].tolist() for place in body))
-            best = sorted(map(FOLDS[semiring].of, every), reverse=True)[:BODIES]
+            best = sorted(map(tnorm.of, every), reverse=True)[:BODIES]
             assert own == pytest.approx(best, rel=1e-5)

@@ -8,7 +8,7 @@ import torch
 
 from ctp_core.base.graph_examples import Examples, read_graphs
 from ctp_core.benchmarks.family_graphs import family_graphs
-from ctp_core.ctp_graphs.config import graphs_config
+from ctp_core.ctp_graphs.config import ctp_graphs_preset
 from ctp_core.ctp_graphs.reasoner import GraphReasoner
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
 from ctp_core.kb.graph_checks import graphs_kb
@@ -30,7 +30,7 @@ def cpu_ms(work: Callable[[], object], times: int) -> float:
 @pytest.fixture
 def paper() -> GraphsTrainer:
     kb = graphs_kb({"train": family_graphs(400, (2, 3), seed=1)})
-    return GraphsTrainer(graphs_config(Profile.of(kb), "paper"), kb, torch.device("cpu"))
+    return GraphsTrainer(ctp_graphs_preset(Profile.of(kb), "paper"), kb, torch.device("cpu"))
 
 
 @pytest.mark.slow

@@ -15,13 +15,13 @@ from ctp_core.base.graphs_trainer import enough_epochs
 from ctp_core.base.trainer import Progress
 from ctp_core.benchmarks.clutrr import accuracy_on
 from ctp_core.benchmarks.family_graphs import family_graphs
-from ctp_core.ctp_graphs.config import graphs_config
+from ctp_core.ctp_graphs.config import CtpGraphsConfig, ctp_graphs_preset
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
 from ctp_core.errors import ArtifactError, ConfigError, DataError
 from ctp_core.kb.graph_checks import graphs_kb
 from ctp_core.kb.knowledge_base import Graph
-from ctp_core.methods import Profile
-from ctp_core.select.config import CtpConfig, SelectName
+from ctp_core.kb.profile import Profile
+from ctp_core.select.config import SelectName
 from ctp_core.select.registry import SELECTS
 from ctp_core.symbols import Fact
 
@@ -46,7 +46,7 @@ SETTINGS = {
 
 def trainer(**changes: object) -> GraphsTrainer:
     kb = graphs_kb({"train": family_graphs(100, (2, 3), seed=1)})
-    return GraphsTrainer(CtpConfig(**{**SETTINGS, **changes}), kb, CPU)  # type: ignore[arg-type]
+    return GraphsTrainer(CtpGraphsConfig(**{**SETTINGS, **changes}), kb, CPU)  # type: ignore[arg-type]
 
 
 def weights(of: GraphsTrainer) -> dict[str, torch.Tensor]:
@@ -131,7 +131,7 @@ ELSEWHERE = Graph((*APART.facts, Fact("b", "son", "e")), "a", "d", "grandmother"
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 @pytest.mark.parametrize("graph", [APART, ITSELF, ELSEWHERE], ids=["apart", "itself", "elsewhere"])
 def test_graphs_of_which_nothing_can_be_proved_are_refused_with_the_reason(graph: Graph, prover: str) -> None:
-    config = CtpConfig(**SETTINGS | {"prover": prover, "templates": ("2",)})  # type: ignore[arg-type]
+    config = CtpGraphsConfig(**SETTINGS | {"prover": prover, "templates": ("2",)})  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"no training graph teaches .* \(in 3 of 3 no path joins the pair\)"):
         GraphsTrainer(config, graphs_kb({"train": [graph] * 3}), CPU)
 
@@ -139,7 +139,7 @@ def test_graphs_of_which_nothing_can_be_proved_are_refused_with_the_reason(graph
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 def test_a_step_without_a_lesson_leaves_the_others_theirs(prover: str) -> None:
     kb = graphs_kb({"train": [APART, *family_graphs(3, (2,), seed=1)]})
-    run = GraphsTrainer(CtpConfig(**SETTINGS | {"prover": prover, "batch_size": 1}), kb, CPU)  # type: ignore[arg-type]
+    run = GraphsTrainer(CtpGraphsConfig(**SETTINGS | {"prover": prover, "batch_size": 1}), kb, CPU)  # type: ignore[arg-type]
     run.fit()
     assert run.epoch == 6
 
@@ -148,7 +148,7 @@ def test_a_validation_graph_with_an_unseen_predicate_decides_nothing() -> None:
     train, [unseen] = family_graphs(40, (2, 3), seed=1), family_graphs(1, (3,), seed=2)
     unseen = replace(unseen, facts=(*unseen.facts[:2], replace_predicate(unseen.facts[2], "never seen")))
     kb = graphs_kb({"train": train, "valid": [*family_graphs(5, (3,), seed=3), unseen]})
-    run = GraphsTrainer(CtpConfig(**SETTINGS), kb, CPU)  # type: ignore[arg-type]
+    run = GraphsTrainer(CtpGraphsConfig(**SETTINGS), kb, CPU)  # type: ignore[arg-type]
     assert 1 <= len(run.valid.instances) <= 5
     assert "never seen" not in kb.predicates
 
@@ -185,7 +185,7 @@ def test_validation_scores_every_graph_as_it_is_answered_though_in_batches(
 ) -> None:
     monkeypatch.setattr("ctp_core.base.graph_examples.SCORED_AT_ONCE", 4)
     splits = {"train": family_graphs(100, (2, 3), seed=1), "valid": family_graphs(11, (2, 6), seed=2)}
-    run = GraphsTrainer(CtpConfig(**SETTINGS | {"prover": prover}), graphs_kb(splits), CPU)  # type: ignore[arg-type]
+    run = GraphsTrainer(CtpGraphsConfig(**SETTINGS | {"prover": prover}), graphs_kb(splits), CPU)  # type: ignore[arg-type]
     run.train_epoch()
     scores = run.valid_scores()
     assert max(len(batch.query_rows) for batch in run.valid_batches) == 4
@@ -218,7 +218,7 @@ def test_a_graph_that_no_others_teach_is_not_held_out() -> None:
 @pytest.mark.slow
 def test_the_fast_preset_learns_from_chains_of_two_what_longer_ones_mean() -> None:
     kb = graphs_kb({"train": family_graphs(400, (2,), seed=1)})
-    model = GraphsTrainer(graphs_config(Profile.of(kb), "fast"), kb, CPU).fit()
+    model = GraphsTrainer(ctp_graphs_preset(Profile.of(kb), "fast"), kb, CPU).fit()
     assert accuracy_on(model, family_graphs(100, (2, 4, 6), seed=99)) > 0.95
 
 
@@ -227,7 +227,7 @@ def test_fixed_rules_learn_by_the_best_proof_alone() -> None:
     """.52 to .58 of three seeds; .28 to .43 where rules start as far from predicates as these from each other."""
     kb = graphs_kb({"train": family_graphs(3000, (2, 3), seed=1)})
     rules = {"templates": ("2",) * 32, "top_k": 5, "optimiser": "adam", "learning_rate": 0.02}
-    learnt = GraphsTrainer(graphs_config(Profile.of(kb), "paper", "gntp").model_copy(update=rules), kb, CPU)
+    learnt = GraphsTrainer(ctp_graphs_preset(Profile.of(kb), "paper", "gntp").model_copy(update=rules), kb, CPU)
     assert accuracy_on(learnt.fit(), kb.splits["train"]) > 0.48
 
 
@@ -242,9 +242,11 @@ def test_of_equal_validation_losses_the_later_weights_are_kept(monkeypatch: pyte
 
 def test_a_graph_seen_twice_weighs_twice() -> None:
     graphs = family_graphs(60, (2, 3), seed=3)
-    twice = GraphsTrainer(CtpConfig(**SETTINGS | {"validation": 0.0}), graphs_kb({"train": graphs + graphs[:20]}), CPU)  # type: ignore[arg-type]
+    twice = GraphsTrainer(
+        CtpGraphsConfig(**SETTINGS | {"validation": 0.0}), graphs_kb({"train": graphs + graphs[:20]}), CPU
+    )  # type: ignore[arg-type]
     assert len(twice.train.instances) == len(read_graphs(graphs, merge=True))
-    rows = GraphsTrainer(CtpConfig(**SETTINGS | {"distinct": False}), graphs_kb({"train": graphs}), CPU)  # type: ignore[arg-type]
+    rows = GraphsTrainer(CtpGraphsConfig(**SETTINGS | {"distinct": False}), graphs_kb({"train": graphs}), CPU)  # type: ignore[arg-type]
     assert len(rows.train.instances) + len(rows.valid.instances) == 60
     assert twice.train.weights.max() > 1.5 * twice.train.weights.min()
 
@@ -262,15 +264,15 @@ def test_a_label_that_no_training_graph_has_counts_as_wrong() -> None:
 
 @pytest.mark.parametrize(("graphs", "epochs"), [(10, 400), (383, 60), (2340, 15), (100_000, 15)])
 def test_enough_steps_mean_fewer_epochs_on_more_graphs(graphs: int, epochs: int) -> None:
-    assert enough_epochs(CtpConfig(epochs=400, steps=720, batch_size=32), graphs) == epochs
-    assert enough_epochs(CtpConfig(epochs=7, batch_size=32), graphs) == 7
+    assert enough_epochs(CtpGraphsConfig(epochs=400, steps=720, batch_size=32), graphs) == epochs
+    assert enough_epochs(CtpGraphsConfig(epochs=7, batch_size=32), graphs) == 7
 
 
 @pytest.mark.parametrize("preset", ["fast", "best", "paper", "paper-long"])
 @pytest.mark.parametrize("select", SELECTS)
 def test_every_parameter_of_every_preset_has_a_gradient_on_the_first_batch(select: SelectName, preset: str) -> None:
     kb = graphs_kb({"train": family_graphs(300, (2, 3), seed=1)})
-    run = GraphsTrainer(graphs_config(Profile.of(kb), preset, select), kb, CPU)
+    run = GraphsTrainer(ctp_graphs_preset(Profile.of(kb), preset, select), kb, CPU)
     run.loss(torch.arange(run.config.batch_size)).backward()
     for name, parameter in run.scorer.module.named_parameters():
         assert parameter.grad is not None, name

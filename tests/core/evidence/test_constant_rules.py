@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ctp_core.base.model import Model
+from ctp_core.evidence.config import RulesConfig
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import RulesConfig
 from ctp_core.prolog_rules import write_rule
 from ctp_core.registry import create_trainer
 from ctp_core.rules import SIDES

@@ -7,10 +7,10 @@ import torch
 from ctp_core.base import shrinkage
 from ctp_core.base.evaluation.ranking import known_filters, rank_facts
 from ctp_core.evidence import rules_model
+from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.constant_weights import DEFAULT_WEIGHT, WEIGHTS, choose_weights
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import RulesConfig
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ctp_core.base.edges import EdgeList
-from ctp_core.base.features import ANY, MAX_DEGREE, EntityFeatures
 from ctp_core.evidence.constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, TABLES, ConstantRules
+from ctp_core.evidence.features import ANY, MAX_DEGREE, EntityFeatures, features_of
 from ctp_core.rules import SIDES, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 9, 2
@@ -104,7 +104,7 @@ def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> No
     extra = [(3, speaks, language), (4, lives, town)]
     home, view = EdgeList(np.array(stated), 7, 2), EdgeList(np.array(stated + extra), 7, 2)
     rules, facts = ConstantRules(home), np.array([(3, speaks, language), (4, speaks, language), (0, speaks, language)])
-    found = rules.strongest(view.features, facts, rules.counted(facts), SIDES[0]).evidence
+    found = rules.strongest(features_of(view), facts, rules.counted(facts), SIDES[0]).evidence
     for evidence, support in zip(found.tolist(), (3, 3, 2), strict=True):
         assert evidence == pytest.approx(-math.log(1 - support / (4 + PRIOR)))
 

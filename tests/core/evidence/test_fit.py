@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy import sparse
 
+from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.fit import Questions, cells_of, collect, fit
-from ctp_core.methods import RulesConfig
 from ctp_core.rules import Template
 
 NUM_QUESTIONS, NUM_ENTITIES = 3, 5

@@ -7,12 +7,12 @@ import pytest
 
 from ctp_core.base.edges import EdgeList
 from ctp_core.evidence import mining
+from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.mining import longest, mine_chains
 from ctp_core.evidence.proofs_arrays import provable_paths
-from ctp_core.methods import RulesConfig
 from ctp_core.rules import Template
 
-CONFIG = RulesConfig(rules=1000, min_support=1)
+CONFIG = RulesConfig(rules_per_template=1000, min_support=1)
 
 
 def random_edges(seed: int, num_predicates: int = 2) -> EdgeList:
@@ -38,8 +38,8 @@ def test_a_rule_must_explain_as_many_facts_as_configured_and_only_the_best_are_k
     edges = random_edges(0)
     facts = edges.facts[edges.facts[:, 1] == 0]
     everything = mine_chains(edges, facts, 3, CONFIG)
-    assert mine_chains(edges, facts, 3, RulesConfig(rules=4, min_support=1)) == everything[:4]
-    assert len(mine_chains(edges, facts, 3, RulesConfig(rules=1000, min_support=3))) < len(everything)
+    assert mine_chains(edges, facts, 3, RulesConfig(rules_per_template=4, min_support=1)) == everything[:4]
+    assert len(mine_chains(edges, facts, 3, RulesConfig(rules_per_template=1000, min_support=3))) < len(everything)
 
 
 def test_a_hub_is_not_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +65,4 @@ def test_of_too_many_walks_a_part_is_walked(monkeypatch: pytest.MonkeyPatch) -> 
     facts = edges.facts[edges.facts[:, 1] == 0]
     assert len(mining._walk(edges, facts, 3, back=False).fact) <= 5000
     assert 0 < len(mining._joining(edges, facts, 5)) <= 10_000
-    assert len(mine_chains(edges, facts, 5, RulesConfig(rules=7, min_support=1))) == 7
+    assert len(mine_chains(edges, facts, 5, RulesConfig(rules_per_template=7, min_support=1))) == 7

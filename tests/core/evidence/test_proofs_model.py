@@ -12,11 +12,10 @@ from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.model import Answer, Model
 from ctp_core.evidence import proofs_arrays as evidence_arrays
-from ctp_core.evidence.config import EvidenceTemplate
+from ctp_core.evidence.config import EvidenceTemplate, ProofsConfig
 from ctp_core.evidence.model import MIN_EVIDENCE
 from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules import chain_rule
-from ctp_core.methods import ProofsConfig
 from ctp_core.proofs import ProofNode
 from ctp_core.registry import create_trainer
 from ctp_core.rules import Template

@@ -8,11 +8,13 @@ import pytest
 import torch
 
 from ctp_core.base.goals import GoalIds, Place
+from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS
 from ctp_core.errors import ArtifactError
-from ctp_core.facts_presets import facts_config
+from ctp_core.evidence.config import ProofsConfig
+from ctp_core.hybrid.config import HybridConfig, hybrid_preset
 from ctp_core.hybrid.model import HybridModel
-from ctp_core.methods import ComplexConfig, DistMultConfig, HybridConfig, Profile, ProofsConfig
+from ctp_core.kb.profile import Profile
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
 from service.samples import read_sample
@@ -161,7 +163,7 @@ def test_only_the_whole_has_metrics_without_the_name_of_a_part() -> None:
 def test_without_validation_facts_the_embedding_leaves_the_lead_to_proofs() -> None:
     """It knows the facts by heart: however sure it is of all others that they are false, it has not been asked once."""
     kb = read_sample("family").kb
-    hybrid = create_trainer(facts_config(Profile.of(kb), "hybrid", "best"), kb, torch.device("cpu")).fit()
+    hybrid = create_trainer(hybrid_preset(Profile.of(kb), "best"), kb, torch.device("cpu")).fit()
     assert isinstance(hybrid, HybridModel)
     (answers,) = ask(hybrid, Goal("rick", "grandparent", None))
     assert answers[0].fact.object == "morty"

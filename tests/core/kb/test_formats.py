@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ctp_core.errors import CtpError, DataError, ParseError, TooLarge
 from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from ctp_core.kb.formats.gzipped import ZipLimits, maybe_gunzipped
-from ctp_core.kb.formats.registry import FORMATS, recognise
+from ctp_core.kb.formats.registry import FORMATS, formats_of, recognise
 from ctp_core.kb.formats.rows import FileLimits, read_lines
 from ctp_core.kb.formats.tsv import UNSAFE, write_tsv
 from ctp_core.kb.names import check_name
@@ -43,7 +43,7 @@ def write(format_name: str, facts: list[Fact]) -> bytes:
     if format_name == "tsv":
         lines = write_tsv(facts, escape=any(UNSAFE.search(name) for fact in facts for name in fact))
     else:
-        lines = FORMATS[format_name].write(facts)
+        lines = FORMATS[format_name].to_text(facts)
     return "".join(lines).encode()
 
 
@@ -56,13 +56,13 @@ def test_a_doubled_quote_of_the_other_kind_is_two_characters() -> None:
     assert read("prolog", content) == [Fact('a""b', "p", "c'd"), Fact("a''b", "p", 'c"d')]
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", formats_of("facts"))
 @given(facts=fact_lists)
 def test_what_is_written_is_read_again_unchanged(format_name: str, facts: list[Fact]) -> None:
     assert read(format_name, write(format_name, facts)) == facts
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("format_name", formats_of("facts"))
 @given(content=st.one_of(st.binary(max_size=200), fact_lists.map(lambda facts: write("csv", facts)[::-1])))
 def test_a_reader_ends_with_rows_or_with_an_error_that_names_the_line(format_name: str, content: bytes) -> None:
     try:
@@ -83,7 +83,7 @@ def test_lines_do_not_depend_on_how_the_file_comes_in(content: str, size: int) -
     assert list(read_lines(Dribble(data), "f", LIMITS)) == whole
 
 
-@pytest.mark.parametrize("format_name", [name for name in FORMATS if name != "turtle"])
+@pytest.mark.parametrize("format_name", [name for name in formats_of("facts") if name != "turtle"])
 def test_a_format_is_recognised_by_its_content(format_name: str) -> None:
     facts = [Fact("http://x.org/a", "http://x.org/p", "http://x.org/b"), Fact("a", "p", "b")]
     assert recognise("upload", write(format_name, facts)) == format_name
@@ -146,7 +146,7 @@ def test_limits_on_facts_and_symbols_hold_over_all_splits() -> None:
 def test_the_same_facts_have_the_same_hash_whatever_format_they_came_in() -> None:
     facts = [Fact("a", "p", "b"), Fact("b", "q", "a"), Fact("a", "p", "b")]
     hashes = set()
-    for format_name in FORMATS:
+    for format_name in formats_of("facts"):
         builder = FactsBuilder(KbLimits())
         builder.add("train", FORMATS[format_name].read(io.BytesIO(write(format_name, facts)), "f", LIMITS), "f")
         built = builder.build()

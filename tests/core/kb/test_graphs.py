@@ -14,9 +14,9 @@ from ctp_core.benchmarks.family_graphs import EDGES, TARGETS, family_graphs, sou
 from ctp_core.errors import ConfigError, DataError, ParseError
 from ctp_core.kb.facts_builder import KbLimits
 from ctp_core.kb.formats.clutrr import UNTYPED, parse_clutrr, read_clutrr
-from ctp_core.kb.formats.graphs_jsonl import parse_graphs_jsonl, write_graphs_jsonl
+from ctp_core.kb.formats.graphs_jsonl import numbered_graphs_jsonl, parse_graphs_jsonl, write_graphs_jsonl
 from ctp_core.kb.graph_checks import graphs_kb
-from ctp_core.kb.graphs_builder import READERS, BuiltGraphs, GraphsBuilder
+from ctp_core.kb.graphs_builder import BuiltGraphs, GraphsBuilder
 from ctp_core.kb.isomorphism import canonical, distinct, number
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.symbols import Fact
@@ -150,10 +150,10 @@ def test_graphs_survive_json_lines() -> None:
         ('{"facts": []}', "keys"),
         ('{"facts": [], "subject": "a", "object": "b", "x": 1}', "keys"),
         ('{"facts": [], "subject": "a", "object": "b"}', "no facts"),
-        ('{"facts": 1, "subject": "a", "object": "b"}', "facts is a list"),
+        ('{"facts": 1, "subject": "a", "object": "b"}', "facts must be a list"),
         ('{"facts": [["a","p"]], "subject": "a", "object": "b"}', "is not \\[subject"),
         ('{"facts": [["a","p",""]], "subject": "a", "object": "b"}', "is not \\[subject"),
-        ('{"facts": [["a","p","b"]], "subject": 1, "object": "b"}', "are names"),
+        ('{"facts": [["a","p","b"]], "subject": 1, "object": "b"}', "must be names"),
         ('{"facts": [["a\\u0000","p","b"]], "subject": "b", "object": "b"}', "NUL"),
         ('{"facts": [["a","\\ud800","b"]], "subject": "a", "object": "b"}', "surrogate"),
         ('{"facts": [["a","p","b"]], "subject": "a", "object": "b", "label": "%s"}' % ("p" * 513), "longer than 512"),
@@ -196,7 +196,8 @@ def test_a_kb_of_graphs_checks_what_each_split_uses() -> None:
 def built(**splits: list[Graph]) -> BuiltGraphs:
     builder = GraphsBuilder(KbLimits())
     for split, graphs in splits.items():
-        builder.add(split, READERS["graphs"](["\n", *write_graphs_jsonl(graphs)], f"{split}.jsonl"), f"{split}.jsonl")
+        file = f"{split}.jsonl"
+        builder.add(split, numbered_graphs_jsonl(["\n", *write_graphs_jsonl(graphs)], file), file)
     return builder.build()
 
 

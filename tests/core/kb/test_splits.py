@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from ctp_core.base.config import BaseConfig
+from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.rules_arrays import PADDING, RuleTable
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.hybrid.trainer import HybridTrainer
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.splits import HOLD_OUT_FROM
-from ctp_core.methods import RulesConfig
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig

@@ -40,7 +40,7 @@ def kb(*, with_test: bool) -> FactsKB:
 def test_a_training_is_the_same_without_them(method: str) -> None:
     learnt = []
     for with_test in (True, False):
-        config = parse_config({"method": method, **QUICK[method]})
+        config = parse_config("facts", {"method": method, **QUICK[method]})
         trainer = create_trainer(config, kb(with_test=with_test), torch.device("cpu"))
         metrics = []
         while not trainer.finished:

@@ -19,7 +19,8 @@ from ctp_core.errors import ArtifactError, BadQuestion, ConfigError, UnknownSymb
 from ctp_core.kb.graph_checks import graphs_kb
 from ctp_core.kb.isomorphism import CanonicalGraph, canonical
 from ctp_core.kb.knowledge_base import FactsKB, GraphsKB
-from ctp_core.methods import METHODS, Profile, parse_config, preset_for
+from ctp_core.kb.profile import Profile
+from ctp_core.methods import methods_of, parse_config, preset_for
 from ctp_core.networks import model as network
 from ctp_core.networks.config import NETWORKS, NetworkConfig
 from ctp_core.networks.messages import AttentionLayer, ConvolutionLayer, Edges
@@ -51,7 +52,7 @@ def kb() -> GraphsKB:
 
 def trainer(method: str, encoding: str = "joint", **settings: Any) -> NetworkTrainer:
     values = {"epochs": 3, "validation": 0.1, "eval_every": 1, **SMALL[method], **settings}
-    made = create_trainer(parse_config({"method": method, "encoding": encoding, **values}), kb(), CPU)
+    made = create_trainer(parse_config("graphs", {"method": method, "encoding": encoding, **values}), kb(), CPU)
     assert isinstance(made, NetworkTrainer)
     return made
 
@@ -71,7 +72,7 @@ def ask(asked: NetworkModel, *goal: str | None, facts: tuple[Fact, ...], **more:
 
 def test_every_method_of_graphs_is_registered_and_every_network_tested_here() -> None:
     for kind in ("facts", "graphs"):
-        assert set(METHODS[kind]) == {method for of, method in MODELS if of == kind}
+        assert set(methods_of(kind)) == {method for of, method in MODELS if of == kind}
     assert set(SMALL) == set(NETWORKS)
 
 
@@ -189,7 +190,7 @@ def test_a_graph_may_have_more_entities_than_there_are_names() -> None:
 
 def test_a_network_needs_graphs() -> None:
     with pytest.raises(ConfigError, match="kind 'facts'"):
-        create_trainer(parse_config({"method": "lstm"}), FactsKB.from_facts({"train": [CHAIN[0]]}), CPU)
+        create_trainer(parse_config("graphs", {"method": "lstm"}), FactsKB.from_facts({"train": [CHAIN[0]]}), CPU)
 
 
 def test_facts_are_read_along_the_chain_whichever_way_they_point() -> None:

@@ -1,5 +1,5 @@
 // Knowledge bases: the list, and bringing in a new one.
-import { all, upload } from "../api.js";
+import { all, get, upload } from "../api.js";
 import { field, h, name, notify, problem, show } from "../dom.js";
 import { count, plural, time } from "../format.js";
 import { go, to } from "../route.js";
@@ -17,27 +17,27 @@ export async function kbs(root, { signal }) {
     { title: "Predicates", right: true, value: (kb) => kb.num_predicates, cell: (kb) => count(kb.num_predicates) },
     { title: "Since", value: (kb) => kb.created_at, cell: (kb) => time(kb.created_at) },
   ]);
-  const items = await all("/kbs", {}, 2000, signal);
+  const [items, { items: formats }] = await Promise.all([all("/kbs", {}, 2000, signal), get("/formats", {}, signal)]);
   list.set(items);
   show(root,
-    h("header", { class: "head" }, h("div", {}, h("h1", {}, "Knowledge bases"), h("p", {}, "A knowledge base is a set of facts: who stands in which relation to whom. It never changes after the upload; upload changed facts under a new name."))),
-    uploader(root),
+    h("header", { class: "head" }, h("div", {}, h("h1", {}, "Knowledge bases"), h("p", {}, "A knowledge base is a set of facts: who stands in which relation to whom. It never changes once it is here; a new version is a new name."))),
+    uploader(root, formats),
     h("section", { class: "card flush" }, list.element));
 }
 
 /** Drop or choose files, name the KB, send it; what is wrong is shown with the line it is in. */
-function uploader(root) {
+function uploader(root, formats) {
   const area = h("div", { class: "drop" });
   const place = h("section", { class: "card upload", "aria-label": "Upload" }, area);
   const input = h("input", { type: "file", multiple: true, class: "visually-hidden", id: "files", tabindex: "-1", "aria-label": "Files to upload" });
   input.addEventListener("change", () => choose([...input.files]));
   const wait = () => {
     show(area,
-      h("strong", {}, "Drop files here"), h("span", {}, "TSV, CSV, N-Triples, Turtle, JSON Lines, Prolog or CLUTRR; gzip too. One file, or train, valid and test."),
+      h("strong", {}, "Drop files here"), h("span", {}, `${formats.map((one) => one.title).join(", ")}; gzip too. One file, or train, valid and test.`),
       h("button", { type: "button", onclick: () => input.click() }, "Choose files"), input);
     show(place, area);
   };
-  const choose = (files) => { if (files.length) form(place, files, wait); };
+  const choose = (files) => { if (files.length) form(place, files, formats, wait); };
 
   root.addEventListener("dragover", (event) => { event.preventDefault(); area.classList.add("over"); });
   root.addEventListener("dragleave", (event) => { if (!root.contains(event.relatedTarget)) area.classList.remove("over"); });
@@ -50,11 +50,11 @@ function uploader(root) {
   return place;
 }
 
-function form(place, files, cancel) {
+function form(place, files, formats, cancel) {
   const splits = bySplit(files);
   const title = h("input", { value: suggestName(files), required: true, maxlength: 64, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", spellcheck: "false" });
-  const kind = h("select", {}, h("option", { value: "" }, "recognised"), h("option", { value: "facts" }, "facts"), h("option", { value: "graphs" }, "graphs"));
-  const format = h("select", {}, h("option", { value: "" }, "recognised"), ["tsv", "csv", "ntriples", "turtle", "jsonl", "prolog", "clutrr", "graphs"].map((word) => h("option", { value: word }, word)));
+  const kind = h("select", {}, h("option", { value: "" }, "recognised"), [...new Set(formats.map((one) => one.kind))].map((word) => h("option", { value: word }, word)));
+  const format = h("select", {}, h("option", { value: "" }, "recognised"), formats.map((one) => h("option", { value: one.name, title: one.text }, one.title)));
   const result = h("div", { "aria-live": "polite" });
   const send = h("button", { type: "submit", class: "primary" }, "Upload");
   const element = h("form", { class: "stack" },

@@ -5,15 +5,12 @@ import { significant, status, time } from "../format.js";
 import { go, note, to } from "../route.js";
 import { table } from "../table.js";
 
-const PRESETS = { fast: "Seconds to minutes; a good first look", best: "The best accuracy we know of", paper: "As published", "paper-long": "As published, on long chains" };
-const DEFAULT = "fast";
-
 export async function train(root, { params, signal }) {
   const [kbs, jobs] = await Promise.all([all("/kbs", {}, 2000, signal), get("/jobs", { limit: 20 }, signal)]);
   const chosen = kbs.find((kb) => kb.name === params.get("kb") || kb.id === params.get("kb")) ?? kbs.find((kb) => kb.name === "family") ?? kbs[0];
   const select = h("select", {}, kbs.map((kb) => h("option", { value: kb.name, selected: kb === chosen }, `${kb.name} (${significant(kb.num_facts)} facts)`)));
   const title = h("input", { value: params.get("name") ?? chosen?.name ?? "", required: true, maxlength: 64, spellcheck: "false", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}" });
-  const method = h("select"), own = () => h("option", { value: "" }, "the preset's own");
+  const method = h("select"), meaning = h("p", { class: "note" }), own = () => h("option", { value: "" }, "the preset's own");
   const seeds = h("input", { value: "0", inputmode: "numeric", pattern: "\\s*\\d+(\\s*,\\s*\\d+)*\\s*" });
   const presetPlace = h("div", { class: "stack" }), result = h("div");
   const start = h("button", { type: "submit", class: "primary", disabled: true }, "Start training");
@@ -27,18 +24,19 @@ export async function train(root, { params, signal }) {
     try {
       const { items: presets } = await get("/presets", asked ? { kb, method: asked } : { kb }, signal);
       if (stale()) return;
-      show(method, own(), presets[0].methods.map((one) => h("option", { value: one, selected: one === asked }, one)));
-      const current = presets.find((one) => one.name === preset) ?? presets.find((one) => one.name === DEFAULT) ?? presets[0];
+      show(method, own(), presets[0].methods.map((one) => h("option", { value: one, selected: one === asked, title: presets[0].method_texts[one] }, one)));
+      show(meaning, asked ? presets[0].method_texts[asked] : "");
+      const current = presets.find((one) => one.name === preset) ?? presets.find((one) => one.default) ?? presets[0];
       settings = presetForm(presetPlace, presets, current, load);
-      note(to("train", { kb, preset: current.name === DEFAULT ? null : current.name, method: asked || null }));
+      note(to("train", { kb, preset: current.default ? null : current.name, method: asked || null }));
       ready();
     } catch (error) { if (!signal.aborted && !stale()) show(presetPlace, problem(error)); }
   };
   select.addEventListener("change", () => { title.value = select.value; show(method); load(settings?.preset); });
   method.addEventListener("change", () => load(settings?.preset));
   const form = h("form", { class: "card stack" },
-    h("div", { class: "two" }, field("Knowledge base", select), field("Name of the model", title, "Each training makes a new version of the model with this name.")),
-    field("Method", method, "The learning algorithm. To compare methods, train each under its own name and open Models."),
+    h("div", { class: "two" }, field("Knowledge base", select), field("Name of the model", title, "Each training under a name is its next version.")),
+    field("Method", method, "What learns. Train another under another name, and compare them under Models."), meaning,
     presetPlace,
     field("Seeds", seeds, "One or more, separated by commas: the best on validation becomes the model."),
     result, h("div", { class: "actions" }, start));
@@ -65,7 +63,7 @@ function presetForm(place, presets, current, load) {
   const fields = Object.entries(current.config).filter(([key]) => key !== "seed").map(([key, value]) => setting(key, value));
   const cards = h("fieldset", {}, h("legend", { class: "label" }, "Preset"), h("div", { class: "choices" }, presets.map((preset) =>
     h("label", {}, h("input", { type: "radio", name: "preset", value: preset.name, checked: preset === current, onchange: () => load(preset.name).then(() => place.querySelector("input:checked")?.focus()) }),
-      h("strong", {}, preset.name), h("small", {}, `${PRESETS[preset.name] ?? ""} (${preset.config.method})`)))));
+      h("strong", {}, preset.name), h("small", {}, `${preset.text} (${preset.config.method})`)))));
   const details = h("details", { open: place.querySelector("details")?.open }, h("summary", {}, "Settings"), h("div", { class: "settings" }, fields.map((one) => one.element)));
   show(place, cards, details);
   return { preset: current.name, changes: () => Object.fromEntries(fields.filter((one) => one.changed()).map((one) => [one.key, one.value()])) };

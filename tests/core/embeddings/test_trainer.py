@@ -1,14 +1,13 @@
-"""The three kinds of questions an embedding is trained on."""
+"""How an embedding is trained: its questions, its rivals and its loss."""
 
 import pytest
 import torch
 
 from ctp_core.base.schedule import constant_then_falling
+from ctp_core.embeddings.config import ComplexConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS
-from ctp_core.embeddings.questions import QuestionList
-from ctp_core.embeddings.trainer import EmbeddingTrainer
+from ctp_core.embeddings.trainer import EmbeddingTrainer, QuestionList, log_partition
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.methods import ComplexConfig
 from ctp_core.symbols import Fact
 
 FACTS = torch.tensor([[0, 0, 1], [0, 0, 2], [1, 1, 2]])
@@ -64,7 +63,7 @@ def trained(negatives: int | None) -> EmbeddingTrainer:
     trainer = EmbeddingTrainer(
         ComplexConfig(rank=4, grouped=True, reciprocal=False, negatives=negatives), ring(30), torch.device("cpu")
     )
-    trainer._step(torch.arange(2), 0.1)
+    trainer.step(torch.arange(2), 0.1)
     return trainer
 
 
@@ -128,3 +127,22 @@ def test_the_rate_falls_to_nothing_in_the_share_of_steps_that_is_asked_for() -> 
     rates = [constant_then_falling(step, 8, 0.5, 0.5) for step in range(9)]
     assert rates == [0.5, 0.5, 0.5, 0.5, 0.5, 0.375, 0.25, 0.125, 0]
     assert constant_then_falling(7, 8, 0.5, 0) == 0.5
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+def test_the_log_partition_has_the_values_and_gradients_of_logsumexp_also_where_products_are_large(
+    weighed: bool,
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    queries = (30 * torch.randn(5, 3, generator=generator, dtype=torch.float64)).requires_grad_()
+    candidates = (30 * torch.randn(7, 3, generator=generator, dtype=torch.float64)).requires_grad_()
+    weights = torch.randn(5, generator=generator, dtype=torch.float64)
+    log_weights = torch.randn(5, 7, generator=generator, dtype=torch.float64) if weighed else torch.zeros(5, 7)
+
+    expected = torch.logsumexp(queries @ candidates.T + log_weights, 1)
+    gradients = torch.autograd.grad((weights * expected).sum(), (queries, candidates))
+    found = log_partition(queries, candidates, log_weights if weighed else None)
+
+    assert torch.allclose(found, expected)
+    for one, other in zip(torch.autograd.grad((weights * found).sum(), (queries, candidates)), gradients, strict=True):
+        assert torch.allclose(one, other)

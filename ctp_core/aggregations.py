@@ -1,20 +1,17 @@
-"""How scores combine, apart from how the search runs.
+"""⊕: how the scores of several proofs of one goal become one.
 
-⊗ (`times`) joins the parts of one proof, ⊕ (`plus`, `reduce`, `scatter`) chooses between proofs. Max–min and
-max–product answer: their score is the score of one proof. Noisy-or and sum are relaxations for training: they give
-every proof a gradient. `mean` is the pairwise left fold of the published code: not associative, and a missing fact
-counts as −∞ there, because half of a missing proof is not half a proof.
+Models answer by `Best` with any ⊗: their score is the score of one proof. `CappedSum` and `NoisyOr` are relaxations for
+training: they give every proof a gradient.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import reduce
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from ctp_core.shapes import Float, Int
+from ctp_core.tnorm import TNORMS, TNorm
 
 # Elements of the largest intermediate of a max-contraction: 16 MB of floats stays in cache on common machines.
 CONTRACT_CHUNK = 1 << 22
@@ -23,16 +20,14 @@ CONTRACT_CHUNK = 1 << 22
 ALMOST_SURE = 1 - 1e-6
 
 
-class Semiring(ABC):
-    """⊕ and ⊗ with their neutral elements, on tensors of any shape."""
+class Aggregation(ABC):
+    """⊕ on tensors of any shape, with the ⊗ that it works with: together they are a semiring."""
 
-    name: ClassVar[str]
-    zero: ClassVar[float] = 0.0
-    one: ClassVar[float] = 1.0
+    tnorm: TNorm
 
-    @abstractmethod
-    def times(self, left: Tensor, right: Tensor) -> Tensor:
-        """⊗ of two tensors that broadcast against each other."""
+    @property
+    def zero(self) -> float:
+        return self.tnorm.zero
 
     @abstractmethod
     def reduce(self, scores: Tensor, dim: int) -> Tensor:
@@ -47,14 +42,18 @@ class Semiring(ABC):
     def plus(self, left: Tensor, right: Tensor) -> Tensor:
         return self.reduce(torch.stack([left + torch.zeros_like(right), right + torch.zeros_like(left)]), dim=0)
 
+    def times(self, left: Tensor, right: Tensor) -> Tensor:
+        """⊗ of two tensors that broadcast against each other."""
+        return self.tnorm.times(left, right)
+
     def product(self, parts: Sequence[Tensor]) -> Tensor:
         """⊗ of several tensors, left to right."""
-        return reduce(self.times, parts)
+        return self.tnorm.product(parts)
 
     def contract(
         self, scores: Float[Tensor, "row inner"], weights: Float[Tensor, "inner column"]
     ) -> Float[Tensor, "row column"]:
-        """The matrix product of this semiring."""
+        """The matrix product by ⊕ and ⊗."""
         step = max(1, CONTRACT_CHUNK // max(1, weights.numel()))
         chunks = [
             self.reduce(self.times(scores[start : start + step, :, None], weights[None]), dim=1)  # [row, inner, column]
@@ -63,8 +62,11 @@ class Semiring(ABC):
         return torch.cat(chunks) if chunks else scores.new_full((0, weights.shape[1]), self.zero)
 
 
-class _Max(Semiring):
-    """⊕ = max. Its gradient goes to the best proof; equal ones share it."""
+class Best(Aggregation):
+    """⊕ = max, as models answer. Its gradient goes to the best proof; equal ones share it."""
+
+    def __init__(self, tnorm: TNorm) -> None:
+        self.tnorm = tnorm
 
     def reduce(self, scores: Tensor, dim: int) -> Tensor:
         return scores.amax(dim)
@@ -91,41 +93,14 @@ class _Max(Semiring):
         return out.scatter_reduce(0, spread, scores, reduce="amax")
 
 
-class MaxMin(_Max):
-    """The paper's: a proof is as good as its worst unification."""
+class Relaxation(Aggregation):
+    """For training. ⊗ is the product, whatever the model answers with: it has a slope everywhere."""
 
-    name = "max-min"
-
-    def times(self, left: Tensor, right: Tensor) -> Tensor:
-        return torch.minimum(left, right)
+    tnorm = TNORMS["max-product"]
 
 
-class MaxProduct(_Max):
-    """The most probable proof, unifications taken as independent."""
-
-    name = "max-product"
-
-    def times(self, left: Tensor, right: Tensor) -> Tensor:
-        return left * right
-
-
-class MaxMean(_Max):
-    """⊗ = the mean of two, folded from the left; −∞ stands for what cannot be proved."""
-
-    name = "max-mean"
-    zero = float("-inf")
-
-    def times(self, left: Tensor, right: Tensor) -> Tensor:
-        return (left + right) / 2
-
-
-class SumProduct(Semiring):
-    """⊕ = sum, cut at 1 so that scores stay in [0, 1]; for training."""
-
-    name = "sum-product"
-
-    def times(self, left: Tensor, right: Tensor) -> Tensor:
-        return left * right
+class CappedSum(Relaxation):
+    """⊕ = sum, cut at 1 so that scores stay in [0, 1]."""
 
     def reduce(self, scores: Tensor, dim: int) -> Tensor:
         return scores.sum(dim).clamp(max=1.0)
@@ -141,13 +116,8 @@ class SumProduct(Semiring):
         return (scores @ weights).clamp(max=1.0)
 
 
-class NoisyOr(Semiring):
-    """⊕ = 1 − ∏(1 − x): any of several independent proofs; for training."""
-
-    name = "noisy-or"
-
-    def times(self, left: Tensor, right: Tensor) -> Tensor:
-        return left * right
+class NoisyOr(Relaxation):
+    """⊕ = 1 − ∏(1 − x): any of several independent proofs."""
 
     def reduce(self, scores: Tensor, dim: int) -> Tensor:
         return -torch.expm1(self._missed(scores).sum(dim))
@@ -165,8 +135,3 @@ class NoisyOr(Semiring):
     def _missed(scores: Tensor) -> Tensor:
         """log(1 − x): by logarithms a score of 1e-11 counts, where 1 − x is 1 for a float."""
         return torch.log1p(-ALMOST_SURE * scores)
-
-
-SEMIRINGS: dict[str, Semiring] = {
-    semiring.name: semiring for semiring in (MaxMin(), MaxProduct(), MaxMean(), SumProduct(), NoisyOr())
-}

@@ -1,13 +1,12 @@
 """What is said of each entity, as the bodies of rules with constants need it."""
 
-from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-if TYPE_CHECKING:
-    from ctp_core.base.edges import EdgeList
+from ctp_core.base.edges import EdgeList
 
 STRIDE = 2**32  # of feature keys: more than any KB has entities
 ANY = -1  # in place of the other entity
@@ -32,7 +31,7 @@ class EntityFeatures:
     A path is an atom; in `long` features also two atoms by way of a third entity.
     """
 
-    def __init__(self, edges: "EdgeList", *, long: bool = False) -> None:
+    def __init__(self, edges: EdgeList, *, long: bool = False) -> None:
         self.num_atoms = 2 * edges.num_predicates
         self.keys, entity, feature = _by_one_atom(edges)
         if long:
@@ -75,7 +74,19 @@ class EntityFeatures:
         return which, place[which]
 
 
-def _by_one_atom(edges: "EdgeList") -> Said:
+# Of every list of edges, for as long as it is used: a question may need them again and again.
+_MADE: WeakKeyDictionary[EdgeList, dict[bool, EntityFeatures]] = WeakKeyDictionary()
+
+
+def features_of(edges: EdgeList, *, long: bool = False) -> EntityFeatures:
+    """Made when first asked for."""
+    made = _MADE.setdefault(edges, {})
+    if long not in made:
+        made[long] = EntityFeatures(edges, long=long)
+    return made[long]
+
+
+def _by_one_atom(edges: EdgeList) -> Said:
     num_atoms = 2 * edges.num_predicates
     anything = np.unique(edges.tail * num_atoms + edges.atom)
     tail, atom = anything // num_atoms, anything % num_atoms
@@ -84,7 +95,7 @@ def _by_one_atom(edges: "EdgeList") -> Said:
     return keys, np.concatenate([edges.tail, tail]), feature
 
 
-def _by_two_atoms(edges: "EdgeList") -> Said:
+def _by_two_atoms(edges: EdgeList) -> Said:
     """Once for each entity and key, whatever entity lies between."""
     num_atoms = 2 * edges.num_predicates
     through = np.flatnonzero((edges.degree(edges.head) <= MAX_DEGREE) & (edges.head != edges.tail))
@@ -106,7 +117,7 @@ def _by_two_atoms(edges: "EdgeList") -> Said:
     return path * STRIDE + end, entity[kept], np.repeat(np.arange(len(holders)), holders)
 
 
-def middle(edges: "EdgeList", start: int, path: tuple[int, ...], end: int) -> int:
+def middle(edges: EdgeList, start: int, path: tuple[int, ...], end: int) -> int:
     """The first entity that lies between the two atoms of a body."""
     there = edges.neighbours(start, path[0])
     back = edges.neighbours(end, (path[1] + edges.num_predicates) % (2 * edges.num_predicates))

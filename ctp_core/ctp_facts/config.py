@@ -1,0 +1,270 @@
+"""Settings of the prover on a KB of facts, and its presets.
+
+How the presets were found, on validation alone, is in docs/lab/links.md.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from ctp_core.base.cost import SUMS, fits_tables
+from ctp_core.errors import ConfigError
+from ctp_core.kb.profile import DENSE, HALF_DENSE, Profile
+from ctp_core.rules import Template
+from ctp_core.select.config import FIXED_RULES, SelectConfig, SemiringName
+from ctp_core.tnorm import TNORMS
+
+
+def _on_distances(semiring: str) -> str:
+    try:
+        TNORMS[semiring].on_distances()
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return semiring
+
+
+class CtpFactsConfig(SelectConfig):
+    """A Conditional Theorem Prover on facts, whose entities are soft; the defaults are the paper's."""
+
+    # One config once served both kinds, so that what was stored names the settings of the other kind too.
+    former: ClassVar[dict[str, None]] = dict.fromkeys(
+        (
+            *("prover", "rules", "head", "gate", "relaxed", "optimiser", "distinct", "weight_power", "steps"),
+            *("validation", "patience"),
+        )
+    )
+
+    depth: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="How many times rules may be applied within rules when answering, 1 to 1000. Deeper finds longer "
+        "proofs; time and memory grow quickly. Training goes no deeper than this.",
+    )
+    semiring: Annotated[SemiringName, AfterValidator(_on_distances)] = Field(
+        default="max-min",
+        description="How the steps of a proof make its score: its weakest step (`max-min`) or the product of all steps "
+        "(`max-product`). The best proof gives the answer.",
+    )
+    batch_size: int = Field(
+        default=16,
+        ge=1,
+        description="What one learning step looks at, from 1: facts with loss `sampled`, predicates with all their "
+        "facts with the other losses. Larger batches make fewer and steadier steps and need more memory.",
+    )
+    unification: Literal["concat", "per_symbol"] = Field(
+        default="concat",
+        description="How a question is compared with a fact: subject, predicate and object together (`concat`), or "
+        "each by itself, and the worst match counts (`per_symbol`).",
+    )
+    search: Literal["auto", "tables", "nearest"] = Field(
+        default="auto",
+        description="`tables` compares every entity with every other, which is exact but needs memory for all pairs; "
+        "`nearest` compares each entity only with the most similar ones; `auto` uses tables where they fit.",
+    )
+    nearest: int = Field(
+        default=8,
+        ge=1,
+        le=1000,
+        description="For search `nearest`: how many similar entities, itself included, may stand in for an entity, 1 "
+        "to 1000. More find more proofs; time and memory grow with the square.",
+    )
+    nearest_every: int = Field(
+        default=100,
+        ge=1,
+        description="For search `nearest`: learning steps between two searches for the most similar entities, from 1. "
+        "Fewer keep them up to date and take longer.",
+    )
+    negatives: int = Field(
+        default=1,
+        ge=1,
+        description="For loss `sampled`: how often each fact is turned into false ones, from 1. Each time its "
+        "subject, its object and both are replaced at random. More teach better and take longer.",
+    )
+    initial_range: float = Field(
+        default=1.0,
+        gt=0,
+        description="Vectors start at random between minus this and this, above 0. Smaller values start with "
+        "everything more alike.",
+    )
+    entity_scale: float = Field(
+        default=1.0,
+        gt=0,
+        le=100,
+        description="Multiplies `initial_range` for entities, above 0 and up to 100. Larger values keep entities "
+        "further apart from the start.",
+    )
+    entity_start: Literal["uniform", "facts"] = Field(
+        default="uniform",
+        description="Where the vectors of entities start: at random (`uniform`, as published), or near entities that "
+        "have similar facts (`facts`).",
+    )
+    loss: Literal["sampled", "all", "summed"] = Field(
+        default="sampled",
+        description="What a fact is learnt against: a few random false facts (`sampled`, as published), or all other "
+        "objects and subjects (`all`). `summed` is `all` with every proof teaching at first and only the best one at "
+        "the end; it needs ranked `hidden` and templates of at most one atom.",
+    )
+    predicate_weight: float = Field(
+        default=0.0,
+        ge=0,
+        description="For loss `summed`: weight of learning also which predicate holds between two entities, from 0 "
+        "(off). Raise it where predicates exclude each other.",
+    )
+    rule_rate: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="Share of `learning_rate` with which rules learn, above 0 and up to 1. Lower it where rules change "
+        "too fast for the vectors they are compared with.",
+    )
+    hidden_facts: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="For loss `all` and `summed`: share of the facts hidden from proofs in each step, from 0 to below "
+        "1. Hiding more makes proofs rely on more different facts.",
+    )
+    hidden_subjects: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="For loss `all` and `summed`: share of the subjects of each predicate whose facts of it are all "
+        "hidden in a step, from 0 to below 1: they must be proved from other predicates.",
+    )
+    ranked: Literal["all", "hidden"] = Field(
+        default="all",
+        description="For loss `all` and `summed`: which facts a step learns to find: `all`, each as if it were not "
+        "stated, or only those `hidden` in the step.",
+    )
+    questions: Literal["both", "objects"] = Field(
+        default="both",
+        description="For loss `all`: learn to find objects and subjects (`both`), or only `objects`.",
+    )
+    rivals: Literal["all", "local", "exclusive"] = Field(
+        default="all",
+        description="For loss `all`: what a fact is ranked against: `all` entities, only entities of which the "
+        "predicate is stated at all (`local`), or only those never stated together with the true one (`exclusive`).",
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "CtpFactsConfig":
+        if self.loss == "summed" and not self._can_be_summed():
+            raise ValueError(
+                "loss 'summed' takes unification concat, search auto or tables, select linear, attentive or memory, "
+                "templates 0, 1 and 1R, `hidden_facts`, ranked hidden, questions both and rivals all: use loss 'all'"
+            )
+        return self
+
+    def _can_be_summed(self) -> bool:
+        learnt = (self.ranked, self.questions, self.rivals, self.unification) == ("hidden", "both", "all", "concat")
+        bodies = self.select not in FIXED_RULES and all(Template.parse(t).length <= 1 for t in self.templates)
+        return learnt and bodies and self.search != "nearest" and self.hidden_facts > 0
+
+
+def ctp_facts_preset(profile: Profile, preset: str, select: str | None = None) -> CtpFactsConfig:
+    """The paper's presets are as published; the others learn rankings, and were chosen on validation."""
+    if preset.startswith("paper"):
+        return _published(profile, 25 if preset == "paper" else 100)
+    return _ranked(profile, fixed_rules=select in FIXED_RULES)
+
+
+def _published(profile: Profile, epochs: int) -> CtpFactsConfig:
+    """The published templates, chosen by density instead of by name; entities are soft."""
+    if not fits_tables(profile.num_entities, profile.num_predicates):
+        return _nearest(max(1, epochs // 10))  # corrupted facts are out of reach of proofs there: nothing to learn from
+    learnt: dict[str, Any] = {"epochs": epochs, "negatives": 3}  # of each of three kinds: nine corrupted facts
+    if profile.density > DENSE:
+        return CtpFactsConfig(templates=("0", "2", "1R"), batch_size=16, **learnt)
+    if profile.density > HALF_DENSE:
+        return CtpFactsConfig(templates=("0", "1", "1R"), select="attentive", batch_size=8, **learnt)
+    return CtpFactsConfig(templates=("0", "2"), batch_size=8, **learnt)
+
+
+def _ranked(profile: Profile, *, fixed_rules: bool) -> CtpFactsConfig:
+    """Against all rivals. Where much is known of every pair, or there is little to learn from, crisp entities; else
+    similar ones."""
+    if not fits_tables(profile.num_entities, profile.num_predicates):
+        return _nearest(1)
+    if profile.small:
+        return CtpFactsConfig(
+            loss="all",
+            select="attentive",
+            templates=("0", "1", "1R", "2", "2"),
+            batch_size=1,
+            epochs=100,
+            eval_every=100,
+            hidden_facts=0.2,
+            ranked="hidden",
+            entity_scale=3,
+        )
+    if profile.density > DENSE:
+        return CtpFactsConfig(
+            loss="all", templates=("1", "1R"), batch_size=8, epochs=30, hidden_facts=0.3, entity_scale=3
+        )
+    if profile.few_predicates:
+        return CtpFactsConfig(
+            loss="all",
+            templates=("0", "2", "2"),
+            dim=100,
+            entity_start="facts",
+            batch_size=1,
+            epochs=40,
+            eval_every=40,
+            learning_rate=0.3,
+            schedule="one-cycle",
+            hidden_facts=0.6,
+            hidden_subjects=0.5,
+            ranked="hidden",
+            questions="objects",
+            rivals="exclusive",
+        )
+    half_dense = profile.density > HALF_DENSE
+    if half_dense and not fixed_rules and fits_tables(profile.num_entities, SUMS * profile.num_predicates):
+        return _summed(profile)
+    return CtpFactsConfig(
+        loss="all",
+        templates=("0", "1", "1R") if half_dense else ("0", "2"),
+        dim=100,
+        entity_start="facts",
+        batch_size=2,
+        epochs=24 if half_dense else 10,
+        learning_rate=0.3,
+        schedule="one-cycle",
+        hidden_facts=0.7 if half_dense else 0.5,
+        ranked="hidden",
+    )
+
+
+def _summed(profile: Profile) -> CtpFactsConfig:
+    """By all proofs, all predicates in a step: between two entities hardly more than one of them holds, and to tell
+    which teaches most. To the last epoch, since only there the best proof decides."""
+    return CtpFactsConfig(
+        loss="summed",
+        select="attentive",
+        templates=("0", "1R"),
+        dim=100,
+        entity_start="facts",
+        batch_size=profile.num_predicates,
+        epochs=100,
+        eval_every=100,
+        learning_rate=0.3,
+        rule_rate=0.1,
+        schedule="one-cycle",
+        hidden_facts=0.7,
+        ranked="hidden",
+        predicate_weight=5,
+    )
+
+
+def _nearest(epochs: int) -> CtpFactsConfig:
+    """Entities are taken only for those nearest to them."""
+    return CtpFactsConfig(
+        loss="all",
+        templates=("0", "1R", "2"),
+        entity_start="facts",
+        batch_size=128,
+        epochs=epochs,
+        eval_every=1,
+        rule_rate=0.1,
+    )

@@ -140,7 +140,7 @@ def test_of_two_uploads_that_take_a_name_at_once_one_is_told_that_it_is_taken(
     with database.write() as session:
         add_loading(session, "new")
         second = meanwhile.begin(lambda: kbs.create(database, TENANT, "new", facts("c")))
-    with pytest.raises(Conflict, match="is being loaded"):
+    with pytest.raises(Conflict, match="is still being loaded"):
         second.result(30)
 
 

@@ -22,9 +22,9 @@ from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ArtifactError, ConfigError, UnknownSymbol
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.evidence.proofs_model import ProofsModel
+from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
-from ctp_core.evidence.trainer import ProofsTrainer
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.trainer import HybridTrainer

@@ -23,8 +23,8 @@ from ctp_core.benchmarks.data import countries_regions, read_benchmark
 from ctp_core.benchmarks.resplits import read_resplit
 from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ConfigError
+from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.evidence.rules_trainer import RulesTrainer
-from ctp_core.evidence.trainer import ProofsTrainer
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.trainer import HybridTrainer
 from ctp_core.kb.knowledge_base import FactsKB

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ctp_core.evidence.head import EvidenceHead, inverse_softplus
+from ctp_core.evidence.proofs_head import EvidenceHead, inverse_softplus
 
 
 class Ensemble(nn.Module):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ctp_core.base.edges import EVERYTHING, EdgeList, Paths
-from ctp_core.evidence.head import EvidenceHead, half_count
+from ctp_core.evidence.proofs_head import EvidenceHead, half_count
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 

@@ -15,9 +15,9 @@ from ctp_core.base.facts_model import FactsView, facts_about, load_state, read_c
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
-from ctp_core.evidence.head import EvidenceHead, OwnFacts
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.proofs_arrays import EvidenceArrays
+from ctp_core.evidence.proofs_head import EvidenceHead, OwnFacts
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
 
 CELLS_AT_ONCE = 2e5  # counts computed together: a small KB is asked for all its predicates in a few calls

@@ -1,6 +1,6 @@
 """Bodies of numbered atoms as rules and proofs that people read: q⁻¹(X,Z) is written q(Z,X)."""
 
-from ctp_core.evidence.features import ANY, atoms_of
+from ctp_core.evidence.rules_features import ANY, atoms_of
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.proofs import ProofNode, Unification
 from ctp_core.rules import SIDES, Body, Rule, Template, steps_of

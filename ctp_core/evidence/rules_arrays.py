@@ -16,10 +16,10 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList, Paths
-from ctp_core.evidence.chains import AtomIds, ChainRows, PairWalks, turned
-from ctp_core.evidence.constants import ConstantRules
-from ctp_core.evidence.features import ANY, atoms_of, middle
 from ctp_core.evidence.proofs_arrays import WeighedPaths
+from ctp_core.evidence.rules_chains import AtomIds, ChainRows, PairWalks, turned
+from ctp_core.evidence.rules_constants import ConstantRules
+from ctp_core.evidence.rules_features import ANY, atoms_of, middle
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, UNARY, Template
 

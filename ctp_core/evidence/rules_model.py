@@ -15,9 +15,9 @@ from ctp_core.base.facts_model import FactsView, facts_about, read_config, read_
 from ctp_core.base.goals import GoalIds
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.constants import ConstantRules
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleArrays, RuleTable
+from ctp_core.evidence.rules_constants import ConstantRules
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
 from ctp_core.rules import Template
 

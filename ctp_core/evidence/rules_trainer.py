@@ -11,12 +11,12 @@ from ctp_core.base.edges import EdgeList
 from ctp_core.base.evaluation.ranking import KnownFilter, known_filters, rank_facts, ranking_metrics
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
 from ctp_core.errors import ArtifactError
-from ctp_core.evidence.chains import ChainRows, Hidden, turned
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.constant_weights import choose_weights
-from ctp_core.evidence.fit import Questions, cells_of, collect, fit
-from ctp_core.evidence.mining import Mined, longest, mine_chains, mine_unary
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleTable, evidence_of
+from ctp_core.evidence.rules_chains import ChainRows, Hidden, turned
+from ctp_core.evidence.rules_fit import Questions, cells_of, collect, fit
+from ctp_core.evidence.rules_mining import Mined, longest, mine_chains, mine_unary
 from ctp_core.evidence.rules_model import COLUMNS, RulesModel
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.kb.splits import FactsSplit

@@ -13,8 +13,8 @@ from ctp_core.embeddings.trainer import VALIDATION, EmbeddingTrainer
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.model import EvidenceModel
+from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.evidence.rules_trainer import RulesTrainer
-from ctp_core.evidence.trainer import ProofsTrainer
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.hybrid.model import PARTS, HybridModel
 from ctp_core.hybrid.weights import CHOOSING, choose_weights

@@ -4,7 +4,7 @@ import torch
 
 from ctp_core.evidence.ensemble import Ensemble
 from ctp_core.rules import Template
-from tests.core.evidence.test_head import NUM_PREDICATES, How, new_head, random_facts, tables_of, ways
+from tests.core.evidence.test_proofs_head import NUM_PREDICATES, How, new_head, random_facts, tables_of, ways
 
 
 @ways

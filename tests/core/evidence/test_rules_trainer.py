@@ -8,9 +8,9 @@ from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import GoalIds
 from ctp_core.evidence import rules_trainer as rules_module
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.mining import Mined, mine_chains
 from ctp_core.evidence.proofs_arrays import provable_paths
 from ctp_core.evidence.rules_arrays import evidence_of
+from ctp_core.evidence.rules_mining import Mined, mine_chains
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.kb.knowledge_base import FactsKB

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ctp_core.base.edges import EdgeList
-from ctp_core.evidence import mining
+from ctp_core.evidence import rules_mining as mining
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.mining import longest, mine_chains
 from ctp_core.evidence.proofs_arrays import provable_paths
+from ctp_core.evidence.rules_mining import longest, mine_chains
 from ctp_core.rules import Template
 
 CONFIG = RulesConfig(rules_per_template=1000, min_support=1)

@@ -16,8 +16,8 @@ from ctp_core.base.goals import GoalIds
 from ctp_core.base.schedule import one_cycle
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.ensemble import Ensemble
-from ctp_core.evidence.head import EXCLUDED, EvidenceHead, OwnFacts
 from ctp_core.evidence.losses import LOSSES
+from ctp_core.evidence.proofs_head import EXCLUDED, EvidenceHead, OwnFacts
 from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.kb.knowledge_base import FactsKB
 

@@ -13,7 +13,7 @@ from ctp_core.base.goals import GoalIds
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.proofs_model import ProofsModel
-from ctp_core.evidence.trainer import ProofsTrainer
+from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Goal
 from tests.core.base.test_facts_model import KB, ask

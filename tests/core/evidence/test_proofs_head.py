@@ -9,7 +9,7 @@ import torch
 
 from ctp_core.base.edges import atom_tables
 from ctp_core.evidence.config import Counting
-from ctp_core.evidence.head import EvidenceHead, OwnFacts, chain, half_count, mix, saturate
+from ctp_core.evidence.proofs_head import EvidenceHead, OwnFacts, chain, half_count, mix, saturate
 from ctp_core.rules import UNARY, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 4, 2

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.base.edges import EdgeList, slices
-from ctp_core.evidence.features import ANY, EntityFeatures, features_of, key_of
+from ctp_core.evidence.rules_features import ANY, EntityFeatures, features_of, key_of
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, Template
 

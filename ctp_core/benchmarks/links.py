@@ -13,8 +13,7 @@ import torch
 from ctp_core import artifact
 from ctp_core.base.checkpoints import same_config
 from ctp_core.base.config import BaseConfig
-from ctp_core.base.evaluation.auc_pr import auc_pr
-from ctp_core.base.evaluation.ranking import known_filters, rank_facts, rank_facts_by_each, ranking_metrics
+from ctp_core.base.evaluation import auc_pr, known_filters, rank_facts, rank_facts_by_each, ranking_metrics
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore

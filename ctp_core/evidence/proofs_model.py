@@ -17,7 +17,8 @@ from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.proofs_arrays import EvidenceArrays
-from ctp_core.evidence.proofs_head import EvidenceHead, OwnFacts
+from ctp_core.evidence.proofs_counts import AskedFacts
+from ctp_core.evidence.proofs_head import EvidenceHead
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
 
 CELLS_AT_ONCE = 2e5  # counts computed together: a small KB is asked for all its predicates in a few calls
@@ -90,7 +91,7 @@ class ProofsModel(EvidenceModel):
             goals = torch.tensor(missing[start : start + at_once], device=self._device)
             goal, subject, object_ = self._atom_tables[goals].nonzero().unbind(1)
             with torch.no_grad():
-                logits = self.head.logits(self._atom_tables, goals, OwnFacts(goal, goals[goal], subject, object_))
+                logits = self.head.logits(self._atom_tables, goals, AskedFacts(goal, goals[goal], subject, object_))
             self._tables.update(zip(goals.tolist(), logits.cpu().numpy(), strict=True))
 
     def to_artifact(self) -> Artifact:

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList, Paths
-from ctp_core.evidence.proofs_arrays import WeighedPaths
+from ctp_core.evidence.proofs import WeighedPaths
 from ctp_core.evidence.rules_chains import AtomIds, ChainRows, PairWalks, turned
 from ctp_core.evidence.rules_constants import ConstantRules
 from ctp_core.evidence.rules_features import ANY, atoms_of, middle

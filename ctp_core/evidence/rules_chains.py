@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.base.edges import EdgeList, Paths, slices
-from ctp_core.evidence.proofs_arrays import own_paths
+from ctp_core.evidence.proofs import provable
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 
@@ -87,18 +87,16 @@ class PairWalks:
         self._flipped = len(subjects) < len(objects)
         each, shared = (2, 0) if self._flipped else (0, 2)
         ends, self._end = np.unique(facts[:, shared], return_inverse=True)
-        self._from_each, self._from_ends = _Walks(edges, facts[:, each]), _Walks(edges, ends)
+        self._from_each, self._from_ends = _WalksFrom(edges, facts[:, each]), _WalksFrom(edges, ends)
 
     def paths(self, template: Template, body: AtomIds) -> Paths:
         """Paths between the entities of the facts, or the edges of one of them; facts in rising order."""
         if template.unary:
-            pair, stations = _Walks(self._edges, self._facts[:, 0 if template.about_subject else 2]).along(body)
+            pair, stations = _WalksFrom(self._edges, self._facts[:, 0 if template.about_subject else 2]).along(body)
         else:
             pair, stations = self._joined(body)
         paths = Paths(pair, np.tile(np.array(body), (len(pair), 1)), stations)
-        kept = np.ones(len(pair), dtype=bool)
-        kept[own_paths(self._edges, self._facts, paths)] = False
-        return Paths(*(column[kept] for column in paths))
+        return provable(self._edges, self._facts, paths)
 
     def _joined(self, body: AtomIds) -> tuple[Ids, Ids]:
         """Half of the way walked from either end, joined where they meet."""
@@ -114,7 +112,7 @@ class PairWalks:
         return pair[which], stations[:, ::-1] if self._flipped else stations
 
 
-class _Walks:
+class _WalksFrom:
     def __init__(self, edges: EdgeList, starts: Ids) -> None:
         self._tables = edges.tables
         self._found: dict[AtomIds, tuple[Ids, Ids]] = {(): (np.arange(len(starts)), starts[:, None])}

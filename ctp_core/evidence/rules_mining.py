@@ -28,7 +28,7 @@ class Mined:
 
 
 @dataclass(frozen=True)
-class _Walks:
+class _FactWalks:
     """Walks from one entity of each fact; `body` is what they walked along, from subject to object, as a number."""
 
     fact: Ids
@@ -72,10 +72,10 @@ def _fewer(beginnings: Ids, walks: int) -> Ids:
     return np.sort(np.random.default_rng(0).choice(beginnings, kept, replace=False))
 
 
-def _walk(edges: EdgeList, facts: FactIds, steps: int, *, back: bool) -> _Walks:
+def _walk(edges: EdgeList, facts: FactIds, steps: int, *, back: bool) -> _FactWalks:
     """All walks from the subjects, or back from the objects, that do not use the fact itself."""
     atoms, num_predicates = 2 * edges.num_predicates, edges.num_predicates
-    walks = _Walks(np.arange(len(facts)), facts[:, 2 if back else 0], np.zeros(len(facts), dtype=np.int64))
+    walks = _FactWalks(np.arange(len(facts)), facts[:, 2 if back else 0], np.zeros(len(facts), dtype=np.int64))
     for step in range(steps):
         through = np.flatnonzero((edges.degree(walks.entity) <= MAX_DEGREE) | (step == 0))
         through = _fewer(through, int(edges.degree(walks.entity[through]).sum()))
@@ -87,7 +87,7 @@ def _walk(edges: EdgeList, facts: FactIds, steps: int, *, back: bool) -> _Walks:
         own |= (atom == predicate + num_predicates) & (tail == object_) & (head == subject)
         inverse = (atom + num_predicates) % atoms
         body = walks.body[which] + inverse * atoms**step if back else walks.body[which] * atoms + atom
-        walks = _Walks(fact[~own], head[~own], body[~own])
+        walks = _FactWalks(fact[~own], head[~own], body[~own])
     return walks
 
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.evaluation.ranking import BATCH, known_filters, realistic_ranks
+from ctp_core.base.evaluation import BATCH, known_filters, realistic_ranks
 from ctp_core.base.facts_model import FactsView, facts_about, read_config, read_kb
 from ctp_core.base.goals import GoalIds
 from ctp_core.errors import ArtifactError

@@ -6,7 +6,7 @@ from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import check_config, under
-from ctp_core.base.evaluation.ranking import known_filters, rank_facts, ranking_metrics
+from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import VALIDATION, EmbeddingTrainer

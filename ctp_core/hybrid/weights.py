@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ctp_core.base.evaluation.ranking import ASKED, BATCH, KnownFilter, known_filters, realistic_ranks
+from ctp_core.base.evaluation import ASKED, BATCH, KnownFilter, known_filters, own_choices, realistic_ranks
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
-from ctp_core.base.shrinkage import own_choices
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 
 Filters = tuple[KnownFilter, KnownFilter]

@@ -1,4 +1,4 @@
-"""Filtered ranks of facts, both directions, with the realistic (mean) rank for ties."""
+"""How well models rank facts: filtered ranks in both directions, MRR, Hits@k, AUC-PR, and settings chosen by them."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -11,6 +11,8 @@ from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB
 
 HITS = (1, 3, 10)
 ASKED = (Place.OBJECT, Place.SUBJECT)  # every fact is asked for twice, in this order
+OWN_FROM = 200  # questions of a predicate; fewer choose nothing of their own
+COMMON = 50  # questions, ranked as all are on average, that are heard beside a predicate's own
 BATCH = 256  # questions ranked at once: bounds memory at BATCH × entities
 
 ScoreEach = Callable[[GoalIds], Mapping[str, NDArray[np.floating]]]  # the scores by several models
@@ -96,3 +98,26 @@ def ranking_metrics(ranks: Float[np.ndarray, " question"]) -> dict[str, float]:
     if not len(ranks):
         return {}
     return {"mrr": float((1 / ranks).mean()), **{f"hits@{k}": float((ranks <= k).mean()) for k in HITS}}
+
+
+def auc_pr(scores: Float[np.ndarray, " example"], true: Bool[np.ndarray, " example"]) -> float:
+    """Average precision, the area under the precision-recall curve:
+
+    Σ (recall_i - recall_{i-1}) · precision_i over the distinct scores; equal scores are one threshold."""
+    order = np.argsort(-scores, kind="stable")
+    scores, true = scores[order], true[order]
+    thresholds = np.append(np.flatnonzero(np.diff(scores)), len(scores) - 1)
+    found = np.cumsum(true)[thresholds]
+    precision, recall = found / (thresholds + 1), found / true.sum()
+    return float((np.diff(recall, prepend=0.0) * precision).sum())
+
+
+def own_choices(
+    reciprocal_ranks: Float[np.ndarray, "setting way fact"], predicates: Int[np.ndarray, " fact"]
+) -> dict[int, int]:
+    """The setting that ranks the facts of a predicate best, for those predicates that have enough."""
+    means, chosen = reciprocal_ranks.mean((1, 2)), {}
+    for predicate in np.flatnonzero(2 * np.bincount(predicates) >= OWN_FROM).tolist():
+        own = reciprocal_ranks[:, :, predicates == predicate].sum((1, 2))
+        chosen[predicate] = int((own + COMMON * means).argmax())
+    return chosen

@@ -66,7 +66,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _atoms(tokens: list[tuple[str, str]], text: str) -> list[Atom]:
-    """Head, then body."""
+    """The atoms of the head and then of the body; raises DataError."""
     atoms = []
     while tokens:
         (kind, name), marks, arguments = tokens[0], tokens[1:6:2], tokens[2:6:2]

@@ -60,7 +60,7 @@ class Entry(Generic[Config, Kb]):
 def entry(
     config: type[Config], kb: type[Kb], model: type[Model], trainer: Callable[[Config, Kb, torch.device], Trainer]
 ) -> Entry[Any, Any]:
-    """Type variables of its own let mypy check each row: the trainer must take this config and this KB."""
+    """An Entry whose types mypy checks row by row: the trainer must accept this config and this KB."""
     return Entry(config, kb, model, trainer)
 
 
@@ -90,7 +90,7 @@ def create_trainer(config: BaseConfig, kb: KnowledgeBase, device: torch.device) 
 def load_model(artifact: Artifact, device: torch.device) -> Model:
     """The model that `Model.to_artifact` wrote; its manifest names `kind` and `config.method`.
 
-    Raises ArtifactError where the files are of no model, or contradict each other.
+    Raises ArtifactError where the files are not those of a model, or contradict each other.
     """
     config = artifact.manifest.get("config")
     key = (str(artifact.manifest.get("kind")), str(config.get("method") if isinstance(config, dict) else None))

@@ -28,7 +28,7 @@ Floats = Float[np.ndarray, " fact"]
 class WeighedPaths:
     """Groundings of one template for given facts, with what each adds to the logit of its fact.
 
-    A share of 0 is no proof: the fact itself, or what no reformulator attends to.
+    A path with share 0 is not a proof: it uses the fact itself, or no reformulator attends to it.
     """
 
     template: Template
@@ -81,7 +81,7 @@ def list_proofs(
 def _candidates(
     view: FactsView, weighed: Sequence[WeighedPaths], slices: Sequence[slice], wanted: int
 ) -> list[_Candidate]:
-    """All whose share is not below that of the last one wanted: of equal ones the order decides."""
+    """All proofs with at least the share of the last one wanted; ties are settled by `order`."""
     parts = list(zip(weighed, slices, strict=True))
     least = _nth_largest(np.concatenate([paths.shares[part] for paths, part in parts]), wanted)
     return [
@@ -92,7 +92,7 @@ def _candidates(
 
 
 def _nth_largest(shares: NDArray[np.float64], wanted: int) -> float:
-    """Above 0: what adds nothing is no proof."""
+    """The share of the last proof wanted, always above 0: a path that adds nothing is not a proof."""
     least = float(np.nextafter(0, 1))
     if len(shares) <= wanted:
         return least
@@ -110,7 +110,7 @@ def _proof(view: FactsView, goal: list[int], one: _Candidate, rule_of: RuleOf) -
 
 
 def count_proofs(weighed: Sequence[WeighedPaths], num_facts: int) -> list[int | None]:
-    """How many proofs each fact has; None where not all were walked, so that nobody knows."""
+    """The number of proofs of each fact; None where not all paths were walked."""
     proving = np.concatenate([paths.fact[paths.shares > 0] for paths in weighed])
     walked = min(paths.num_walked for paths in weighed)
     return [*np.bincount(proving, minlength=num_facts)[:walked].tolist(), *[None] * (num_facts - walked)]
@@ -129,7 +129,7 @@ def explained(
 
 
 def unexplained(logits: Floats, biases: Floats) -> list[Explanation]:
-    """The parts of the score without any proof; who asks for none does not wait for them to be counted."""
+    """The parts of the score when no proofs are asked for, so that none need to be counted."""
     rows = zip(biases.tolist(), (logits - biases).tolist(), strict=True)
     return [Explanation((), {"bias": bias, "shown": 0.0, "rest": rest, "num_proofs": None}) for bias, rest in rows]
 
@@ -142,7 +142,7 @@ def provable(edges: EdgeList, facts: FactIds, paths: Paths) -> Paths:
 
 
 def own_paths(edges: EdgeList, facts: FactIds, paths: Paths) -> Int[np.ndarray, " own"]:
-    """Which paths use the fact they should prove. Few have its predicate at all, so that is looked at first."""
+    """Indices of the paths that use the fact they should prove. Few have its predicate, which is checked first."""
     predicate = np.where(edges.states(facts), facts[:, 1], -1)[paths.pair]
     inverse = np.where(predicate < 0, -1, predicate + edges.num_predicates)
     suspect = np.zeros(len(predicate), dtype=bool)
@@ -153,7 +153,7 @@ def own_paths(edges: EdgeList, facts: FactIds, paths: Paths) -> Int[np.ndarray, 
 
 
 def uses_own(paths: Paths, facts: FactIds, num_predicates: int) -> NDArray[np.bool_]:
-    """Which paths use the fact they should prove."""
+    """Tells which paths use the fact they should prove, forwards or as its inverse."""
     subject, predicate, object_ = (column[:, None] for column in facts[paths.pair].T)
     left, right = paths.stations[:, :-1], paths.stations[:, 1:]
     forward = (paths.atoms == predicate) & (left == subject) & (right == object_)

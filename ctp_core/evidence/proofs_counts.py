@@ -112,11 +112,11 @@ class FirstUses:
             self._at_o.append(avoiding[1])
 
     def of_object(self) -> Float[Tensor, "fact reformulator"]:
-        """Those that end at o."""
+        """The weighted number of those that end at o."""
         return self._to(self._length, self._asked.object)
 
     def of_anything(self) -> Float[Tensor, "fact reformulator"]:
-        """Wherever they end."""
+        """The weighted number of those that end anywhere."""
         return self._first_used(self._length, self._after.anywhere)
 
     def _to(self, steps: int, end: Int[Tensor, " fact"]) -> Float[Tensor, "fact reformulator"]:

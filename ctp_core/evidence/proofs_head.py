@@ -146,7 +146,7 @@ def share_evidence(
     tables: Float[Tensor, "atom entity entity"],
     asked: AskedFacts | None,
 ) -> Float[Tensor, "goal entity entity"]:
-    """The same by their share of all paths from the first entity."""
+    """What the paths from one entity to the other add to each logit, by their share of all paths from the first."""
     places = mix(attention, tables)
     counts = chain(places)
     totals = counts.sum(-1)  # [goal, reformulator, subject]

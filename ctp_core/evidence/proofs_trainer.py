@@ -138,7 +138,7 @@ class ProofsTrainer(FactsTrainer):
     def _loss_of(self, head: EvidenceHead, goals: Int[Tensor, " goal"]) -> Float[Tensor, ""]:
         visible = self._visible()
         facts, shown = self._tables[goals], visible[goals]
-        if self.config.ranked == "hidden":  # what is shown is neither to be found nor a rival of what is
+        if self.config.ranked == "hidden":  # a shown fact is neither a target nor a rival
             logits, facts = head.logits(visible, goals).masked_fill(shown.bool(), EXCLUDED), facts - shown
         else:
             goal, subject, object_ = shown.nonzero().unbind(1)
@@ -169,15 +169,18 @@ class ProofsTrainer(FactsTrainer):
         return self.model_on(self.kb)
 
     def model_on(self, kb: FactsKB) -> ProofsModel:
-        """The best weights so far, standing on these facts."""
+        """The model with the best weights so far, applied to the facts of this KB."""
         ensemble = self.best_module()
         assert isinstance(ensemble, Ensemble)
         head = ensemble.merged()
         return ProofsModel(self.config, kb, head, self._offsets(head) if self.config.loss == "softmax" else None)
 
     def _offsets(self, head: EvidenceHead) -> Float[np.ndarray, " predicate"]:
-        """Softmax tells only how far facts are above their rivals: the level at which as many facts are expected of a
-        predicate as are stated, so that predicates can be compared and a score is a probability."""
+        """The level of each predicate's logits at which as many facts are expected as are stated.
+
+        Softmax only tells how far facts are above their rivals; with these offsets a score is a probability and
+        predicates can be compared.
+        """
         found = np.zeros(len(self.kb.predicates))
         for predicate in range(len(found)):
             goal = torch.tensor([predicate], device=self.device)

@@ -1,4 +1,7 @@
-"""Bodies of numbered atoms as rules and proofs that people read: q⁻¹(X,Z) is written q(Z,X)."""
+"""A rule's confidence, and numbered atoms as rules and proofs that people read: q⁻¹(X,Z) is written q(Z,X).
+
+Both methods, `proofs` and `rules`, use this module.
+"""
 
 from ctp_core.base.facts_model import sigmoid
 from ctp_core.evidence.rules_features import ANY, atoms_of

@@ -72,7 +72,7 @@ class RulesTrainer(Trainer):
         return self._learn(predicate, facts)
 
     def _weigh_constants(self) -> float:
-        """The loss is what is missing to an MRR of 1 on validation facts."""
+        """Chooses the weights of rules with constants; the loss is 1 - MRR on validation facts."""
         self._constants[:] = 1.0
         visible = self.model_on(self.split.visible(self.kb))
         self._constants, mrr = choose_constant_weights(visible, self.split.valid_sample(CHOOSING))
@@ -92,7 +92,7 @@ class RulesTrainer(Trainer):
         return loss
 
     def _affordable(self, rules: list[Mined], facts: FactIds) -> tuple[list[Mined], FactIds]:
-        """Without rules that lead to too many paths; so many of the facts that all others can be grounded for them."""
+        """Drops rules with too many paths, then samples as many facts as fit the grounding budget."""
         ways = [ChainRows(self._edges, facts[:, place]) for place in (0, 2)]
         kept, paths = [], 0.0
         for rule in rules:
@@ -107,7 +107,7 @@ class RulesTrainer(Trainer):
         return kept, facts[np.linspace(0, len(facts) - 1, affordable).astype(np.int64)]
 
     def _questions(self, facts: FactIds, rules: list[Mined], *, forward: bool) -> tuple[Questions, list[int]]:
-        """The features of one direction, each fact hidden from its own question; the rules too vague to be kept."""
+        """(the features of one direction, with each fact hidden from its own question; the rules too vague to keep)."""
         edges, num_predicates = self._edges, self._edges.num_predicates
         (starts, answers), predicate = (facts[:, [0, 2]] if forward else facts[:, [2, 0]]).T, int(facts[0, 1])
         known = self._known[0 if forward else 1].mask(starts, facts[:, 1])
@@ -119,7 +119,7 @@ class RulesTrainer(Trainer):
         for index in sorted(range(len(rules)), key=ways.__getitem__):
             template = rules[index].template
             if template.unary:
-                if template.about_subject != forward:  # the other says the same of all answers
+                if template.about_subject != forward:  # the other kind adds the same to every answer
                     atom = rules[index].body[0]
                     degrees = edges.degrees_by(atom)
                     base.set(index, evidence_of(degrees, template))
@@ -147,7 +147,7 @@ class RulesTrainer(Trainer):
         return self.model_on(self.kb)
 
     def model_on(self, kb: FactsKB) -> RulesModel:
-        """What is learnt so far, standing on these facts."""
+        """The rules learnt so far, applied to the facts of this KB."""
         return RulesModel(self.config, kb, self._merged())
 
     def checkpoint(self) -> Artifact:
@@ -166,7 +166,10 @@ class RulesTrainer(Trainer):
 
 
 def choose_constant_weights(model: RulesModel, facts: FactIds) -> tuple[Float[np.ndarray, " predicate"], float]:
-    """(weights, their MRR on these facts): the best for all facts where a predicate has few of its own."""
+    """(weights of rules with constants, their MRR on these facts).
+
+    A predicate with few facts takes the weight that is best for all facts.
+    """
     chosen = np.full(len(model.kb.predicates), DEFAULT_CONSTANT_WEIGHT)
     if not len(facts):
         return chosen, 1.0

@@ -24,7 +24,7 @@ DEFAULT_WEIGHT = 0.05  # without validation facts: proofs lead, the embedding br
 
 
 class HybridTrainer(Trainer):
-    """Epochs are those of the proofs, then those of the embedding; the metrics of a part bear its name."""
+    """Runs the epochs of the proofs, then those of the embedding; the name of a part prefixes its metrics."""
 
     def __init__(self, config: HybridConfig, kb: FactsKB, device: torch.device) -> None:
         self.config, self.kb = config, kb
@@ -69,7 +69,7 @@ class HybridTrainer(Trainer):
         return HybridModel(self.config, self.proofs.model(), self.embedding.model(), self._validated().weights)
 
     def _validated(self) -> HybridModel:
-        """Without the facts that are held out; on them the weights of the embedding are chosen."""
+        """The model without the held-out facts, on which the weights of the embedding are chosen."""
         proofs, embedding = self.proofs.model_on(self.proofs.split.visible(self.kb)), self.embedding.model()
         return HybridModel(self.config, proofs, embedding, self._weights(proofs, embedding))
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from ctp_core.errors import DataError
 from ctp_core.rules import MAX_BODY, Atom, Rule, quoted, unquoted
@@ -13,10 +12,6 @@ MAX_RULE_LENGTH = 10_000  # characters: a head and MAX_BODY atoms whose names ar
 _PLAIN = re.compile(r"[a-z]\w*", re.ASCII)
 _TOKEN = re.compile(r"\s*(?:(?P<quoted>'(?:[^'\\]|\\.|'')*')|(?P<neck>:-)|(?P<mark>[(),.])|(?P<word>[^\s(),.':]+))")
 _WEIGHT = re.compile(r"\s*(?P<weight>[0-9.eE+-]+)\s*::")
-
-
-def write_rule(rule: Rule) -> str:
-    return clause(asdict(rule.head), [asdict(atom) for atom in rule.body.atoms])
 
 
 def clause(head: Mapping[str, str], body: Sequence[Mapping[str, str]]) -> str:
@@ -71,7 +66,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _atoms(tokens: list[tuple[str, str]], text: str) -> list[Atom]:
-    """Head, then body."""
+    """The atoms of the head and then of the body; raises DataError."""
     atoms = []
     while tokens:
         (kind, name), marks, arguments = tokens[0], tokens[1:6:2], tokens[2:6:2]

@@ -22,9 +22,9 @@ from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ArtifactError, ConfigError, UnknownSymbol
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.evidence.proofs_model import ProofsModel
+from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
-from ctp_core.evidence.trainer import ProofsTrainer
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.trainer import HybridTrainer
@@ -60,7 +60,7 @@ class Entry(Generic[Config, Kb]):
 def entry(
     config: type[Config], kb: type[Kb], model: type[Model], trainer: Callable[[Config, Kb, torch.device], Trainer]
 ) -> Entry[Any, Any]:
-    """Type variables of its own let mypy check each row: the trainer must take this config and this KB."""
+    """An Entry whose types mypy checks row by row: the trainer must accept this config and this KB."""
     return Entry(config, kb, model, trainer)
 
 
@@ -90,7 +90,7 @@ def create_trainer(config: BaseConfig, kb: KnowledgeBase, device: torch.device) 
 def load_model(artifact: Artifact, device: torch.device) -> Model:
     """The model that `Model.to_artifact` wrote; its manifest names `kind` and `config.method`.
 
-    Raises ArtifactError where the files are of no model, or contradict each other.
+    Raises ArtifactError where the files are not those of a model, or contradict each other.
     """
     config = artifact.manifest.get("config")
     key = (str(artifact.manifest.get("kind")), str(config.get("method") if isinstance(config, dict) else None))

@@ -95,7 +95,7 @@ class Step(NamedTuple):
 
 
 def steps_of(predicates: Sequence[str], atoms: Iterable[int]) -> tuple[Step, ...]:
-    """Of atoms numbered as in edge lists: the predicates, then their inverses."""
+    """Steps of atoms numbered as in edge lists: the predicates, then their inverses."""
     count = len(predicates)
     return tuple(Step(predicates[atom % count], atom >= count) for atom in atoms)
 
@@ -199,12 +199,12 @@ class Rule:
         }
 
     def counted(self, support: int, pairs: int) -> Self:
-        """With support and precision; no precision where the body never holds."""
+        """A copy with support and precision; precision is None where the body never holds."""
         return replace(self, support=support, precision=support / pairs if pairs else None)
 
 
 def each_once(rules: Iterable[Rule]) -> list[Rule]:
-    """Without repetitions: of equal rules the most confident, the first of several such."""
+    """Removes repetitions: keeps the most confident of equal rules, and the first of equally confident ones."""
     found: dict[str, Rule] = {}
     for rule in rules:
         if rule.text not in found or rule.confidence > found[rule.text].confidence:

@@ -1,4 +1,4 @@
-"""Rules read from their atoms, whatever the order of these and the names of their variables."""
+"""Rules read from their atoms, in any order and with any names of variables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ def _read(head: Atom, atoms: Sequence[Atom]) -> tuple[Body, str | None]:
 
 
 def _about(arguments: tuple[str, str], atoms: Iterable[Atom]) -> About:
-    """Which place of the head the atoms speak of alone, if any; the other is a constant or any entity."""
+    """The one place of the head whose variable the body mentions; "" where it mentions both or neither."""
     spoken_of = {argument for atom in atoms for argument in (atom.subject, atom.object)}
     subject, object_ = (argument in spoken_of and not is_constant(argument) for argument in arguments)
     return "" if subject == object_ else "X" if subject else "Y"

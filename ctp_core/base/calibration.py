@@ -1,4 +1,4 @@
-"""Makes a probability of a ranking score: sigmoid(scale · score + offset), by logistic regression."""
+"""Turns a ranking score into a probability, sigmoid(scale · score + offset), by logistic regression."""
 
 from collections.abc import Callable, Iterable
 
@@ -13,7 +13,7 @@ from ctp_core.kb.splits import FactsSplit
 
 CORRUPTIONS = 20  # random facts for each true one: the base rate that the sigmoid assumes
 MIN_SCALE = 1e-3  # a score that says nothing keeps its order all the same
-FOLDS = 5  # of a KB that has no facts to spare
+FOLDS = 5  # of the cross-validation where a KB has no validation facts
 SEED = 0
 HALVINGS = 40
 
@@ -21,16 +21,17 @@ HALVINGS = 40
 def fit_calibration(score: Score, kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
     """(scale, offset) from true facts and random ones of the same predicates that are not known to be true.
 
-    Validation facts where there are any. Those of training are known by heart, so that no scale would be too large.
+    Uses validation facts where there are any. Training facts are fitted too well: without smoothing, the scale would
+    grow without bound.
     """
     learnt = not len(split.valid)
     return _fit([(score, split.train if learnt else split.valid)], kb, smooth=learnt)
 
 
 def fit_on_unseen(score_on: Callable[[FactsKB], Score], kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
-    """The same for models that stand on the facts of a KB: no fact may lead to itself.
+    """(scale, offset) for models that prove from the facts of a KB, where no fact may prove itself.
 
-    Validation facts where there are any; else every fact of training by the KB without its fold.
+    Uses validation facts where there are any; else scores each training fact by the KB without its fold.
     """
     if len(split.valid):
         return _fit([(score_on(split.visible(kb)), split.valid)], kb)

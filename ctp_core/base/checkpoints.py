@@ -1,4 +1,7 @@
-"""What a training by gradient must remember to go on to the same bits."""
+"""Checkpoints of training by gradient: writes and restores all that is needed to resume to the same bits.
+
+The worker decides when a checkpoint is written and where it is stored.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +14,7 @@ State = dict[str, Tensor]
 
 
 def same_config(checkpoint: Artifact, config: BaseConfig) -> bool:
-    """Settings that a checkpoint does not name had their defaults."""
+    """Whether a checkpoint was written with these settings; settings it does not name count as their defaults."""
     try:
         return type(config).stored(checkpoint.manifest["config"]) == config
     except (KeyError, ValueError):
@@ -39,7 +42,10 @@ def state_tensors(
 def restore_tensors(
     checkpoint: Artifact, module: nn.Module, optimiser: torch.optim.Optimizer, generator: torch.Generator
 ) -> State:
-    """The opposite; returns the best weights. Raises KeyError, RuntimeError or ValueError where it does not fit."""
+    """Restores what `state_tensors` copied and returns the best weights.
+
+    Raises KeyError, RuntimeError or ValueError where the checkpoint does not fit.
+    """
     module.load_state_dict(under("module.", checkpoint))
     _restore_optimiser(optimiser, under("optimiser.", checkpoint))
     generator.set_state(checkpoint.tensors["generator"])

@@ -10,11 +10,11 @@ class OutOfTime(Exception):
 
 
 def never() -> bool:
-    """The time that does not end."""
+    """The deadline that never passes."""
     return False
 
 
 def look(expired: Expired) -> None:
-    """Raises OutOfTime."""
+    """Raises OutOfTime once the deadline has passed."""
     if expired():
         raise OutOfTime

@@ -76,7 +76,7 @@ class EdgeList:
         return slices(self._starts[entities], self._starts[entities + 1])
 
     def degree(self, entities: Ids) -> Ids:
-        """How many edges each has."""
+        """The number of edges that start at each entity."""
         return np.asarray(self._starts[entities + 1] - self._starts[entities])
 
     def neighbours(self, entity: int, atom: int) -> Ids:
@@ -92,7 +92,7 @@ class EdgeList:
         )
 
     def states(self, facts: FactIds) -> NDArray[np.bool_]:
-        """Which of these are facts of the list."""
+        """Tells which of these facts are in the list."""
         pair, edge = self.of_pairs(facts[:, 0], facts[:, 2])
         return np.bincount(pair[self.atom[edge] == facts[pair, 1]], minlength=len(facts)) > 0
 
@@ -103,7 +103,7 @@ class EdgeList:
         return np.asarray(edge[self.atom[edge] == atoms[which]])
 
     def num_walks(self, length: int) -> Float[np.ndarray, " entity"]:
-        """How many ways lead away from each entity, with so many edges."""
+        """The number of walks of this length that start at each entity."""
         walks = np.ones(self.num_entities)
         for _ in range(length):
             walks = np.bincount(self.tail, walks[self.head], self.num_entities).astype(np.float64)

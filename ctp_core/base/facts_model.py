@@ -91,7 +91,7 @@ class FactsModel(Model):
         """The logits of all that could stand in the open place: entities or predicates; of a whole fact, its own."""
 
     def kb_logits(self, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
-        """The same against the KB alone: what ranking and calibration need."""
+        """`logits` against the KB alone, without facts of a question: what ranking and calibration need."""
         return self.logits(self.kb_view, goals)
 
     @abstractmethod
@@ -143,7 +143,7 @@ class FactsModel(Model):
     def _explain_in_time(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int, budget: Budget
     ) -> list[Explanation]:
-        """Of the best facts, as many as there is time for."""
+        """Explains the best facts first, as many as there is time for."""
         explained: list[Explanation] = []
         while len(explained) < len(facts) and not budget.expired:
             some = slice(len(explained), len(explained) + EXPLAINED_AT_ONCE)
@@ -158,7 +158,7 @@ class FactsModel(Model):
 
 
 def sigmoid(logit: float) -> float:
-    """Without overflow at either end."""
+    """1 / (1 + exp(-logit)), without overflow at either end."""
     return float(1 / (1 + np.exp(-logit))) if logit >= 0 else float(1 - 1 / (1 + np.exp(logit)))
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 
 from ctp_core.base.config import BaseConfig
-from ctp_core.base.evaluation.ranking import ranking_metrics
+from ctp_core.base.evaluation import ranking_metrics
 from ctp_core.base.training_loop import Criterion, GradientTrainer
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.splits import FactsSplit

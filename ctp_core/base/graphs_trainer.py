@@ -70,11 +70,11 @@ class GraphTrainer(GradientTrainer):
 
     @abstractmethod
     def _scorer(self) -> GraphScorer:
-        """With fresh weights, which depend on the seed alone."""
+        """A scorer with fresh weights, which depend on the seed alone."""
 
     @abstractmethod
     def validation_loss(self, scores: Float[Tensor, "graph target"]) -> Float[Tensor, ""]:
-        """Of the scores of all validation graphs."""
+        """The loss of the scores of all validation graphs."""
 
     def _split(self) -> tuple[list[WeightedGraph], list[WeightedGraph]]:
         train = read_graphs(self.kb.splits.get("train", ()), self.config.distinct)
@@ -96,7 +96,7 @@ class GraphTrainer(GradientTrainer):
         return rows
 
     def _order(self) -> Int[Tensor, " graph"]:
-        """Of the training graphs in this epoch."""
+        """The random order of the training graphs in this epoch."""
         return torch.randperm(len(self.train.instances), generator=self.generator, device="cpu").to(self.device)
 
     def learning_rate(self, step: int, steps: int) -> float:
@@ -110,5 +110,5 @@ class GraphTrainer(GradientTrainer):
         return {"accuracy": accuracy(scores, self.valid), "loss": float(self.validation_loss(scores))}
 
     def valid_scores(self) -> Float[Tensor, "graph target"]:
-        """Of the validation graphs by the present weights."""
+        """The scores of the validation graphs by the present weights."""
         return torch.cat([self.scorer.scores(batch) for batch in self.valid_batches])

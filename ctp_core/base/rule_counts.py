@@ -23,7 +23,7 @@ COUNTED_FROM = 1000  # entities; where a body can begin at more, so many drawn a
 
 
 class Counts(NamedTuple):
-    """Of one rule: in how many pairs body and head hold, and in how many the body does."""
+    """Counts of one rule: the pairs for which body and head hold, and the pairs for which the body holds."""
 
     support: int
     pairs: int
@@ -36,11 +36,11 @@ class RuleCounter(Protocol):
     """Whatever counts the rules of a KB: in memory, as here, or where its facts lie."""
 
     def count(self, rule: Rule) -> Counts:
-        """Of a rule whose body is a path from X to Y."""
+        """The counts of a rule whose body is a path from X to Y."""
 
 
 def counter_of(kb: FactsKB | GraphsKB) -> RuleCounter:
-    """Over the training data of a KB."""
+    """A counter over the training data of a KB."""
     return FactsCounter.of(kb) if isinstance(kb, FactsKB) else GraphsCounter(kb.splits.get("train", ()))
 
 
@@ -75,7 +75,7 @@ class FactsCounter:
         return self.count_atoms(ids(rule.predicate), rule.template, path)
 
     def count_atoms(self, head: int, template: Template, body: tuple[int, ...]) -> Counts:
-        """The same of atoms by their numbers, along the path from X to Y; also of a body about one entity alone."""
+        """The counts of a rule given by numbered atoms along the path from X to Y, or by one atom about one entity."""
         if template.unary:
             return self._count_unary(head, body[0], about_subject=template.about_subject)
         tables = self._edges.tables

@@ -34,7 +34,7 @@ def ignore(progress: Progress) -> None:
 
 
 def finite(loss: float) -> float:
-    """The loss itself; raises ConfigError where it is no number any more: no later step brings it back."""
+    """The loss itself; raises ConfigError where it is not finite: no later step recovers from that."""
     if not math.isfinite(loss):
         raise ConfigError(f"the training diverged, its loss is {loss}: use a lower learning_rate")
     return loss

@@ -17,7 +17,7 @@ from ctp_core.errors import ArtifactError
 
 
 class Criterion(NamedTuple):
-    """By what value of a validation the best weights are chosen."""
+    """The validation metric by which the best weights are chosen."""
 
     name: str  # of the best value in checkpoints
     metric: str
@@ -51,11 +51,11 @@ class GradientTrainer(Trainer):
 
     @abstractmethod
     def loss(self, batch: Tensor) -> Float[Tensor, ""]:
-        """With a gradient, unless nothing of this batch can be learnt."""
+        """The loss of a batch, with a gradient unless nothing can be learnt from the batch."""
 
     @abstractmethod
     def learning_rate(self, step: int, steps: int) -> float:
-        """At step `step` of all `steps` of the run."""
+        """The learning rate at step `step` of the run's `steps`."""
 
     @abstractmethod
     def validation(self) -> dict[str, float]:

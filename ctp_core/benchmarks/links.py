@@ -13,8 +13,7 @@ import torch
 from ctp_core import artifact
 from ctp_core.base.checkpoints import same_config
 from ctp_core.base.config import BaseConfig
-from ctp_core.base.evaluation.auc_pr import auc_pr
-from ctp_core.base.evaluation.ranking import known_filters, rank_facts, rank_facts_by_each, ranking_metrics
+from ctp_core.base.evaluation import auc_pr, known_filters, rank_facts, rank_facts_by_each, ranking_metrics
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
@@ -23,8 +22,8 @@ from ctp_core.benchmarks.data import countries_regions, read_benchmark
 from ctp_core.benchmarks.resplits import read_resplit
 from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ConfigError
+from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.evidence.rules_trainer import RulesTrainer
-from ctp_core.evidence.trainer import ProofsTrainer
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.trainer import HybridTrainer
 from ctp_core.kb.knowledge_base import FactsKB

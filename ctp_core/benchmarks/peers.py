@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ctp_core.base.evaluation.ranking import known_filters, rank_facts, ranking_metrics
+from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds, Score
 from ctp_core.base.model import Budget, Question

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ctp_core.base.evaluation.ranking import KnownFilter
+from ctp_core.base.evaluation import KnownFilter
 from ctp_core.ctp_facts.entities import Ids, SoftFacts
 from ctp_core.ctp_facts.nearest_prover import soft_edges
 from ctp_core.ctp_facts.neighbours import nearest_entities

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ctp_core.base.cost import SUMS, check_dense, check_edges
-from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import one_cycle
 from ctp_core.ctp_facts.config import CtpFactsConfig

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ctp_core.base.calibration import fit_calibration
-from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import constant_then_falling
 from ctp_core.embeddings.config import EmbeddingConfig

@@ -14,7 +14,7 @@ from ctp_core.rules import Template
 EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3", "4", "5", "6"]
 Loss = Literal["binary", "softmax", "open_world"]
 Counting = Literal["number", "share"]
-MAX_REFORMULATORS = 256  # of one template: each has a table of all pairs of entities for every predicate of a batch
+MAX_REFORMULATORS = 256  # per template: each has a table of all pairs of entities for every predicate of a batch
 LONG_CHAINS = 150_000  # facts up to which bodies of five atoms are counted in minutes
 FEW_PATHS = 1e5  # paths of five atoms from one entity on average: proofs by six atoms are searched among these
 CHEAP_CHAINS = 5e7  # predicates × entities³: where a third body atom still trains within a minute
@@ -165,7 +165,7 @@ class RulesConfig(BaseConfig):
 
 
 def proofs_preset(profile: Profile, preset: str) -> ProofsConfig | RulesConfig:
-    """Mined rules where the tables of all pairs of entities would be too large."""
+    """Attention over chains, or mined rules where the tables of all pairs of entities would be too large."""
     best = preset == "best"
     if profile.large:
         return rules_preset(profile)
@@ -184,7 +184,7 @@ def proofs_preset(profile: Profile, preset: str) -> ProofsConfig | RulesConfig:
 
 
 def _dense_proofs(members: int) -> ProofsConfig:
-    """To the last epoch, as cross-validation had it: so few validation facts say little of which one is best."""
+    """Trains to the last epoch, as in cross-validation: so few validation facts cannot tell which epoch is best."""
     return ProofsConfig(
         epochs=90,
         eval_every=90,

@@ -8,12 +8,11 @@ import numpy as np
 from jaxtyping import Float
 
 from ctp_core.base.edges import EdgeList
-from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, sigmoid
+from ctp_core.base.facts_model import Explanation, FactsModel, FactsView
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.rule_counts import FactsCounter
-from ctp_core.evidence.proofs import count_proofs, explained, list_proofs, unexplained
-from ctp_core.evidence.proofs_arrays import WeighedPaths
-from ctp_core.evidence.rules import chain_rule, constant_rule
+from ctp_core.evidence.proofs import WeighedPaths, count_proofs, explained, list_proofs, unexplained
+from ctp_core.evidence.rules import chain_rule, constant_rule, rule_confidence
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule, Template
 
@@ -86,17 +85,11 @@ class EvidenceModel(FactsModel):
         return self._rules[key]
 
     def _named(self, predicate: int, template: Template, body: tuple[int, ...]) -> Rule:
-        confidence = self.confidence(predicate, template, body)
+        bias = float(self.arrays.biases(np.array([[0, predicate, 1]]))[0])
+        confidence = rule_confidence(bias, self.arrays.evidence(predicate, template, body))
         if template.constant:
             return constant_rule(self.kb, predicate, body, confidence)
         return chain_rule(self.kb.predicates.names, predicate, template, body, confidence)
-
-    def confidence(self, predicate: int, template: Template, body: tuple[int, ...]) -> float:
-        """The score of a fact with exactly one proof, by this rule; without offsets, at whose level one says little."""
-        return sigmoid(
-            float(self.arrays.biases(np.array([[0, predicate, 1]]))[0])
-            + self.arrays.evidence(predicate, template, body)
-        )
 
     def counts(self, predicate: int, template: Template, body: tuple[int, ...]) -> tuple[int, int]:
         """(support, how often the body holds)."""

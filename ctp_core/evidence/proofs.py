@@ -3,15 +3,17 @@
 What the public methods `proofs` and `rules` show, and a hybrid of either for its part of proofs.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
+from ctp_core.base.edges import EdgeList, Paths
 from ctp_core.base.facts_model import Explanation, FactsView
-from ctp_core.evidence.proofs_arrays import WeighedPaths
 from ctp_core.evidence.rules import chain_proof
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.proofs import Proof
@@ -20,6 +22,33 @@ from ctp_core.symbols import Fact
 
 RuleOf = Callable[[int, Template, tuple[int, ...]], Rule]  # (predicate, template, body) -> the rule as people read it
 Floats = Float[np.ndarray, " fact"]
+
+
+@dataclass(frozen=True)
+class WeighedPaths:
+    """Groundings of one template for given facts, with what each adds to the logit of its fact.
+
+    A path with share 0 is not a proof: it uses the fact itself, or no reformulator attends to it.
+    """
+
+    template: Template
+    fact: Int[np.ndarray, " path"]  # in rising order
+    atoms: Int[np.ndarray, "path place"]
+    stations: Int[np.ndarray, "path place+1"]  # the entities along the body atoms
+    shares: Float[np.ndarray, " path"]
+    factors: Sequence[Float[np.ndarray, "path reformulator"]]  # for each place, the attention to the path's atom
+    weights: Float[np.ndarray, "fact reformulator"]  # share = weights · product of the factors
+    num_walked: int  # only the groundings of so many facts, the first ones, are here: those of all are too many
+    bodies: list[tuple[int, ...]] | None = None  # what names the rule of each path, where its atoms do not
+
+    def body(self, path: int) -> tuple[int, ...]:
+        return tuple(self.atoms[path].tolist()) if self.bodies is None else self.bodies[path]
+
+    def attentions(self, path: int) -> tuple[float, ...]:
+        """To each atom of a path, by the reformulator that contributes most."""
+        factors = [factor[path] for factor in self.factors]
+        best = math.prod(factors, start=self.weights[self.fact[path]]).argmax()
+        return tuple(float(factor[best]) for factor in factors)
 
 
 class _Candidate(NamedTuple):
@@ -52,7 +81,7 @@ def list_proofs(
 def _candidates(
     view: FactsView, weighed: Sequence[WeighedPaths], slices: Sequence[slice], wanted: int
 ) -> list[_Candidate]:
-    """All whose share is not below that of the last one wanted: of equal ones the order decides."""
+    """All proofs with at least the share of the last one wanted; ties are settled by `order`."""
     parts = list(zip(weighed, slices, strict=True))
     least = _nth_largest(np.concatenate([paths.shares[part] for paths, part in parts]), wanted)
     return [
@@ -63,7 +92,7 @@ def _candidates(
 
 
 def _nth_largest(shares: NDArray[np.float64], wanted: int) -> float:
-    """Above 0: what adds nothing is no proof."""
+    """The share of the last proof wanted, always above 0: a path that adds nothing is not a proof."""
     least = float(np.nextafter(0, 1))
     if len(shares) <= wanted:
         return least
@@ -81,7 +110,7 @@ def _proof(view: FactsView, goal: list[int], one: _Candidate, rule_of: RuleOf) -
 
 
 def count_proofs(weighed: Sequence[WeighedPaths], num_facts: int) -> list[int | None]:
-    """How many proofs each fact has; None where not all were walked, so that nobody knows."""
+    """The number of proofs of each fact; None where not all paths were walked."""
     proving = np.concatenate([paths.fact[paths.shares > 0] for paths in weighed])
     walked = min(paths.num_walked for paths in weighed)
     return [*np.bincount(proving, minlength=num_facts)[:walked].tolist(), *[None] * (num_facts - walked)]
@@ -100,6 +129,33 @@ def explained(
 
 
 def unexplained(logits: Floats, biases: Floats) -> list[Explanation]:
-    """The parts of the score without any proof; who asks for none does not wait for them to be counted."""
+    """The parts of the score when no proofs are asked for, so that none need to be counted."""
     rows = zip(biases.tolist(), (logits - biases).tolist(), strict=True)
     return [Explanation((), {"bias": bias, "shown": 0.0, "rest": rest, "num_proofs": None}) for bias, rest in rows]
+
+
+def provable(edges: EdgeList, facts: FactIds, paths: Paths) -> Paths:
+    """The paths that do not use the fact they should prove."""
+    kept = np.ones(len(paths.pair), dtype=bool)
+    kept[own_paths(edges, facts, paths)] = False
+    return Paths(*(column[kept] for column in paths))
+
+
+def own_paths(edges: EdgeList, facts: FactIds, paths: Paths) -> Int[np.ndarray, " own"]:
+    """Indices of the paths that use the fact they should prove. Few have its predicate, which is checked first."""
+    predicate = np.where(edges.states(facts), facts[:, 1], -1)[paths.pair]
+    inverse = np.where(predicate < 0, -1, predicate + edges.num_predicates)
+    suspect = np.zeros(len(predicate), dtype=bool)
+    for atom in paths.atoms.T:
+        suspect |= (atom == predicate) | (atom == inverse)
+    rows = np.flatnonzero(suspect)
+    return rows[uses_own(Paths(*(column[rows] for column in paths)), facts, edges.num_predicates)]
+
+
+def uses_own(paths: Paths, facts: FactIds, num_predicates: int) -> NDArray[np.bool_]:
+    """Tells which paths use the fact they should prove, forwards or as its inverse."""
+    subject, predicate, object_ = (column[:, None] for column in facts[paths.pair].T)
+    left, right = paths.stations[:, :-1], paths.stations[:, 1:]
+    forward = (paths.atoms == predicate) & (left == subject) & (right == object_)
+    backward = (paths.atoms == predicate + num_predicates) & (left == object_) & (right == subject)
+    return np.asarray((forward | backward).any(1))

@@ -1,8 +1,6 @@
 """The evidence head on edge lists, in double precision: what answers and their proofs are read from."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -11,40 +9,14 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ctp_core.base.edges import EVERYTHING, EdgeList, Paths
-from ctp_core.evidence.head import EvidenceHead, half_count
+from ctp_core.base.edges import EVERYTHING, EdgeList
+from ctp_core.evidence.proofs import WeighedPaths, own_paths
+from ctp_core.evidence.proofs_head import EvidenceHead, half_count
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 
 Floats = NDArray[np.float64]
 MAX_WALKS = 2e6  # by one template for all facts together: about two seconds and half a gigabyte
-
-
-@dataclass(frozen=True)
-class WeighedPaths:
-    """Groundings of one template for given facts, with what each adds to the logit of its fact.
-
-    A share of 0 is no proof: the fact itself, or what no reformulator attends to.
-    """
-
-    template: Template
-    fact: Int[np.ndarray, " path"]  # in rising order
-    atoms: Int[np.ndarray, "path place"]
-    stations: Int[np.ndarray, "path place+1"]  # the entities along the body atoms
-    shares: Float[np.ndarray, " path"]
-    factors: Sequence[Float[np.ndarray, "path reformulator"]]  # for each place, the attention to the path's atom
-    weights: Float[np.ndarray, "fact reformulator"]  # share = weights · product of the factors
-    num_walked: int  # only the groundings of so many facts, the first ones, are here: those of all are too many
-    bodies: list[tuple[int, ...]] | None = None  # what names the rule of each path, where its atoms do not
-
-    def body(self, path: int) -> tuple[int, ...]:
-        return tuple(self.atoms[path].tolist()) if self.bodies is None else self.bodies[path]
-
-    def attentions(self, path: int) -> tuple[float, ...]:
-        """To each atom of a path, by the reformulator that contributes most."""
-        factors = [factor[path] for factor in self.factors]
-        best = math.prod(factors, start=self.weights[self.fact[path]]).argmax()
-        return tuple(float(factor[best]) for factor in factors)
 
 
 class EvidenceArrays:
@@ -205,26 +177,6 @@ class EvidenceArrays:
         attention = self.attention[template][predicate]  # [reformulator, place, atom]
         mass = np.prod([attention[:, place, atom] for place, atom in enumerate(body)], axis=0)
         return float(self.strength[template][predicate] @ self._saturate(mass, template))
-
-
-def own_paths(edges: EdgeList, facts: FactIds, paths: Paths) -> Int[np.ndarray, " own"]:
-    """Which paths use the fact they should prove. Few have its predicate at all, so that is looked at first."""
-    predicate = np.where(edges.states(facts), facts[:, 1], -1)[paths.pair]
-    inverse = np.where(predicate < 0, -1, predicate + edges.num_predicates)
-    suspect = np.zeros(len(predicate), dtype=bool)
-    for atom in paths.atoms.T:
-        suspect |= (atom == predicate) | (atom == inverse)
-    rows = np.flatnonzero(suspect)
-    return rows[uses_own(Paths(*(column[rows] for column in paths)), facts, edges.num_predicates)]
-
-
-def uses_own(paths: Paths, facts: FactIds, num_predicates: int) -> NDArray[np.bool_]:
-    """Which paths use the fact they should prove."""
-    subject, predicate, object_ = (column[:, None] for column in facts[paths.pair].T)
-    left, right = paths.stations[:, :-1], paths.stations[:, 1:]
-    forward = (paths.atoms == predicate) & (left == subject) & (right == object_)
-    backward = (paths.atoms == predicate + num_predicates) & (left == object_) & (right == subject)
-    return np.asarray((forward | backward).any(1))
 
 
 def _array(tensor: Tensor) -> Floats:

@@ -15,9 +15,10 @@ from ctp_core.base.facts_model import FactsView, facts_about, load_state, read_c
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
-from ctp_core.evidence.head import EvidenceHead, OwnFacts
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.proofs_arrays import EvidenceArrays
+from ctp_core.evidence.proofs_counts import AskedFacts
+from ctp_core.evidence.proofs_head import EvidenceHead
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
 
 CELLS_AT_ONCE = 2e5  # counts computed together: a small KB is asked for all its predicates in a few calls
@@ -35,7 +36,7 @@ class ProofsModel(EvidenceModel):
         head: EvidenceHead,
         offsets: Float[np.ndarray, " predicate"] | None = None,
     ) -> None:
-        """`offsets`: what a loss that only ranks has left open, the level of the logits of each predicate."""
+        """`offsets` set the level of each predicate's logits, which a loss that only ranks leaves open."""
         self.config: ProofsConfig = config
         super().__init__(kb)
         self.head = head
@@ -81,8 +82,10 @@ class ProofsModel(EvidenceModel):
         return atom_tables(self.kb.splits["train"], len(self.kb.entities), len(self.kb.predicates), self._device)
 
     def _compute_tables(self, predicates: Int[np.ndarray, " predicate"]) -> None:
-        """The logits of all pairs of entities for the predicates that were not asked for before, as many at once as
-        fit in little memory; no fact proves itself."""
+        """Computes the logits of all pairs of entities for predicates not asked for before; no fact proves itself.
+
+        Takes a few predicates at a time to save memory.
+        """
         missing = [predicate for predicate in np.unique(predicates).tolist() if predicate not in self._tables]
         cells = max(self.head.templates.values()) * len(self.kb.entities) ** 2
         at_once = max(1, int(CELLS_AT_ONCE / max(1, cells)))
@@ -90,7 +93,7 @@ class ProofsModel(EvidenceModel):
             goals = torch.tensor(missing[start : start + at_once], device=self._device)
             goal, subject, object_ = self._atom_tables[goals].nonzero().unbind(1)
             with torch.no_grad():
-                logits = self.head.logits(self._atom_tables, goals, OwnFacts(goal, goals[goal], subject, object_))
+                logits = self.head.logits(self._atom_tables, goals, AskedFacts(goal, goals[goal], subject, object_))
             self._tables.update(zip(goals.tolist(), logits.cpu().numpy(), strict=True))
 
     def to_artifact(self) -> Artifact:
@@ -108,11 +111,11 @@ class ProofsModel(EvidenceModel):
 
 
 def _offsets(artifact: Artifact, size: int) -> Float[np.ndarray, " predicate"]:
-    """0 in the artifacts of versions that had no such thing."""
+    """The stored offsets; zeros for artifacts of earlier versions, which had none."""
     try:
         offsets = np.array(artifact.manifest.get("offsets", [0.0] * size), dtype=np.float64).reshape(size)
     except (TypeError, ValueError) as error:
-        raise ArtifactError(f"the artifact of a model of proofs has offsets that are no numbers: {error}") from None
+        raise ArtifactError(f"the artifact of a model of proofs has offsets that are not numbers: {error}") from None
     if not np.isfinite(offsets).all():
         raise ArtifactError("the artifact of a model of proofs has offsets that are not finite")
     return offsets

@@ -1,10 +1,22 @@
-"""Bodies of numbered atoms as rules and proofs that people read: q⁻¹(X,Z) is written q(Z,X)."""
+"""A rule's confidence, and numbered atoms as rules and proofs that people read: q⁻¹(X,Z) is written q(Z,X).
 
-from ctp_core.evidence.features import ANY, atoms_of
+Both methods, `proofs` and `rules`, use this module.
+"""
+
+from ctp_core.base.facts_model import sigmoid
+from ctp_core.evidence.rules_features import ANY, atoms_of
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.proofs import ProofNode, Unification
 from ctp_core.rules import SIDES, Body, Rule, Template, steps_of
 from ctp_core.symbols import Fact
+
+
+def rule_confidence(bias: float, evidence: float) -> float:
+    """The score of a fact whose only proof is one by this rule: sigmoid(bias + evidence).
+
+    `bias` is that of the head predicate without a model's offsets: at their level a single proof says little.
+    """
+    return sigmoid(bias + evidence)
 
 
 def chain_rule(

@@ -16,10 +16,10 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList, Paths
-from ctp_core.evidence.chains import AtomIds, ChainRows, PairWalks, turned
-from ctp_core.evidence.constants import ConstantRules
-from ctp_core.evidence.features import ANY, atoms_of, middle
-from ctp_core.evidence.proofs_arrays import WeighedPaths
+from ctp_core.evidence.proofs import WeighedPaths
+from ctp_core.evidence.rules_chains import AtomIds, ChainRows, PairWalks, turned
+from ctp_core.evidence.rules_constants import ConstantRules
+from ctp_core.evidence.rules_features import ANY, atoms_of, middle
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, UNARY, Template
 
@@ -31,7 +31,7 @@ LISTED_CONSTANTS = 10  # rules with constants of each side that a predicate list
 
 
 def evidence_of(counts: NDArray[Any], template: Template) -> NDArray[np.float64]:
-    """h."""
+    """h(c): how much evidence c groundings of a rule are; in [0, 1], or log(1 + c) for rules about one entity."""
     if template.unary:
         return np.asarray(np.log1p(counts), dtype=np.float64)
     return np.asarray(counts / (1.0 + counts) if template.length < LONG else counts > 0, dtype=np.float64)
@@ -57,10 +57,10 @@ class RuleTable:
 
 
 class RuleArrays:
-    """Scores and proofs by a table of rules, with the interface of EvidenceArrays."""
+    """Scores and proofs by a table of rules; implements `Arrays` of evidence/model.py."""
 
     def __init__(self, table: RuleTable, constants: ConstantRules | None) -> None:
-        """`constants` are the rules of the KB that was learnt from; none about entities of another KB."""
+        """`constants` are the rules with constants of the training KB; None on another KB, which has other entities."""
         self.table = table
         self.num_predicates = len(table.bias)
         self.constants = constants if table.constants.any() else None
@@ -135,10 +135,10 @@ class RuleArrays:
     def _said(
         self, edges: EdgeList, facts: FactIds, known: NDArray[np.bool_], template: Template, atom: int
     ) -> Int[np.ndarray, " fact"]:
-        """How often an atom is said of one entity of each fact, the fact itself left out."""
+        """How often an atom is stated about one entity of each fact, not counting the fact itself."""
         away, back = facts[:, 1], facts[:, 1] + self.num_predicates
         about, own, other = (facts[:, 0], away, back) if template.about_subject else (facts[:, 2], back, away)
-        loops = facts[:, 0] == facts[:, 2]  # says it twice of its entity, once in either direction
+        loops = facts[:, 0] == facts[:, 2]  # a loop states it twice, once in either direction
         return np.asarray(edges.degrees_by(atom)[about] - known * ((atom == own) | (loops & (atom == other))))
 
     def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
@@ -190,7 +190,7 @@ class RuleArrays:
         return {(t, body): weight * float(evidence_of(np.ones(1), t)[0]) for t, body, weight in rows}
 
     def bodies(self, predicate: int, least: float) -> set[tuple[Template, AtomIds]]:
-        """The strongest only: to count the groundings of a long chain in a large KB takes long."""
+        """Only the strongest rules, because counting the groundings of a long chain in a large KB takes long."""
         chains = self._chains(predicate)
         strongest = sorted(chains, key=lambda chain: (-chains[chain], chain))[:LISTED_CHAINS]
         found = {chain for chain in strongest if chains[chain] >= least}
@@ -201,7 +201,7 @@ class RuleArrays:
 
 
 def _stations(edges: EdgeList, start: int, path: AtomIds, end: int) -> tuple[int, ...]:
-    """The entities along a body about `start`, of several the first."""
+    """The entities along a body about `start`; the first choice where there are several."""
     if len(path) > 1:
         return start, middle(edges, start, path, end), end
     return start, int(edges.neighbours(start, path[0])[0]) if end == ANY else end

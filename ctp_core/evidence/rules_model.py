@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.evaluation.ranking import BATCH, known_filters, realistic_ranks
+from ctp_core.base.evaluation import BATCH, known_filters, realistic_ranks
 from ctp_core.base.facts_model import FactsView, facts_about, read_config, read_kb
 from ctp_core.base.goals import GoalIds
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.constants import ConstantRules
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleArrays, RuleTable
+from ctp_core.evidence.rules_constants import ConstantRules
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
 from ctp_core.rules import Template
 
@@ -42,7 +42,7 @@ class RulesModel(EvidenceModel):
 
     @cached_property
     def _arrays(self) -> RuleArrays:
-        """Rules with constants speak of the entities of the KB that they were counted in, and of no other."""
+        """Rules with constants apply only to the KB whose entities they name."""
         spoken = self._at_home and self._table.constants.any()
         long = self.config.constant_atoms > 1
         return RuleArrays(self._table, ConstantRules(self.kb_view.edges, long=long) if spoken else None)
@@ -85,7 +85,7 @@ class RulesModel(EvidenceModel):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "RulesModel":
-        """On the CPU, whatever the device: sparse products of integers gain nothing elsewhere."""
+        """Ignores `device` and stays on the CPU: sparse integer products gain nothing elsewhere."""
         del device
         config, kb = read_config(artifact, RulesConfig), read_kb(artifact)
         try:
@@ -97,13 +97,13 @@ class RulesModel(EvidenceModel):
 
 
 def _check(table: RuleTable, num_predicates: int) -> None:
-    """Rules are about predicates that there are; raises ArtifactError."""
+    """Raises ArtifactError unless the columns fit together and every rule names existing predicates and templates."""
     num_rules = len(table.head)
     shapes = [table.template.shape, table.body.shape[:1], table.weight.shape, table.bias.shape, table.constants.shape]
     if table.body.ndim != 2 or shapes != [(num_rules,)] * 3 + [(num_predicates,)] * 2:
-        raise ArtifactError("the columns of the mined rules do not go together")
+        raise ArtifactError("the columns of the mined rules do not fit together")
     # An atom of a body may be read backwards.
     numbers = ((table.head, 0, num_predicates), (table.template, 0, len(TEMPLATES)))
     for column, low, high in (*numbers, (table.body, PADDING, 2 * num_predicates)):
         if column.dtype.kind != "i" or ((column < low) | (column >= high)).any():
-            raise ArtifactError("a mined rule is about a predicate or a template that is not there")
+            raise ArtifactError("a mined rule names a predicate or a template that does not exist")

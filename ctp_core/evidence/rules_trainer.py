@@ -2,21 +2,21 @@
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import check_config
 from ctp_core.base.edges import EdgeList
-from ctp_core.base.evaluation.ranking import KnownFilter, known_filters, rank_facts, ranking_metrics
+from ctp_core.base.evaluation import KnownFilter, known_filters, own_choices, rank_facts, ranking_metrics
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
 from ctp_core.errors import ArtifactError
-from ctp_core.evidence.chains import ChainRows, Hidden, turned
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.constant_weights import choose_weights
-from ctp_core.evidence.fit import Questions, cells_of, collect, fit
-from ctp_core.evidence.mining import Mined, longest, mine_chains, mine_unary
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleTable, evidence_of
+from ctp_core.evidence.rules_chains import ChainRows, Hidden, turned
+from ctp_core.evidence.rules_fit import Questions, cells_of, collect, fit
+from ctp_core.evidence.rules_mining import Mined, longest, mine_chains, mine_unary
 from ctp_core.evidence.rules_model import COLUMNS, RulesModel
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.kb.splits import FactsSplit
@@ -28,6 +28,8 @@ MAX_PATHS = 5 * MAX_FIRED  # so many paths per question lead to more entities th
 MAX_GROUNDINGS = 12e6  # of all rules for all questions of a predicate: bounds the memory and the time of a fit
 VALIDATION = 1000  # facts ranked at the end
 CHOOSING = 3000  # validation facts that choose the weights of rules with constants
+CONSTANT_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 36.0)  # tried on validation facts
+DEFAULT_CONSTANT_WEIGHT = 4.0  # without validation facts
 NO_IDS, NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0)
 MAX_LENGTH = 5
 EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, MAX_LENGTH), dtype=np.int64), NO_VALUES, NO_VALUES, NO_VALUES)
@@ -70,10 +72,10 @@ class RulesTrainer(Trainer):
         return self._learn(predicate, facts)
 
     def _weigh_constants(self) -> float:
-        """The loss is what is missing to an MRR of 1 on validation facts."""
+        """Chooses the weights of rules with constants; the loss is 1 - MRR on validation facts."""
         self._constants[:] = 1.0
         visible = self.model_on(self.split.visible(self.kb))
-        self._constants, mrr = choose_weights(visible, self.split.valid_sample(CHOOSING))
+        self._constants, mrr = choose_constant_weights(visible, self.split.valid_sample(CHOOSING))
         return 1 - mrr
 
     def _learn(self, predicate: int, facts: FactIds) -> float:
@@ -90,7 +92,7 @@ class RulesTrainer(Trainer):
         return loss
 
     def _affordable(self, rules: list[Mined], facts: FactIds) -> tuple[list[Mined], FactIds]:
-        """Without rules that lead to too many paths; so many of the facts that all others can be grounded for them."""
+        """Drops rules with too many paths, then samples as many facts as fit the grounding budget."""
         ways = [ChainRows(self._edges, facts[:, place]) for place in (0, 2)]
         kept, paths = [], 0.0
         for rule in rules:
@@ -105,7 +107,7 @@ class RulesTrainer(Trainer):
         return kept, facts[np.linspace(0, len(facts) - 1, affordable).astype(np.int64)]
 
     def _questions(self, facts: FactIds, rules: list[Mined], *, forward: bool) -> tuple[Questions, list[int]]:
-        """The features of one direction, each fact hidden from its own question; the rules too vague to be kept."""
+        """(the features of one direction, with each fact hidden from its own question; the rules too vague to keep)."""
         edges, num_predicates = self._edges, self._edges.num_predicates
         (starts, answers), predicate = (facts[:, [0, 2]] if forward else facts[:, [2, 0]]).T, int(facts[0, 1])
         known = self._known[0 if forward else 1].mask(starts, facts[:, 1])
@@ -117,7 +119,7 @@ class RulesTrainer(Trainer):
         for index in sorted(range(len(rules)), key=ways.__getitem__):
             template = rules[index].template
             if template.unary:
-                if template.about_subject != forward:  # the other says the same of all answers
+                if template.about_subject != forward:  # the other kind adds the same to every answer
                     atom = rules[index].body[0]
                     degrees = edges.degrees_by(atom)
                     base.set(index, evidence_of(degrees, template))
@@ -145,7 +147,7 @@ class RulesTrainer(Trainer):
         return self.model_on(self.kb)
 
     def model_on(self, kb: FactsKB) -> RulesModel:
-        """What is learnt so far, standing on these facts."""
+        """The rules learnt so far, applied to the facts of this KB."""
         return RulesModel(self.config, kb, self._merged())
 
     def checkpoint(self) -> Artifact:
@@ -161,6 +163,23 @@ class RulesTrainer(Trainer):
         except KeyError as error:
             raise ArtifactError(f"the checkpoint of mined rules has no {error}") from None
         self._tables, self._bias, self._constants = [table], table.bias.copy(), table.constants.copy()
+
+
+def choose_constant_weights(model: RulesModel, facts: FactIds) -> tuple[Float[np.ndarray, " predicate"], float]:
+    """(weights of rules with constants, their MRR on these facts).
+
+    A predicate with few facts takes the weight that is best for all facts.
+    """
+    chosen = np.full(len(model.kb.predicates), DEFAULT_CONSTANT_WEIGHT)
+    if not len(facts):
+        return chosen, 1.0
+    ranks = np.stack([1 / found for found in model.ranks_by_constants(facts, CONSTANT_WEIGHTS).values()])
+    best = int(ranks.mean((1, 2)).argmax())
+    chosen[:], reached = CONSTANT_WEIGHTS[best], ranks[best]
+    for predicate, own in own_choices(ranks, facts[:, 1]).items():
+        chosen[predicate] = CONSTANT_WEIGHTS[own]
+        reached = np.where(facts[:, 1] == predicate, ranks[own], reached)
+    return chosen, float(reached.mean())
 
 
 def _table(predicate: int, rules: list[Mined], weights: NDArray[np.float64]) -> RuleTable:

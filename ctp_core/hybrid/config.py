@@ -11,7 +11,7 @@ from ctp_core.kb.profile import DENSE, Profile
 
 
 class HybridConfig(BaseConfig):
-    """Both parts are trained on their own; `seed` is of both."""
+    """Settings of both parts, which are trained separately; `seed` applies to both."""
 
     method: Literal["hybrid"] = "hybrid"
     epochs: int = Field(
@@ -41,7 +41,7 @@ class HybridConfig(BaseConfig):
 
 
 def hybrid_preset(profile: Profile, preset: str) -> HybridConfig:
-    """Both parts as they are alone. On a small dense KB validation does not tell the weight; cross-validation did."""
+    """Both parts with their own presets. On a dense KB the weight comes from cross-validation, not from validation."""
     weight = 0.5 if not profile.small and profile.density > DENSE else None
     embedding = complex_preset(profile, preset)
     return HybridConfig(proofs=proofs_preset(profile, preset), embedding=embedding, weight=weight)

@@ -50,19 +50,19 @@ class HybridModel(FactsModel):
         return self.proofs.semiring
 
     def on(self, kb: KnowledgeBase) -> Model:
-        """From proofs alone: the embedding knows none of the other entities."""
+        """The proofs alone, applied to another KB: the embedding does not know its entities."""
         return self.proofs.on(kb)
 
     @cached_property
     def kb_view(self) -> FactsView:
-        """That of the proofs: what they count in it is kept there."""
+        """The view of the proofs, which keeps what they have counted."""
         return self.proofs.kb_view
 
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
         return self._parts(view, goals)[""]
 
     def kb_parts(self, goals: GoalIds) -> dict[str, Float[np.ndarray, "goal candidate"]]:
-        """What the whole says, and each part alone, against the KB alone."""
+        """The logits of the whole (under "") and of each part, asked against the KB alone."""
         return self._parts(self.kb_view, goals)
 
     def _parts(self, view: FactsView, goals: GoalIds) -> dict[str, Float[np.ndarray, "goal candidate"]]:
@@ -73,7 +73,7 @@ class HybridModel(FactsModel):
         return {"": np.asarray(together), "proofs_": proved, "embedding_": embedded}
 
     def _embedding_parts(self, view: FactsView, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """NaN where an entity was never seen."""
+        """The embedding's part of each logit; NaN where an entity was never seen."""
         embedded = self.embedding.logits_of_seen(view, GoalIds.hiding(facts, None))[:, 0]
         return np.asarray(self.weights[facts[:, 1]] * embedded)
 
@@ -117,7 +117,7 @@ class HybridModel(FactsModel):
 
 
 def _weights(artifact: Artifact) -> Float[np.ndarray, " predicate"]:
-    """One for each predicate; artifacts of versions that had one `weight` for all hold that."""
+    """One weight for each predicate; artifacts of earlier versions hold one `weight` for all."""
     manifest = artifact.manifest
     size = len(manifest["predicates"])
     stored = manifest["weights"] if "weights" in manifest else [manifest["weight"]] * size

@@ -6,15 +6,15 @@ from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import check_config, under
-from ctp_core.base.evaluation.ranking import known_filters, rank_facts, ranking_metrics
+from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import VALIDATION, EmbeddingTrainer
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.model import EvidenceModel
+from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.evidence.rules_trainer import RulesTrainer
-from ctp_core.evidence.trainer import ProofsTrainer
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.hybrid.model import PARTS, HybridModel
 from ctp_core.hybrid.weights import CHOOSING, choose_weights
@@ -24,7 +24,7 @@ DEFAULT_WEIGHT = 0.05  # without validation facts: proofs lead, the embedding br
 
 
 class HybridTrainer(Trainer):
-    """Epochs are those of the proofs, then those of the embedding; the metrics of a part bear its name."""
+    """Runs the epochs of the proofs, then those of the embedding; the name of a part prefixes its metrics."""
 
     def __init__(self, config: HybridConfig, kb: FactsKB, device: torch.device) -> None:
         self.config, self.kb = config, kb
@@ -69,7 +69,7 @@ class HybridTrainer(Trainer):
         return HybridModel(self.config, self.proofs.model(), self.embedding.model(), self._validated().weights)
 
     def _validated(self) -> HybridModel:
-        """Without the facts that are held out; on them the weights of the embedding are chosen."""
+        """The model without the held-out facts, on which the weights of the embedding are chosen."""
         proofs, embedding = self.proofs.model_on(self.proofs.split.visible(self.kb)), self.embedding.model()
         return HybridModel(self.config, proofs, embedding, self._weights(proofs, embedding))
 

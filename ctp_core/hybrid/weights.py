@@ -1,21 +1,20 @@
-"""How much an embedding may say beside proofs: weights chosen on validation facts, one for all or a predicate's own."""
+"""Chooses the weight of the embedding beside the proofs, on validation facts: one for all, or a predicate's own."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ctp_core.base.evaluation.ranking import ASKED, BATCH, KnownFilter, known_filters, realistic_ranks
+from ctp_core.base.evaluation import ASKED, BATCH, KnownFilter, known_filters, own_choices, realistic_ranks
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
-from ctp_core.base.shrinkage import own_choices
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 
 Filters = tuple[KnownFilter, KnownFilter]
 WEIGHTS = (0.0, *(0.02 * 1.25**step for step in range(31)))  # 0.02 … 16
 MAX_CELLS = 3e7  # logits kept of each part: bounds memory at half a gigabyte
 CHOOSING = 3000  # validation facts that choose
-MANY_FACTS = 2000  # whose MRR tells neighbouring weights apart
+MANY_FACTS = 2000  # from here on MRR tells neighbouring weights apart
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,11 @@ class ValidationLogits:
 def choose_weights(
     proofs: FactsModel, embedding: FactsModel, kb: FactsKB, facts: FactIds
 ) -> Float[np.ndarray, " predicate"]:
-    """One weight for all predicates but those with many questions, which are ranked best by their own.
+    """One weight for all predicates, except that a predicate with many questions gets the one that ranks them best.
 
-    Of thousands of facts it has the best MRR. That of a few hundred says little between neighbouring weights; the
-    likelihood says more, but of probabilities, not of ranks. Each decides what it can: the likeliest weight of those
-    whose MRR is within two standard errors of the best.
+    With thousands of facts, the common weight is the one with the best MRR. With a few hundred, MRR cannot tell
+    neighbouring weights apart: then it is the likeliest weight among those whose MRR is within two standard errors
+    of the best.
     """
     filters = known_filters(kb, "valid")
     ranks = _reciprocal_ranks(proofs, embedding, filters, facts)
@@ -81,7 +80,7 @@ def _affordable(kb: FactsKB, facts: FactIds) -> int:
 def _reciprocal_ranks(
     proofs: FactsModel, embedding: FactsModel, filters: Filters, facts: FactIds
 ) -> Float[np.ndarray, "weight way fact"]:
-    """By every weight; the logits of a batch are forgotten before those of the next."""
+    """The reciprocal ranks under every weight, computed in batches to bound memory."""
     ranks = np.zeros((len(WEIGHTS), 2, len(facts)))
     order = np.argsort(facts[:, 1], kind="stable")  # a model may keep what it knows of a predicate for the next fact
     for start in range(0, len(facts), BATCH):

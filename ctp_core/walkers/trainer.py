@@ -8,7 +8,7 @@ import torch
 
 from ctp_core.base.calibration import fit_on_unseen
 from ctp_core.base.cost import check_dense
-from ctp_core.base.evaluation.ranking import known_filters, rank_facts
+from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.goals import Score
 from ctp_core.base.randomness import following

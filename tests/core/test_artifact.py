@@ -75,7 +75,7 @@ def test_mined_rules_are_about_what_is_there(column: str, value: int) -> None:
     whole = artifact("rules")
     damaged = whole.tensors[f"rules.{column}"].clone()
     damaged[:1] = value
-    with pytest.raises(ArtifactError, match="not there"):
+    with pytest.raises(ArtifactError, match="does not exist"):
         load_model(Artifact(whole.manifest, {**whole.tensors, f"rules.{column}": damaged}), CPU)
 
 

@@ -44,7 +44,7 @@ BAD_CALLS: dict[str, tuple[str, bytes, int, str]] = {
         "/train",
         b'{"kb":"family","name":"bad","config":{"method":"ctp","rules":["p(X,Y) :- ' + b"q(X,Y), " * 120_000 + b'"]}}',
         422,
-        "invalid_request",
+        "bad_config",
     ),
     "two million facts without a name": (
         "/query",

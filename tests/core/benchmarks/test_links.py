@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctp_core import artifact
-from ctp_core.base.evaluation.auc_pr import auc_pr
+from ctp_core.base.evaluation import auc_pr
 from ctp_core.benchmarks.data import read_benchmark
 from ctp_core.benchmarks.links import CPU_SECONDS, LinksRun, run
 from ctp_core.benchmarks.resplits import read_resplit

@@ -8,7 +8,7 @@ import torch
 from ctp_core.base.model import Model
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.prolog_rules import write_rule
+from ctp_core.prolog_rules import clause
 from ctp_core.registry import create_trainer
 from ctp_core.rules import SIDES
 from ctp_core.symbols import Fact, Goal
@@ -51,7 +51,8 @@ def test_listed_rules_are_counted_over_the_kb() -> None:
     listed = {rule.text: rule for rule in model().rules()}
     rule = listed["speaks(X,'french') :- lives in(X,'Paris')"]
     assert (rule.support, rule.precision) == (5, 5 / 6)
-    assert write_rule(rule) == "speaks(X,'french') :- 'lives in'(X,'Paris')."
+    values = rule.values()
+    assert clause(values["head"], values["body"]) == "speaks(X,'french') :- 'lives in'(X,'Paris')."
 
 
 def test_on_another_kb_constants_say_nothing() -> None:

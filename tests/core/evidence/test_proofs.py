@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ctp_core.base.facts_model import FactsView
-from ctp_core.evidence.proofs import count_proofs, explained, list_proofs, unexplained
-from ctp_core.evidence.proofs_arrays import WeighedPaths
+from ctp_core.evidence.proofs import WeighedPaths, count_proofs, explained, list_proofs, unexplained
 from ctp_core.evidence.rules import chain_rule
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.rules import Rule, Template

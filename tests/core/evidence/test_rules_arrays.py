@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ctp_core.base.edges import EdgeList
-from ctp_core.evidence.constants import ConstantRules
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleArrays, RuleTable
+from ctp_core.evidence.rules_constants import ConstantRules
 from ctp_core.rules import SIDES
 
 NUM_ENTITIES, NUM_PREDICATES = 8, 2

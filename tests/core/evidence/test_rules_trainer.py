@@ -1,18 +1,28 @@
-"""What rules are fitted to: a bounded number of groundings, and each fact without itself."""
+"""What rules are fitted to, and how the weights of rules with constants are chosen on validation facts."""
 
 import numpy as np
 import pytest
 import torch
 
+from ctp_core.base import evaluation
 from ctp_core.base.edges import EdgeList
+from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.goals import GoalIds
+from ctp_core.evidence import rules_model
 from ctp_core.evidence import rules_trainer as rules_module
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.mining import Mined, mine_chains
+from ctp_core.evidence.proofs import provable
 from ctp_core.evidence.rules_arrays import evidence_of
+from ctp_core.evidence.rules_mining import Mined, mine_chains
 from ctp_core.evidence.rules_model import RulesModel
-from ctp_core.evidence.rules_trainer import RulesTrainer
+from ctp_core.evidence.rules_trainer import (
+    CONSTANT_WEIGHTS,
+    DEFAULT_CONSTANT_WEIGHT,
+    RulesTrainer,
+    choose_constant_weights,
+)
 from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.registry import create_trainer
 from ctp_core.rules import UNARY
 from ctp_core.symbols import Fact
 
@@ -52,10 +62,10 @@ def test_questions_hold_what_each_rule_proves_without_the_fact_asked_for(forward
 
 
 def _evidence(edges: EdgeList, fact: tuple[int, int, int], rules: list[Mined]) -> list[float]:
-    """Of each rule, from all paths that it might have counted; the fact is none of the edges."""
-    subject, _, object_ = np.array([fact]).T
+    """The evidence of each rule, from all paths that it might have counted."""
     templates = {rule.template for rule in rules}
-    paths = {template: edges.paths(subject, object_, template) for template in templates}
+    facts, ends = np.array([fact]), (np.array([fact[0]]), np.array([fact[2]]))
+    paths = {template: provable(edges, facts, edges.paths(*ends, template)) for template in templates}
     counts = [(paths[rule.template].atoms == rule.body).all(1).sum() for rule in rules]
     return [float(evidence_of(np.array([n]), rule.template)[0]) for n, rule in zip(counts, rules, strict=True)]
 
@@ -82,3 +92,68 @@ def test_a_predicate_without_training_facts_is_unlikely_of_every_pair() -> None:
     assert isinstance(model, RulesModel)
     objects = model.kb_logits(GoalIds.for_objects(np.array([0]), np.array([kb.predicates.id("q")])))
     assert (objects < np.log(0.01)).all()
+
+
+def towns() -> FactsKB:
+    """Whoever lives in town k speaks language k, which a constant tells; friends are mutual, which a chain tells."""
+    choose = np.random.default_rng(0)
+    people = [f"person{index}" for index in range(60)]
+    facts = {"train": list[Fact](), "valid": list[Fact]()}
+    for index, person in enumerate(people):
+        facts["train"].append(Fact(person, "lives_in", f"town{index % 4}"))
+        facts["valid" if index % 5 == 0 else "train"].append(Fact(person, "speaks", f"language{index % 4}"))
+        friend = people[int(choose.integers(60))]
+        facts["train"].append(Fact(person, "friend", friend))
+        facts["valid" if index % 5 == 1 else "train"].append(Fact(friend, "friend", person))
+    facts["valid"] = [fact for fact in facts["valid"] if fact not in set(facts["train"])]
+    return FactsKB.from_facts(facts)
+
+
+@pytest.fixture(scope="module")
+def trainer() -> RulesTrainer:
+    one = create_trainer(RulesConfig(steps=20, max_length=2), towns(), CPU)
+    assert isinstance(one, RulesTrainer)
+    while not one.finished:
+        one.train_epoch()
+    return one
+
+
+def visible(trainer: RulesTrainer) -> rules_model.RulesModel:
+    return trainer.model_on(trainer.split.visible(trainer.kb))
+
+
+def test_the_mrr_told_is_that_of_a_model_with_the_weights_chosen(trainer: RulesTrainer) -> None:
+    facts = trainer.split.valid
+    weights, mrr = choose_constant_weights(visible(trainer), facts)
+    trainer._constants = weights
+    model = visible(trainer)
+    ranks = rank_facts(facts, model.kb_logits, known_filters(model.kb, "valid"))
+    assert (1 / ranks).mean() == pytest.approx(mrr)
+    assert set(weights.tolist()) <= set(CONSTANT_WEIGHTS)
+    assert weights[trainer.kb.predicates.id("speaks")] > 0
+
+
+def test_ranks_do_not_depend_on_how_many_are_computed_at_once(
+    trainer: RulesTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, facts = visible(trainer), trainer.split.valid
+    together = model.ranks_by_constants(facts, CONSTANT_WEIGHTS)
+    monkeypatch.setattr(rules_model, "BATCH", 2)
+    for weight, ranks in model.ranks_by_constants(facts, CONSTANT_WEIGHTS).items():
+        assert np.array_equal(ranks, together[weight])
+
+
+def test_a_predicate_has_a_weight_of_its_own_only_where_it_has_many_questions(
+    trainer: RulesTrainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights, mrr = choose_constant_weights(visible(trainer), trainer.split.valid)
+    assert len(set(weights.tolist())) == 1
+    monkeypatch.setattr(evaluation, "OWN_FROM", 1)
+    monkeypatch.setattr(evaluation, "COMMON", 0)
+    _, own = choose_constant_weights(visible(trainer), trainer.split.valid)
+    assert own >= mrr
+
+
+def test_without_held_out_facts_the_weight_is_the_default(trainer: RulesTrainer) -> None:
+    weights, _ = choose_constant_weights(visible(trainer), trainer.split.valid[:0])
+    assert set(weights.tolist()) == {DEFAULT_CONSTANT_WEIGHT}

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from ctp_core.base.evaluation.ranking import known_filters
+from ctp_core.base.evaluation import OWN_FROM, known_filters
 from ctp_core.base.goals import GoalIds
-from ctp_core.base.shrinkage import OWN_FROM
 from ctp_core.hybrid import weights as combination
 from ctp_core.hybrid.weights import WEIGHTS, ValidationLogits, choose_weights
 from tests.core.base.test_facts_model import KB, model_of

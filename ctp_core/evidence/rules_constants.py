@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.base.edges import EdgeList, slices
-from ctp_core.evidence.features import ANY, EntityFeatures, features_of, key_of
+from ctp_core.evidence.rules_features import ANY, EntityFeatures, features_of, key_of
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, Template
 
-PRIOR = 5.0  # pessimism: so many more cases against a rule are assumed than were seen
+PRIOR = 5.0  # pessimism: this many more cases against a rule are assumed than were seen
 MIN_SUPPORT = 2
 MIN_CONFIDENCE = 0.01
 TABLES = 16  # predicates and sides whose rules are kept in memory
@@ -50,7 +50,7 @@ class ConstantRules:
         return features_of(view, long=self._long)
 
     def evidence(self, support: NDArray[np.floating] | Ids, features: Ids) -> Float[np.ndarray, " rule"]:
-        """0 for a rule that is not worth keeping."""
+        """-log(1 - confidence) of each rule; 0 for rules that are not worth keeping."""
         confidence = np.asarray(support, dtype=np.float64) / (self.body_counts[features] + PRIOR)
         kept = (support >= MIN_SUPPORT) & (confidence >= MIN_CONFIDENCE)
         return np.asarray(np.where(kept, -np.log1p(-confidence), 0.0))
@@ -145,7 +145,7 @@ class ConstantRules:
         return found
 
     def counted(self, facts: FactIds) -> NDArray[np.bool_]:
-        """Which facts support rules: those of the KB, not those that only a question states."""
+        """Tells which facts support rules: those of the KB, not those that only a question states."""
         inside = facts[:, [0, 2]].max(axis=1, initial=0) < self.edges.num_entities
         counted = np.zeros(len(facts), dtype=bool)
         counted[inside] = self.edges.states(facts[inside])
@@ -162,7 +162,7 @@ class ConstantRules:
         return float(self.evidence(np.array([support]), np.array([self._parts(body)[1]]))[0])
 
     def body(self, side: Template, feature: int, constant: int) -> AtomIds:
-        """What names a rule: side, path, d or ANY, c."""
+        """The numbers that name a rule: (side, path, d or ANY, c)."""
         ids = np.array([feature])
         return SIDES.index(side), int(self.features.path(ids)[0]), int(self.features.other(ids)[0]), constant
 

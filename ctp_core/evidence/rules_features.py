@@ -1,4 +1,4 @@
-"""What is said of each entity, as the bodies of rules with constants need it."""
+"""Features of entities: what the KB states about each, as the bodies of rules with constants need it."""
 
 from weakref import WeakKeyDictionary
 
@@ -10,8 +10,8 @@ from ctp_core.base.edges import EdgeList
 
 STRIDE = 2**32  # of feature keys: more than any KB has entities
 ANY = -1  # in place of the other entity
-MAX_DEGREE = 60  # an entity with more edges is no middle of a body: it joins everything to everything
-MIN_HOLDERS = 2  # what is said of one entity alone through another supports no rule
+MAX_DEGREE = 60  # an entity with more edges is never the middle of a body: it joins everything to everything
+MIN_HOLDERS = 2  # a two-atom feature that only one entity has supports no rule
 Ids = NDArray[np.int64]
 Said = tuple[Ids, Ids, Ids]  # keys in rising order; entity and number of its key
 
@@ -74,12 +74,12 @@ class EntityFeatures:
         return which, place[which]
 
 
-# Of every list of edges, for as long as it is used: a question may need them again and again.
+# Kept for as long as their edge list is in use, because one question may need them many times.
 _MADE: WeakKeyDictionary[EdgeList, dict[bool, EntityFeatures]] = WeakKeyDictionary()
 
 
 def features_of(edges: EdgeList, *, long: bool = False) -> EntityFeatures:
-    """Made when first asked for."""
+    """The features of an edge list, computed on the first call."""
     made = _MADE.setdefault(edges, {})
     if long not in made:
         made[long] = EntityFeatures(edges, long=long)
@@ -96,7 +96,7 @@ def _by_one_atom(edges: EdgeList) -> Said:
 
 
 def _by_two_atoms(edges: EdgeList) -> Said:
-    """Once for each entity and key, whatever entity lies between."""
+    """Counts each entity and key once, whichever entity lies between."""
     num_atoms = 2 * edges.num_predicates
     through = np.flatnonzero((edges.degree(edges.head) <= MAX_DEGREE) & (edges.head != edges.tail))
     which, second = edges.of_entities(edges.head[through])

@@ -1,5 +1,6 @@
-"""What a step of the model of proofs learns from."""
+"""What a step of the model of proofs learns from, its losses, and its members as one head."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from ctp_core.base.goals import GoalIds
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.proofs_model import ProofsModel
-from ctp_core.evidence.trainer import ProofsTrainer
+from ctp_core.evidence.proofs_trainer import Ensemble, ProofsTrainer, binary, open_world
 from ctp_core.registry import create_trainer
+from ctp_core.rules import Template
 from ctp_core.symbols import Goal
 from tests.core.base.test_facts_model import KB, ask
+from tests.core.evidence.test_proofs_head import NUM_PREDICATES, How, new_head, random_facts, tables_of, ways
 
 CPU = torch.device("cpu")
 GOAL = torch.tensor([KB.predicates.id("grandparent")])
@@ -86,3 +89,49 @@ def test_offsets_that_mean_nothing_are_refused(offsets: list[Any]) -> None:
     artifact.manifest["offsets"] = offsets
     with pytest.raises(ArtifactError, match="offsets"):
         ProofsModel.from_artifact(artifact, CPU)
+
+
+FACTS = torch.tensor([[[1.0, 0.0], [0.0, 0.0]]])
+
+
+def gradient_at(logit: float) -> float:
+    """Of the open-world loss, in the logit of a pair that is not stated."""
+    logits = torch.zeros_like(FACTS, requires_grad=True)
+    open_world(logits + logit, FACTS).backward()
+    assert logits.grad is not None
+    return float(logits.grad[0, 1, 1])
+
+
+def test_what_is_stated_costs_its_cross_entropy_and_the_rest_less() -> None:
+    logits = torch.tensor([[[0.4, -9.0], [-9.0, 2.0]]])
+    unsure = 2 * (1 - math.sqrt(1 - 1 / (1 + math.exp(-2.0))))
+    expected = math.log1p(math.exp(-0.4)) + unsure + 2 * math.log1p(math.exp(-9.0))
+    assert open_world(logits, FACTS).item() == pytest.approx(expected, abs=1e-4)
+    assert open_world(logits, FACTS) < binary(logits, FACTS)
+
+
+def test_the_surer_a_pair_the_less_it_is_held_to_be_false() -> None:
+    assert gradient_at(-4.0) == pytest.approx(1 / (1 + math.exp(4.0)), rel=0.02)  # as cross-entropy has it
+    assert gradient_at(0.7) > gradient_at(3.0) > gradient_at(6.0) > 0
+
+
+def test_no_logit_is_too_large_for_it() -> None:
+    logits = torch.tensor([[[-1e4, 1e4], [1e4, -1e4]]], requires_grad=True)
+    loss = open_world(logits, FACTS)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert logits.grad is not None
+    assert torch.isfinite(logits.grad).all()
+
+
+@ways
+def test_the_merged_head_scores_like_the_mean_of_its_members(how: How) -> None:
+    ensemble = Ensemble([new_head(seed, how) for seed in range(3)])
+    with torch.no_grad():
+        for number, head in enumerate(ensemble.heads):
+            for parameter in head.parameters():
+                parameter.add_(number)
+        tables, goals = tables_of(random_facts(5)), torch.arange(NUM_PREDICATES)
+        merged = ensemble.merged().double()
+        assert merged.templates[Template(2)] == 3 * ensemble.heads[0].templates[Template(2)]
+        assert torch.allclose(merged.logits(tables, goals), ensemble.logits(tables, goals), atol=1e-5)

@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList, slices
-from ctp_core.evidence.chains import AtomIds
 from ctp_core.evidence.config import RulesConfig
+from ctp_core.evidence.rules_chains import AtomIds
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 
 UNARY_RULES = 20  # atoms that say what kind of thing X or Y is
 PATHS_AT_ONCE = 64  # facts; bounds the memory of their paths
 MAX_DEGREE = 200  # an entity with more edges is not walked through: it joins everything to everything
-MAX_WALKS = 2_000_000  # of such facts; of more, a random part: between few entities there are billions
+MAX_WALKS = 2_000_000  # of these facts; a random sample of more, because few entities may have billions of walks
 KEY_BITS = 56  # a body is sorted as one integer, together with its fact among PATHS_AT_ONCE
 Ids = NDArray[np.int64]
 
@@ -28,7 +28,7 @@ class Mined:
 
 
 @dataclass(frozen=True)
-class _Walks:
+class _FactWalks:
     """Walks from one entity of each fact; `body` is what they walked along, from subject to object, as a number."""
 
     fact: Ids
@@ -37,7 +37,7 @@ class _Walks:
 
 
 def longest(edges: EdgeList, config: RulesConfig) -> int:
-    """AtomIds atoms at most: as configured, if so many atoms fit into one number."""
+    """The longest body to mine: as configured, or shorter where that many atoms do not fit into one integer."""
     return min(config.max_length, max(1, int(KEY_BITS / np.log2(max(2, 2 * edges.num_predicates)))))
 
 
@@ -51,7 +51,7 @@ def mine_chains(edges: EdgeList, facts: FactIds, length: int, config: RulesConfi
 
 
 def _joining(edges: EdgeList, facts: FactIds, length: int) -> Ids:
-    """The bodies that join the entities of each fact, once for each fact: half of the way walked from either end."""
+    """The bodies that join the entities of each fact, once for each fact; half of a body is walked from either end."""
     back = length // 2
     left, right = _walk(edges, facts, length - back, back=False), _walk(edges, facts, back, back=True)
     keys, met = (walks.fact * edges.num_entities + walks.entity for walks in (left, right))
@@ -65,17 +65,17 @@ def _joining(edges: EdgeList, facts: FactIds, length: int) -> Ids:
 
 
 def _fewer(beginnings: Ids, walks: int) -> Ids:
-    """Of beginnings that lead to so many walks, as many, at random, as lead to about MAX_WALKS."""
+    """Samples the beginnings at random so that they lead to about MAX_WALKS of `walks` walks."""
     if walks <= MAX_WALKS:
         return beginnings
     kept = max(1, len(beginnings) * MAX_WALKS // walks)
     return np.sort(np.random.default_rng(0).choice(beginnings, kept, replace=False))
 
 
-def _walk(edges: EdgeList, facts: FactIds, steps: int, *, back: bool) -> _Walks:
+def _walk(edges: EdgeList, facts: FactIds, steps: int, *, back: bool) -> _FactWalks:
     """All walks from the subjects, or back from the objects, that do not use the fact itself."""
     atoms, num_predicates = 2 * edges.num_predicates, edges.num_predicates
-    walks = _Walks(np.arange(len(facts)), facts[:, 2 if back else 0], np.zeros(len(facts), dtype=np.int64))
+    walks = _FactWalks(np.arange(len(facts)), facts[:, 2 if back else 0], np.zeros(len(facts), dtype=np.int64))
     for step in range(steps):
         through = np.flatnonzero((edges.degree(walks.entity) <= MAX_DEGREE) | (step == 0))
         through = _fewer(through, int(edges.degree(walks.entity[through]).sum()))
@@ -87,7 +87,7 @@ def _walk(edges: EdgeList, facts: FactIds, steps: int, *, back: bool) -> _Walks:
         own |= (atom == predicate + num_predicates) & (tail == object_) & (head == subject)
         inverse = (atom + num_predicates) % atoms
         body = walks.body[which] + inverse * atoms**step if back else walks.body[which] * atoms + atom
-        walks = _Walks(fact[~own], head[~own], body[~own])
+        walks = _FactWalks(fact[~own], head[~own], body[~own])
     return walks
 
 
@@ -100,7 +100,7 @@ def _atoms(key: int, length: int, atoms: int) -> AtomIds:
 
 
 def mine_unary(edges: EdgeList, facts: FactIds, template: Template) -> list[Mined]:
-    """The atoms that are said of these entities far more often than of others."""
+    """The atoms that are stated about these entities far more often than about others."""
     column, own = (0, facts[0, 1]) if template.about_subject else (2, facts[0, 1] + edges.num_predicates)
     lifts = []
     for atom, table in enumerate(edges.tables):

@@ -86,7 +86,7 @@ def cells_of(question: Ids, entity: Ids, counts: Ids, template: Template, rule: 
 
 
 def collect(cells: list[Cells], base: sparse.csr_array, true: Floats, known: NDArray[np.bool_]) -> Questions:
-    """Puts the cells of all rules together."""
+    """Joins the cells of all rules into one sparse table of features."""
     num_entities = base.shape[0]
     question, entity, rule, value = (np.concatenate(column) for column in zip(*(cells or [NO_CELLS]), strict=True))
     keys, cell = np.unique(question.astype(np.int64) * num_entities + entity, return_inverse=True)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ctp_core.base.edges import EdgeList
-from ctp_core.evidence.constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, TABLES, ConstantRules
-from ctp_core.evidence.features import ANY, MAX_DEGREE, EntityFeatures, features_of
+from ctp_core.evidence.rules_constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, TABLES, ConstantRules
+from ctp_core.evidence.rules_features import ANY, MAX_DEGREE, EntityFeatures, features_of
 from ctp_core.rules import SIDES, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 9, 2

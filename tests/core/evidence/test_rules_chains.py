@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ctp_core.base.edges import EdgeList
-from ctp_core.evidence.chains import ChainRows, Hidden, PairWalks, turned
+from ctp_core.evidence.rules_chains import ChainRows, Hidden, PairWalks, turned
 from ctp_core.rules import Template
 
 NUM_ENTITIES, NUM_PREDICATES = 7, 2

@@ -9,7 +9,8 @@ import torch
 
 from ctp_core.base.edges import atom_tables
 from ctp_core.evidence.config import Counting
-from ctp_core.evidence.head import EvidenceHead, OwnFacts, chain, half_count, mix, saturate
+from ctp_core.evidence.proofs_counts import AskedFacts, chain, mix
+from ctp_core.evidence.proofs_head import EvidenceHead, half_count, saturate
 from ctp_core.rules import UNARY, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 4, 2
@@ -84,8 +85,8 @@ def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int, how
     facts, head = random_facts(seed), new_head(seed, how)
     goals = torch.tensor([1, 0])
     subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
-    own = OwnFacts(1 - predicate, predicate, subject, object_)
-    logits = head.logits(tables_of(facts), goals, own)
+    asked = AskedFacts(1 - predicate, predicate, subject, object_)
+    logits = head.logits(tables_of(facts), goals, asked)
     known = {tuple(fact) for fact in facts.tolist()}
     for s, p, o in facts.tolist():
         expected = head.bias[p] + (head.loop_bias[p] if s == o else 0)
@@ -104,7 +105,7 @@ def test_nor_does_it_by_bodies_too_long_to_count_one_by_one(template: Template, 
     facts, head = random_facts(4), new_head(how=how, templates={template: 2})
     goals = torch.arange(NUM_PREDICATES)
     subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
-    logits = head.logits(tables_of(facts), goals, OwnFacts(predicate, predicate, subject, object_))
+    logits = head.logits(tables_of(facts), goals, AskedFacts(predicate, predicate, subject, object_))
     for row, (s, p, o) in enumerate(facts.tolist()):
         without = head.logits(tables_of(np.delete(facts, row, axis=0)), goals)
         assert logits[p, s, o].item() == pytest.approx(without[p, s, o].item(), abs=1e-9)
@@ -115,7 +116,7 @@ def test_pairs_that_are_no_facts_are_not_masked(how: How) -> None:
     facts, head = random_facts(3), new_head(how=how)
     goals = torch.arange(NUM_PREDICATES)
     subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
-    masked = head.logits(tables_of(facts), goals, OwnFacts(predicate, predicate, subject, object_))
+    masked = head.logits(tables_of(facts), goals, AskedFacts(predicate, predicate, subject, object_))
     plain = head.logits(tables_of(facts), goals)
     absent = tables_of(facts)[:NUM_PREDICATES] == 0
     assert torch.equal(masked[absent], plain[absent])
@@ -163,12 +164,12 @@ def test_only_the_identity_gets_no_attention() -> None:
 def test_gradients_through_the_mask_are_exact(how: How) -> None:
     facts, head = random_facts(4), new_head(how=how, templates=dict.fromkeys(EVERY_TEMPLATE, 1))
     subject, predicate, object_ = torch.from_numpy(facts).unbind(1)
-    own = OwnFacts(predicate, predicate, subject, object_)
+    asked = AskedFacts(predicate, predicate, subject, object_)
     parameters = dict(head.named_parameters())
 
     def logits(*values: torch.Tensor) -> torch.Tensor:
         named = dict(zip(parameters, values, strict=True))
-        result = torch.func.functional_call(head, named, (tables_of(facts), torch.arange(NUM_PREDICATES), own))
+        result = torch.func.functional_call(head, named, (tables_of(facts), torch.arange(NUM_PREDICATES), asked))
         assert isinstance(result, torch.Tensor)
         return result
 

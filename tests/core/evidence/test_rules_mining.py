@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ctp_core.base.edges import EdgeList
-from ctp_core.evidence import mining
+from ctp_core.evidence import rules_mining as mining
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.mining import longest, mine_chains
-from ctp_core.evidence.proofs_arrays import uses_own
+from ctp_core.evidence.proofs import provable
+from ctp_core.evidence.rules_mining import longest, mine_chains
 from ctp_core.rules import Template
 
 CONFIG = RulesConfig(rules_per_template=1000, min_support=1)
@@ -25,9 +25,8 @@ def random_edges(seed: int, num_predicates: int = 2) -> EdgeList:
 def test_every_body_that_joins_a_fact_is_found_and_none_by_the_fact_itself(length: int) -> None:
     edges = random_edges(length)
     facts = edges.facts[edges.facts[:, 1] == 0]
-    paths = edges.paths(facts[:, 0], facts[:, 2], Template(length))
-    others = ~uses_own(paths, facts, edges.num_predicates)
-    joined = set(zip(paths.pair[others].tolist(), map(tuple, paths.atoms[others].tolist()), strict=True))
+    paths = provable(edges, facts, edges.paths(facts[:, 0], facts[:, 2], Template(length)))
+    joined = set(zip(paths.pair.tolist(), map(tuple, paths.atoms.tolist()), strict=True))
     support = Counter(body for _, body in joined)
     mined = [rule.body for rule in mine_chains(edges, facts, length, CONFIG)]
     assert set(mined) == set(support)

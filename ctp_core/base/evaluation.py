@@ -1,4 +1,4 @@
-"""Filtered ranks of facts, both directions, with the realistic (mean) rank for ties."""
+"""How well models rank facts: filtered ranks in both directions, MRR, Hits@k, AUC-PR, and settings chosen by them."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -11,13 +11,15 @@ from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB
 
 HITS = (1, 3, 10)
 ASKED = (Place.OBJECT, Place.SUBJECT)  # every fact is asked for twice, in this order
+OWN_FROM = 200  # questions of a predicate; fewer choose nothing of their own
+COMMON = 50  # questions, ranked as all are on average, that are heard beside a predicate's own
 BATCH = 256  # questions ranked at once: bounds memory at BATCH × entities
 
 ScoreEach = Callable[[GoalIds], Mapping[str, NDArray[np.floating]]]  # the scores by several models
 
 
 class KnownFilter:
-    """Which entities complete a question (entity, predicate, ?) to a known fact."""
+    """Finds the entities that complete a question (entity, predicate, ?) to a known fact."""
 
     def __init__(self, facts: Iterable[FactIds], num_entities: int, num_predicates: int, *, subjects: bool) -> None:
         rows = np.concatenate([*facts, np.zeros((0, 3), dtype=np.int64)])
@@ -57,7 +59,7 @@ def realistic_ranks(
 ) -> Float[np.ndarray, " question"]:
     """1 + those above + half of the others at the same score; known facts other than the true one do not count.
 
-    What is no number is above everything, so that no model ranks well by having no scores.
+    NaN ranks above everything, so that no model ranks well by having no scores.
     """
     questions = np.arange(len(true))
     target = scores[questions, true][:, None]
@@ -92,7 +94,34 @@ def rank_facts_by_each(
 
 
 def ranking_metrics(ranks: Float[np.ndarray, " question"]) -> dict[str, float]:
-    """MRR and Hits@1/3/10; of no questions, none."""
+    """MRR and Hits@1/3/10; empty without questions."""
     if not len(ranks):
         return {}
     return {"mrr": float((1 / ranks).mean()), **{f"hits@{k}": float((ranks <= k).mean()) for k in HITS}}
+
+
+def auc_pr(scores: Float[np.ndarray, " example"], true: Bool[np.ndarray, " example"]) -> float:
+    """Area under the precision-recall curve, as average precision; equal scores are one threshold.
+
+    Σ (recall_i - recall_{i-1}) · precision_i over the distinct scores.
+    """
+    order = np.argsort(-scores, kind="stable")
+    scores, true = scores[order], true[order]
+    thresholds = np.append(np.flatnonzero(np.diff(scores)), len(scores) - 1)
+    found = np.cumsum(true)[thresholds]
+    precision, recall = found / (thresholds + 1), found / true.sum()
+    return float((np.diff(recall, prepend=0.0) * precision).sum())
+
+
+def own_choices(
+    reciprocal_ranks: Float[np.ndarray, "setting way fact"], predicates: Int[np.ndarray, " fact"]
+) -> dict[int, int]:
+    """predicate -> the index of the setting that ranks its facts best, for predicates with at least OWN_FROM questions.
+
+    COMMON average questions pull each choice towards the setting that is best for all.
+    """
+    means, chosen = reciprocal_ranks.mean((1, 2)), {}
+    for predicate in np.flatnonzero(2 * np.bincount(predicates) >= OWN_FROM).tolist():
+        own = reciprocal_ranks[:, :, predicates == predicate].sum((1, 2))
+        chosen[predicate] = int((own + COMMON * means).argmax())
+    return chosen

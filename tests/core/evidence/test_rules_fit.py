@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.fit import Questions, cells_of, collect, fit
+from ctp_core.evidence.rules_fit import Questions, cells_of, collect, fit
 from ctp_core.rules import Template
 
 NUM_QUESTIONS, NUM_ENTITIES = 3, 5

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.base.edges import EdgeList, Paths, slices
-from ctp_core.evidence.proofs_arrays import own_paths
+from ctp_core.evidence.proofs import provable
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 
@@ -17,13 +17,13 @@ Ids = NDArray[np.int64]
 
 
 def turned(body: AtomIds, num_predicates: int) -> AtomIds:
-    """The same path read from its end."""
+    """The body of the same path read from its end to its start."""
     return tuple((atom + num_predicates) % (2 * num_predicates) for atom in reversed(body))
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """Edges that are not there, one for each question: `atom` from its start to one of the `ends`, and back."""
+    """Edges to ignore, one for each question: `atom` from its start to its entry of `ends`, and the inverse edge."""
 
     atom: int
     ends: Int[np.ndarray, " question"]
@@ -32,7 +32,7 @@ class Hidden:
 class ChainRows:
     """Groundings of chains from given entities to all entities, by one sparse product for each atom.
 
-    Asked for bodies in sorted order, it multiplies what they begin with once, and remembers nothing else.
+    Ask for bodies in sorted order: then shared beginnings are multiplied once, and little is kept in memory.
     """
 
     def __init__(self, edges: EdgeList, starts: Int[np.ndarray, " question"], hidden: Hidden | None = None) -> None:
@@ -42,7 +42,7 @@ class ChainRows:
         self._reached: dict[AtomIds, sparse.csr_array] = {(): self._marked(starts, once)}
 
     def widest(self, body: AtomIds) -> float:
-        """Paths per question at the step that has most of them: what a rule costs, without finding them."""
+        """Estimates a rule's cost: the number of paths per question at the step with the most, without finding them."""
         paths = np.bincount(self._starts, minlength=self._edges.num_entities).astype(np.float64)
         most = 0.0
         for atom in turned(body, self._edges.num_predicates)[::-1]:
@@ -70,13 +70,13 @@ class ChainRows:
         return onward
 
     def _marked(self, entities: Ids, values: NDArray[np.int32]) -> sparse.csr_array:
-        """One cell in each row."""
+        """A table with one cell set in each row."""
         shape = (len(self._questions), self._edges.num_entities)
         return sparse.csr_array((values, (self._questions, entities)), shape=shape)
 
 
 class PairWalks:
-    """The groundings of rules for given facts, none by the fact itself; shared beginnings are walked once.
+    """Finds the groundings of rules for given facts, none by the fact itself; shared beginnings are walked once.
 
     All facts of a hub begin or end at one entity, from which one walk serves them all.
     """
@@ -87,21 +87,19 @@ class PairWalks:
         self._flipped = len(subjects) < len(objects)
         each, shared = (2, 0) if self._flipped else (0, 2)
         ends, self._end = np.unique(facts[:, shared], return_inverse=True)
-        self._from_each, self._from_ends = _Walks(edges, facts[:, each]), _Walks(edges, ends)
+        self._from_each, self._from_ends = _WalksFrom(edges, facts[:, each]), _WalksFrom(edges, ends)
 
     def paths(self, template: Template, body: AtomIds) -> Paths:
         """Paths between the entities of the facts, or the edges of one of them; facts in rising order."""
         if template.unary:
-            pair, stations = _Walks(self._edges, self._facts[:, 0 if template.about_subject else 2]).along(body)
+            pair, stations = _WalksFrom(self._edges, self._facts[:, 0 if template.about_subject else 2]).along(body)
         else:
             pair, stations = self._joined(body)
         paths = Paths(pair, np.tile(np.array(body), (len(pair), 1)), stations)
-        kept = np.ones(len(pair), dtype=bool)
-        kept[own_paths(self._edges, self._facts, paths)] = False
-        return Paths(*(column[kept] for column in paths))
+        return provable(self._edges, self._facts, paths)
 
     def _joined(self, body: AtomIds) -> tuple[Ids, Ids]:
-        """Half of the way walked from either end, joined where they meet."""
+        """Walks half of the body from either end and joins the halves where they meet."""
         num_predicates, num_entities = self._edges.num_predicates, self._edges.num_entities
         body = turned(body, num_predicates) if self._flipped else body
         half = (len(body) + 1) // 2
@@ -114,7 +112,7 @@ class PairWalks:
         return pair[which], stations[:, ::-1] if self._flipped else stations
 
 
-class _Walks:
+class _WalksFrom:
     def __init__(self, edges: EdgeList, starts: Ids) -> None:
         self._tables = edges.tables
         self._found: dict[AtomIds, tuple[Ids, Ids]] = {(): (np.arange(len(starts)), starts[:, None])}

@@ -11,7 +11,7 @@ from ctp_core.errors import BadQuestion, ConfigError
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
-from ctp_core.walkers import neurallp
+from ctp_core.walkers import model as walkers
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
 
 CPU = torch.device("cpu")
@@ -46,8 +46,8 @@ def test_the_walks_that_are_followed_at_once_count_as_tables(monkeypatch: pytest
 
 def test_the_tables_of_a_kb_are_made_once_for_all_its_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
     model, made = create_trainer(NeuralLpConfig(**SMALL), KB, CPU).fit(), list[int]()
-    original = neurallp.atom_tables
-    monkeypatch.setattr(neurallp, "atom_tables", lambda *sizes: made.append(1) or original(*sizes))
+    original = walkers.atom_tables
+    monkeypatch.setattr(walkers, "atom_tables", lambda *sizes: made.append(1) or original(*sizes))
     model.answer([Question(Goal("a", None, "c")), Question(Goal("a", "p", None))], Budget())
     assert len(made) == 1
 

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctp_core.ctp_graphs.charts import Ids, Shape
-from ctp_core.ctp_graphs.layered_charts import LayeredChart
+from ctp_core.ctp_graphs.charts import Ids, LayeredChart, Shape
 from ctp_core.ctp_graphs.stepped_charts import Step, SteppedChart
 from ctp_core.kb.isomorphism import CanonicalGraph
 from ctp_core.rules import Template

@@ -17,8 +17,7 @@ from torch import Tensor
 from ctp_core.aggregations import Best
 from ctp_core.base.deadline import Expired, look, never
 from ctp_core.ctp_graphs.batches import BatchLayer, Instance, LayeredBatch, Ways, stack_layered
-from ctp_core.ctp_graphs.charts import Shape
-from ctp_core.ctp_graphs.layered_charts import LayeredChart, layered_chart
+from ctp_core.ctp_graphs.charts import LayeredChart, Shape, layered_chart
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion

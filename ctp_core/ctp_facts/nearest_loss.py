@@ -11,9 +11,8 @@ from torch.nn import functional
 
 from ctp_core.base.evaluation.ranking import KnownFilter
 from ctp_core.ctp_facts.entities import Ids, SoftFacts
-from ctp_core.ctp_facts.nearest_prover import soft_edges
-from ctp_core.ctp_facts.neighbours import nearest_entities
-from ctp_core.ctp_facts.reach import Asked, Atoms, Paths, SoftReach
+from ctp_core.ctp_facts.neighbours import nearest_entities, soft_edges
+from ctp_core.ctp_facts.reach import ChainCosts, Paths, SoftReach, Starts
 from ctp_core.ctp_facts.search import Chains, Leaves, as_tensor
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.kb.knowledge_base import FactIds
@@ -93,8 +92,8 @@ def _question_losses(asked: _Questions, way: int, known: KnownFilter) -> Float[T
 def _arrived(
     asked: _Questions, chains: Chains, number: int, given: Ids, *, backwards: bool
 ) -> tuple[Chains, int, Paths]:
-    atoms = Atoms(chains.costs[asked.row, number], chains.plan.flips)
-    paths = asked.reach.arrive(atoms.reversed if backwards else atoms, Asked(given, asked.own))
+    atoms = ChainCosts(chains.costs[asked.row, number], chains.plan.flips)
+    paths = asked.reach.arrive(atoms.reversed if backwards else atoms, Starts(given, asked.own))
     if chains.guards is not None:
         guards = chains.guards.detach().cpu().numpy()[asked.row[paths.question], number]
         paths = Paths(paths.question, asked.reach.times(paths.distance, guards), paths.stations, paths.facts)

@@ -6,7 +6,8 @@ import faiss
 import numpy as np
 from jaxtyping import Float, Int
 
-from ctp_core.ctp_facts.entities import JOINS, Floats, Ids
+from ctp_core.ctp_facts.entities import JOINS, Floats, Ids, SoftFacts
+from ctp_core.ctp_facts.theory import SoftTheory
 
 EXACT_UP_TO = 20_000  # entities; more are looked for in cells around centres, which misses a few neighbours
 PROBED = 16  # cells looked into for each entity
@@ -105,6 +106,17 @@ class SoftEdges:
         keys = ends * self.size + starts if flip else starts * self.size + ends
         first, last = (np.searchsorted(self._keys, keys, side=side) for side in ("left", "right"))
         return np.repeat(np.arange(len(keys)), last - first), _ranges(first, last - first)
+
+
+def soft_edges(theory: SoftTheory, facts: SoftFacts, num_entities: int) -> SoftEdges:
+    """By the vectors and the nearest entities that the theory holds; entities without a vector meet themselves."""
+    vectors = theory.entities.detach().cpu().numpy()
+    neighbours = Neighbours.of(theory.nearest.cpu().numpy(), num_entities)
+    squared = np.zeros(len(neighbours.others), dtype=vectors.dtype)
+    apart = np.flatnonzero(neighbours.entities != neighbours.others)
+    gap = vectors[neighbours.entities[apart]] - vectors[neighbours.others[apart]]
+    squared[apart] = (gap**2).sum(1)
+    return SoftEdges(facts.facts, neighbours, squared, theory.config.unification)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class ChainPairs:
     def own(self) -> tuple[Float[np.ndarray, " fact"], Int[np.ndarray, "fact place+1"]]:
         """(distance, stations) of the best proof of each fact of the goal predicate that does not use it."""
         assert self.predicate is not None
-        facts = self.tables.own_facts(self.predicate)
+        facts = self.tables.leave_one_out(self.predicate)
         left, right = facts.facts.subject, facts.facts.object
         everyone, number = np.arange(len(self.tables.squared))[None, :], np.arange(len(left))
         if len(self.flips) == 1:
@@ -124,11 +124,11 @@ class ChainPairs:
         """The step from start to end at a place for the goal which may not use a fact; all three broadcast."""
         assert self.predicate is not None
         subjects, objects = (end, start) if self.flips[place] else (start, end)
-        own = self.tables.own_facts(self.predicate).distances(fact, subjects, objects)
+        own = self.tables.leave_one_out(self.predicate).distances(fact, subjects, objects)
         met = np.sqrt(self.tables.join(self.costs[place, self.predicate], own))
         return np.asarray(np.minimum(self.without[place][start, end], met))
 
     def trace_own(self, facts: Ids, stations: Int[np.ndarray, "fact place+1"]) -> Leaves:
         assert self.predicate is not None
-        own = OwnCells(self.predicate, self.tables.own_facts(self.predicate), facts)
+        own = OwnCells(self.predicate, self.tables.leave_one_out(self.predicate), facts)
         return self._leaves(list(stations[facts].T), own)

@@ -20,7 +20,7 @@ EXACT = 1e-6  # distance of a generated vector to a predicate below which they a
 
 
 @dataclass(frozen=True)
-class Step:
+class PathStep:
     """A leaf along the path of a goal: from one entity to another by a fact."""
 
     start: int
@@ -29,8 +29,8 @@ class Step:
     score: float
 
     @property
-    def back(self) -> "Step":
-        return Step(self.end, self.start, self.fact, self.score)
+    def back(self) -> "PathStep":
+        return PathStep(self.end, self.start, self.fact, self.score)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TreeWriter:
     ) -> ProofNode:
         """`stations` and `facts` lie along the path from the goal's subject to its object."""
         steps = [
-            Step(start, end, fact, score)
+            PathStep(start, end, fact, score)
             for start, end, fact, score in zip(stations[:-1], stations[1:], facts, scores, strict=True)
         ]
         vector = self.theory.predicates[chain.row]
@@ -64,7 +64,7 @@ class TreeWriter:
         vector = self.theory.predicates[chain.row]
         return self._rule(names, vector, self._expand(template, vector, chain.number))
 
-    def _node(self, view: FactsView, plan: Plan, vector: Tensor, number: int, steps: list[Step]) -> ProofNode:
+    def _node(self, view: FactsView, plan: Plan, vector: Tensor, number: int, steps: list[PathStep]) -> ProofNode:
         name, distance = self._nearest(vector)
         predicate = view.predicates.names[name]
         entities = view.entities.names

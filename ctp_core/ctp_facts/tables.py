@@ -21,7 +21,7 @@ class SoftTables:
 
     def __init__(self, facts: SoftFacts, squared: Float[np.ndarray, "entity entity"], unification: str) -> None:
         self.facts, self.squared, self.join = facts, squared, JOINS[unification]
-        self._masks: dict[int, OwnFacts] = {}
+        self._left_out: dict[int, LeaveOneOut] = {}
         self._near_objects: dict[int, Floats] = {}
 
     @cached_property
@@ -53,11 +53,11 @@ class SoftTables:
                 np.minimum(best, joined, out=best)
         return best
 
-    def own_facts(self, predicate: int) -> "OwnFacts":
+    def leave_one_out(self, predicate: int) -> "LeaveOneOut":
         """Kept: all goals of a predicate share it."""
-        if predicate not in self._masks:
-            self._masks[predicate] = OwnFacts.of(self, predicate)
-        return self._masks[predicate]
+        if predicate not in self._left_out:
+            self._left_out[predicate] = LeaveOneOut.of(self, predicate)
+        return self._left_out[predicate]
 
     def rows_of(
         self, costs: Float[np.ndarray, " predicate"], subjects: Ids, objects: Ids, own: "OwnCells | None" = None
@@ -108,7 +108,7 @@ class SoftTables:
 
 
 @dataclass(frozen=True)
-class OwnFacts:
+class LeaveOneOut:
     """M of one predicate as it is without one of its facts, for each of them.
 
     Leaving out p(i, j) touches only what goes through the object j: `second` is the best through another object than
@@ -123,7 +123,7 @@ class OwnFacts:
     others: Float[np.ndarray, "fact entity"]
 
     @classmethod
-    def of(cls, tables: SoftTables, predicate: int) -> "OwnFacts":
+    def of(cls, tables: SoftTables, predicate: int) -> "LeaveOneOut":
         facts, squared = tables.facts.of_predicate[predicate], tables.squared
         best, second = (np.full(squared.shape, np.inf, dtype=squared.dtype) for _ in range(2))
         through = np.full(squared.shape, -1, dtype=np.int64)
@@ -149,7 +149,7 @@ class OwnCells:
     """Goals of one predicate, each of which may not use its own fact."""
 
     predicate: int
-    facts: OwnFacts
+    facts: LeaveOneOut
     fact: Ids  # [cell], index into the facts of the predicate
 
     @property

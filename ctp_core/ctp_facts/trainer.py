@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
@@ -16,14 +16,14 @@ from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import one_cycle
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import NO_FACT, SoftFacts
-from ctp_core.ctp_facts.entity_start import start_from_facts
 from ctp_core.ctp_facts.model import CtpFactsModel
 from ctp_core.ctp_facts.nearest_loss import NearestRanking
+from ctp_core.ctp_facts.negatives import NegativeSampler
 from ctp_core.ctp_facts.ranking_loss import ranking_loss
 from ctp_core.ctp_facts.search import Goals
 from ctp_core.ctp_facts.summed_loss import sharpness, summed_loss
-from ctp_core.ctp_facts.theory import SoftTheory
-from ctp_core.kb.knowledge_base import FactIds, FactSet, FactsKB
+from ctp_core.ctp_facts.theory import SoftTheory, start_from_facts
+from ctp_core.kb.knowledge_base import FactSet, FactsKB
 
 KEPT = 3  # tables of each place of a chain: see ChainPairs
 VALIDATED = 300  # facts of a KB without tables that are ranked on the way
@@ -40,6 +40,7 @@ class CtpFactsTrainer(FactsTrainer):
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
         self.module = SoftTheory(config, *sizes, self.generator, device)
+        self._negatives = NegativeSampler(FactSet(self.split.train, *sizes), sizes[0], config.negatives)
         if config.loss == "summed":
             check_dense(SUMS * float(sizes[1]) * sizes[0] ** 2, config.method, "use loss 'all'")
         if self.module.dense:
@@ -55,7 +56,6 @@ class CtpFactsTrainer(FactsTrainer):
         self._train = self.split.train[np.lexsort(self.split.train.T[[2, 0, 1]])]
         self._groups = np.cumsum(np.diff(self._train[:, :2], axis=0, prepend=self._train[:1, :2]).any(1))
         self._facts = SoftFacts(self._train, len(kb.predicates))
-        self._known = FactSet(self._train, *sizes)
         self._nearest = NearestRanking(self.module, self._facts)
 
     def _groups_of_weights(self) -> list[dict[str, Any]]:
@@ -70,12 +70,9 @@ class CtpFactsTrainer(FactsTrainer):
         groups, pairs = self.module.select.groups, float(len(self.kb.entities)) ** 2
         if self.config.loss == "all":
             return KEPT * pairs * sum(plan.width(groups) * len(plan.flips) for plan in self.module.training_plans)
-        goals = self.config.batch_size * (1 + 3 * self.config.negatives)  # see `_corrupted`
-        return (
-            goals
-            * pairs
-            * max((plan.width(groups) for plan in self.module.training_plans if len(plan.flips) > 2), default=0)
-        )
+        goals = self.config.batch_size * (1 + self._negatives.most)
+        long = (plan.width(groups) for plan in self.module.training_plans if len(plan.flips) > 2)
+        return goals * pairs * max(long, default=0)
 
     def batches(self) -> Sequence[Tensor]:
         self._nearest.restart()
@@ -97,18 +94,20 @@ class CtpFactsTrainer(FactsTrainer):
             return summed_loss(self.module, *self._seen_and_hidden(), batch, sharpness(self.made))
         if self.config.loss == "all":
             return ranking_loss(self.module, *self._seen_and_hidden(), batch)
-        rows = batch.numpy()
-        corrupted = self._corrupted(self._train[rows])
-        false = corrupted[~self._known.states(corrupted)]  # a corrupted fact may be true: one in seven is, in Nations
-        goals = np.concatenate([self._train[rows], false])
+        return self._sampled_loss(batch.numpy())
+
+    def _sampled_loss(self, rows: Int[np.ndarray, " fact"]) -> Float[Tensor, ""]:
+        """Binary cross-entropy on these training facts and on their negatives."""
+        true = self._train[rows]
+        goals = np.concatenate([true, self._negatives.draw(true, self.generator)])
         own = np.full(len(goals), NO_FACT, dtype=np.int64)
         own[: len(rows)] = rows
         scores = self.module.scores(
             Goals(goals[:, 1], goals[:, 0], goals[:, 2], own), self._facts, self.module.training_plans
         )
-        true = torch.zeros_like(scores)
-        true[: len(rows)] = 1
-        return functional.binary_cross_entropy(scores.clamp(max=MAX_SCORE), true)
+        labels = torch.zeros_like(scores)
+        labels[: len(rows)] = 1
+        return functional.binary_cross_entropy(scores.clamp(max=MAX_SCORE), labels)
 
     def _seen_and_hidden(self) -> tuple[SoftFacts, SoftFacts]:
         """The facts that proofs of one step may use, and the others: never none, never the same."""
@@ -121,15 +120,6 @@ class CtpFactsTrainer(FactsTrainer):
 
     def _drawn(self, count: int, share: float) -> NDArray[np.bool_]:
         return np.asarray(torch.rand(count, generator=self.generator).numpy() < share)
-
-    def _corrupted(self, facts: FactIds) -> FactIds:
-        """Subject, object, and both replaced by random entities, `negatives` times."""
-        times = self.config.negatives
-        drawn = torch.randint(len(self.kb.entities), (times, 4, len(facts)), generator=self.generator).numpy()
-        corrupted = np.tile(facts, (times, 3, 1, 1))  # [time, way, fact, 3]
-        corrupted[:, 0, :, 0], corrupted[:, 1, :, 2] = drawn[:, 0], drawn[:, 1]
-        corrupted[:, 2, :, 0], corrupted[:, 2, :, 2] = drawn[:, 2], drawn[:, 3]
-        return corrupted.reshape(-1, 3)
 
     def ranks(self) -> Float[np.ndarray, " question"]:
         valid = self.split.valid

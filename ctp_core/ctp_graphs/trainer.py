@@ -12,7 +12,7 @@ from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
 from ctp_core.ctp_graphs.rules import decode
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.errors import ConfigError, DataError
-from ctp_core.kb.graph_paths import joined
+from ctp_core.kb.graphs import joined
 from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.shapes import Float, Int, Tensor
 

@@ -7,8 +7,7 @@ from hashlib import sha256
 from ctp_core.errors import DataError, EmptyKB, TooLarge
 from ctp_core.kb.facts_builder import KbLimits
 from ctp_core.kb.formats.graphs_jsonl import write_graphs_jsonl
-from ctp_core.kb.graph_checks import graphs_kb
-from ctp_core.kb.graph_paths import joined
+from ctp_core.kb.graphs import graphs_kb, joined
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.symbols import Vocabulary
 

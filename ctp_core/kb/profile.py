@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from ctp_core.kb.graph_paths import templates_needed
+from ctp_core.kb.graphs import templates_needed
 from ctp_core.kb.knowledge_base import GraphsKB, Kind, KnowledgeBase
 
 SMALL_KB = 500  # facts; below it a step costs nothing and there is little to learn from: many plain epochs

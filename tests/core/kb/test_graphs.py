@@ -15,7 +15,7 @@ from ctp_core.errors import ConfigError, DataError, ParseError
 from ctp_core.kb.facts_builder import KbLimits
 from ctp_core.kb.formats.clutrr import UNTYPED, parse_clutrr, read_clutrr
 from ctp_core.kb.formats.graphs_jsonl import numbered_graphs_jsonl, parse_graphs_jsonl, write_graphs_jsonl
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.graphs_builder import BuiltGraphs, GraphsBuilder
 from ctp_core.kb.isomorphism import canonical, distinct, number
 from ctp_core.kb.knowledge_base import Graph

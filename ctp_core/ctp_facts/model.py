@@ -23,7 +23,7 @@ from ctp_core.rules import Rule
 
 
 class CtpFactsModel(FactsModel):
-    """Its `logits` are scores already: exp(-slope · distance) of the best proof."""
+    """The paper's prover on facts. Its `logits` are already scores: exp(-slope · distance) of the best proof."""
 
     method: ClassVar[str] = "ctp"
 

@@ -34,9 +34,9 @@ SAME_FACTS = 4  # paths searched for each proof wanted: several may use the same
 
 
 class SoftProver(ABC):
-    """Over the facts of a KB, or of a KB and a question. An entity without a vector meets only itself.
+    """Answers from the facts of a KB, or of a KB and a question. An entity without a vector unifies only with itself.
 
-    In double precision, so that a score is its proof's.
+    Computes in double precision, so that a score equals the score of its proof.
     """
 
     def __init__(self, theory: SoftTheory, facts: SoftFacts) -> None:
@@ -48,24 +48,25 @@ class SoftProver(ABC):
 
     @abstractmethod
     def objects(self, predicates: Ids, subjects: Ids) -> Float[np.ndarray, "question entity"]:
-        """Scores of everything in the open place."""
+        """Scores of every entity as the object."""
 
     @abstractmethod
-    def subjects(self, predicates: Ids, objects: Ids) -> Float[np.ndarray, "question entity"]: ...
+    def subjects(self, predicates: Ids, objects: Ids) -> Float[np.ndarray, "question entity"]:
+        """Scores of every entity as the subject."""
 
     @abstractmethod
     def _candidates(self, chain: Chain, goal: list[int], wanted: int) -> list[Candidate]:
-        """The best choices of facts by one chain, at most `wanted`."""
+        """The best choices of facts for one chain, at most `wanted`."""
 
     @abstractmethod
     def _gap(self, one: int, other: int) -> float:
-        """Squared distance of two entities."""
+        """Squared distance between two entities."""
 
     def _of(self, predicate: int) -> Iterator[Chain]:
         return (Chain(chains, predicate, number) for chains in self._chains for number in range(chains.width))
 
     def proofs(self, view: FactsView, goal: list[int], num_proofs: int) -> tuple[Proof, ...]:
-        """The best proofs, distinct by rules and facts; ties go to fewer facts, then text."""
+        """The best proofs, distinct by rules and facts; among equal scores, fewer facts come first, then by text."""
         best: dict[tuple[str, tuple[Fact, ...]], Proof] = {}
         for chain in self._of(goal[1]):
             for _, facts, stations in self._candidates(chain, goal, num_proofs):
@@ -89,7 +90,7 @@ class SoftProver(ABC):
         return found
 
     def rules(self, kb: FactsKB) -> list[Rule]:
-        """One rule for each predicate and reformulator, each text once; p(X,Y) :- p(X,Y) says nothing."""
+        """One rule for each predicate and reformulator, each text once, without rules of the form p(X,Y) :- p(X,Y)."""
         found = []
         for chains in self._chains:
             if chains.plan != FACT and all(part == FACT for part in chains.plan.parts):
@@ -104,7 +105,7 @@ def _trivial(rule: Rule) -> bool:
 
 
 class TableProver(SoftProver):
-    """Tries every fact and every middle entity."""
+    """Exact: tries every fact and every entity in the middle of a path."""
 
     def __init__(self, theory: SoftTheory, facts: SoftFacts, num_entities: int) -> None:
         super().__init__(theory, facts)
@@ -125,12 +126,12 @@ class TableProver(SoftProver):
         return float(self._search.squared[one, other])
 
     def table(self, predicate: int) -> Float[np.ndarray, "entity entity"]:
-        """Scores of all pairs, computed when a predicate is first asked for."""
+        """Scores of all pairs, computed on the first question about a predicate."""
         if predicate not in self._tables:
             best = np.full(self._search.squared.shape, np.inf)
             for chain in self._of(predicate):
                 if chain.guard is not None and chain.guard >= best.max():
-                    continue  # a rule with such a head proves nothing better
+                    continue  # a rule with so distant a head cannot improve any pair
                 np.minimum(best, ChainPairs(self._pairs, chain, self._times).distances, out=best)
             self._tables[predicate] = np.exp(-self._slope * best)
         return self._tables[predicate]
@@ -138,7 +139,7 @@ class TableProver(SoftProver):
     # Proofs
 
     def _candidates(self, chain: Chain, goal: list[int], wanted: int) -> list[Candidate]:
-        """The `wanted` best choices of facts: stations in the order of their distance, until none can be better."""
+        """Tries paths in the order of their distance, until no further one can be among the `wanted` best."""
         found: dict[tuple[int, ...], Candidate] = {}
         for bound, stations in self._paths(chain, (goal[0], goal[2])):
             known = sorted(distance for distance, _, _ in found.values())
@@ -150,7 +151,7 @@ class TableProver(SoftProver):
         return sorted(found.values())[:wanted]
 
     def _paths(self, chain: Chain, ends: tuple[int, int]) -> Iterator[tuple[float, tuple[int, ...]]]:
-        """(distance, stations), best first: one path for each first middle entity."""
+        """(distance, stations), best first: the best path through each possible second station."""
         left, right = ends
         flips = chain.chains.plan.flips
         if len(flips) == 1:
@@ -171,7 +172,7 @@ class TableProver(SoftProver):
             yield float(total[station]), (*path, right)
 
     def _steps(self, chain: Chain, left: int, right: int) -> list[Floats]:
-        """The row of the left end, tables for the places between, the column of the right end."""
+        """Distances at each place: from the left end, between all pairs in the middle, to the right end."""
         flips, costs, no_own = chain.chains.plan.flips, chain.costs, np.array([NO_FACT])
         first = self._search.row(costs[:1], np.array([left]), no_own, open_subject=flips[0])[0]
         last = self._search.row(costs[-1:], np.array([right]), no_own, open_subject=not flips[-1])[0]
@@ -179,7 +180,7 @@ class TableProver(SoftProver):
         return [first, *(t.T if flip else t for t, flip in zip(tables, flips[1:-1], strict=True)), last]
 
     def _choices(self, chain: Chain, stations: tuple[int, ...], wanted: int) -> list[tuple[float, tuple[int, ...]]]:
-        """The best facts at every place of a path, combined: at most `wanted`."""
+        """The `wanted` best combinations of one fact at every place of a path."""
         combined: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]  # distance 0 is ⊗'s one
         for place in range(len(chain.costs)):
             distances = self._place_distances(chain, stations, place)
@@ -189,7 +190,7 @@ class TableProver(SoftProver):
                 for so_far, facts in combined
                 for fact in nearest
             ]
-            # ⊗ never brings nearer: what is not among the best so far cannot be among them later.
+            # ⊗ never lowers a distance: what is not among the best now cannot be among them later.
             combined = sorted(longer)[:wanted]
         return combined
 
@@ -204,7 +205,7 @@ class TableProver(SoftProver):
 
 
 def _extended(squared: Floats, num_entities: int) -> Floats:
-    """With entities that have no vector: they meet only themselves."""
+    """Adds entities without a vector, which unify only with themselves."""
     known = len(squared)
     extended = np.full((num_entities, num_entities), np.inf)
     extended[:known, :known] = squared
@@ -213,7 +214,7 @@ def _extended(squared: Floats, num_entities: int) -> Floats:
 
 
 class NearestProver(SoftProver):
-    """A score is that of the best proof among those that take entities for near ones: never above the exact score."""
+    """Tries only proofs in which near entities stand in for each other; a score is never above the exact one."""
 
     def __init__(self, theory: SoftTheory, facts: SoftFacts, num_entities: int) -> None:
         super().__init__(theory, facts)

@@ -1,4 +1,4 @@
-"""Trains the paper's prover on one KB: each fact against false ones, its own fact hidden from its proofs."""
+"""Trains the paper's prover on one KB: each fact against false ones, without using the fact in its own proof."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,13 +25,13 @@ from ctp_core.ctp_facts.summed_loss import sharpness, summed_loss
 from ctp_core.ctp_facts.theory import SoftTheory, start_from_facts
 from ctp_core.kb.knowledge_base import FactSet, FactsKB
 
-KEPT = 3  # tables of each place of a chain: see ChainPairs
-VALIDATED = 300  # facts of a KB without tables that are ranked on the way
-MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
+KEPT = 3  # tables that ChainPairs keeps for each place of a chain
+VALIDATED = 300  # facts ranked for validation during training, on a KB too large for tables
+MAX_SCORE = 1 - 1e-6  # keeps log(1 - score) finite for a negative that matches a fact exactly
 
 
 class CtpFactsTrainer(FactsTrainer):
-    """Adagrad, as published; on binary cross-entropy against sampled facts, or on the ranks among all."""
+    """Trains with Adagrad, as published, on cross-entropy against sampled facts or on ranks among all entities."""
 
     config: CtpFactsConfig
     module: SoftTheory
@@ -52,21 +52,21 @@ class CtpFactsTrainer(FactsTrainer):
         if config.entity_start == "facts":
             start_from_facts(self.module, self.split.train, self.generator)
         self.optimiser = torch.optim.Adagrad(self._groups_of_weights(), lr=config.learning_rate, fused=True)
-        # Facts of a predicate side by side: the search need not put them there for every goal.
+        # Sorted so that the facts of a predicate are adjacent, and the search need not sort them for every goal.
         self._train = self.split.train[np.lexsort(self.split.train.T[[2, 0, 1]])]
         self._groups = np.cumsum(np.diff(self._train[:, :2], axis=0, prepend=self._train[:1, :2]).any(1))
         self._facts = SoftFacts(self._train, len(kb.predicates))
         self._nearest = NearestRanking(self.module, self._facts)
 
     def _groups_of_weights(self) -> list[dict[str, Any]]:
-        """Vectors, and what makes rules, which learns at its own share of the rate."""
+        """The vectors, and the parameters of `select`, which learn at the share `rule_rate` of the rate."""
         vectors, made = [self.module.predicates, self.module.entities], list(self.module.select.parameters())
         if not made or self.config.rule_rate == 1:
-            return [{"params": [*vectors, *made]}]  # a step takes time for every group
+            return [{"params": [*vectors, *made]}]  # every group adds time to a step
         return [{"params": vectors}, {"params": made, "share": self.config.rule_rate}]
 
     def _cells_of_a_step(self) -> float:
-        """Of the tables of all pairs that chains keep: for a ranking, or for the middles of the paths of a batch."""
+        """Cells of the tables of one step: of all pairs for a ranking, else of the middle places of long paths."""
         groups, pairs = self.module.select.groups, float(len(self.kb.entities)) ** 2
         if self.config.loss == "all":
             return KEPT * pairs * sum(plan.width(groups) * len(plan.flips) for plan in self.module.training_plans)
@@ -110,7 +110,7 @@ class CtpFactsTrainer(FactsTrainer):
         return functional.binary_cross_entropy(scores.clamp(max=MAX_SCORE), labels)
 
     def _seen_and_hidden(self) -> tuple[SoftFacts, SoftFacts]:
-        """The facts that proofs of one step may use, and the others: never none, never the same."""
+        """Splits the facts at random into those that proofs of one step may use, at least one, and the hidden ones."""
         hidden = self._drawn(len(self._train), self.config.hidden_facts)
         if self.config.hidden_subjects:
             hidden |= self._drawn(self._groups[-1] + 1, self.config.hidden_subjects)[self._groups]

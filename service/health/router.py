@@ -10,13 +10,17 @@ from service.http.openapi import example
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", responses=example(200, {"status": "ok"}))
+@router.get("/healthz", summary="Check liveness", responses=example(200, {"status": "ok"}))
 async def healthz() -> dict[str, str]:
     """Check that the API process answers."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", responses=example(200, {"status": "ok", "parts": {"database": "ok", "queue": "ok"}}))
+@router.get(
+    "/readyz",
+    summary="Check readiness",
+    responses=example(200, {"status": "ok", "parts": {"database": "ok", "queue": "ok"}}),
+)
 async def readyz(request: Request) -> JSONResponse:
     """Check that every part that trainings and queries need is up; a 503 names the missing parts."""
     listens = "ok" if request.app.state.batcher.listens else "missing"
@@ -30,6 +34,7 @@ EXAMPLE_METRIC = 'ctp_requests_total{method="POST",route="/query",status="200"} 
 
 @router.get(
     "/metrics",
+    summary="Get the metrics of the service",
     response_class=PlainTextResponse,
     responses={200: {"content": {"text/plain": {"example": EXAMPLE_METRIC}}}},
 )

@@ -51,7 +51,9 @@ def shown(kb: Kb) -> KbOut:
     return KbOut.model_validate({**vars(kb), "sample": kb.tenant == repository.SAMPLE_TENANT})
 
 
-@router.post("", status_code=201, responses=example(201, EXAMPLE_KB), openapi_extra=upload_body(KbCreate))
+@router.post(
+    "", summary="Upload a KB", status_code=201, responses=example(201, EXAMPLE_KB), openapi_extra=upload_body(KbCreate)
+)
 def create_kb(
     upload: Annotated[Upload, Depends(read_upload)],
     response: Response,
@@ -75,7 +77,7 @@ def create_kb(
     return KbOut.model_validate(answer.body)
 
 
-@router.get("", responses=example(200, {"items": [EXAMPLE_KB], "next_cursor": None}))
+@router.get("", summary="List KBs", responses=example(200, {"items": [EXAMPLE_KB], "next_cursor": None}))
 def list_kbs(
     database: DatabaseDep, tenant: TenantDep, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
 ) -> Page[KbOut]:
@@ -86,14 +88,14 @@ def list_kbs(
     return page(rows, limit, shown, lambda kb: [kb.number])
 
 
-@router.get("/{kb}", responses=example(200, EXAMPLE_KB))
+@router.get("/{kb}", summary="Get a KB", responses=example(200, EXAMPLE_KB))
 def get_kb(kb: str, database: DatabaseDep, tenant: TenantDep) -> KbOut:
     """Get one KB, by id or name."""
     with database.read() as session:
         return shown(service.get(session, tenant, kb))
 
 
-Name = Annotated[str | None, Query(max_length=NAME_LIMIT)]
+Name = Annotated[str | None, Query(max_length=NAME_LIMIT, description="List only facts with this name here.")]
 
 
 def shown_fact(found: FoundFact) -> FactOut:
@@ -124,7 +126,7 @@ def get_neighbourhood(
     kb: str,
     database: DatabaseDep,
     tenant: TenantDep,
-    entity: Annotated[str, Query(max_length=NAME_LIMIT)],
+    entity: Annotated[str, Query(max_length=NAME_LIMIT, description="Name of the entity.")],
     limit: Limit = DEFAULT_LIMIT,
 ) -> NeighbourhoodOut:
     """List the facts around an entity: those with it as subject, and those with it as object."""
@@ -149,7 +151,7 @@ def list_entities(
     kb: str,
     database: DatabaseDep,
     tenant: TenantDep,
-    prefix: Annotated[str, Query(max_length=NAME_LIMIT)] = "",
+    prefix: Annotated[str, Query(max_length=NAME_LIMIT, description="Beginning of the names; empty: all.")] = "",
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[SymbolOut]:
@@ -163,6 +165,7 @@ def list_entities(
 
 @router.get(
     "/{kb}/export",
+    summary="Export a KB",
     response_class=StreamingResponse,
     responses={200: {"content": {"text/tab-separated-values": {"example": "rick\tparent\tbeth\n"}}}},
 )
@@ -183,7 +186,7 @@ def export_kb(
     return StreamingResponse(content, media_type=media_type, headers=headers)
 
 
-@router.delete("/{kb}", status_code=204)
+@router.delete("/{kb}", summary="Delete a KB", status_code=204)
 def delete_kb(kb: str, database: DatabaseDep, tenant: TenantDep) -> None:
     """Delete a KB that no model uses."""
     service.delete(database, tenant, kb)

@@ -80,7 +80,7 @@ class Card(BaseModel):
 
 
 def rules_of(card: Card) -> list[Rule]:
-    """In the form of this version, with the ids that go with it, each rule once; raises Invalid."""
+    """Returns the rules in the form and with the ids of this version, each once; raises Invalid."""
     try:
         return each_once(rule_from_values(rule.model_dump()) for rule in card.rules)
     except DataError as error:

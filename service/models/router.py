@@ -52,8 +52,8 @@ EXAMPLE_RULES_CSV = f'{",".join(CSV_COLUMNS)}\r\n{EXAMPLE_RULE["id"]},"{EXAMPLE_
 def list_models(
     database: DatabaseDep,
     tenant: TenantDep,
-    name: Annotated[str | None, Query(max_length=64)] = None,
-    status: Annotated[ModelStatus | None, Query(description="Only versions of this status.")] = None,
+    name: Annotated[str | None, Query(max_length=64, description="List only versions of this model.")] = None,
+    status: Annotated[ModelStatus | None, Query(description="List only versions of this status.")] = None,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[ModelOut]:
@@ -137,7 +137,11 @@ def get_model(model: str, database: DatabaseDep, tenant: TenantDep) -> ModelOut:
         return service.shown(session, [service.get(session, tenant, model)])[0]
 
 
-@router.get("/{model}/metrics", responses=example(200, {"items": [EXAMPLE_EPOCH], "next_cursor": None}))
+@router.get(
+    "/{model}/metrics",
+    summary="List the metrics of each epoch",
+    responses=example(200, {"items": [EXAMPLE_EPOCH], "next_cursor": None}),
+)
 def list_metrics(
     model: str,
     database: DatabaseDep,
@@ -230,7 +234,7 @@ def list_rules(
     database: DatabaseDep,
     tenant: TenantDep,
     predicate: Annotated[str | None, Query(max_length=NAME_LIMIT, description="Predicate of the head.")] = None,
-    min_confidence: Annotated[float, Query(ge=0, le=1)] = 0.0,
+    min_confidence: Annotated[float, Query(ge=0, le=1, description="Least confidence of the rules.")] = 0.0,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[RuleOut] | Response:

@@ -17,7 +17,9 @@ from service.queries.wire import Problem
 router = APIRouter(tags=["queries"])
 
 
-@router.post("/query", responses=example(200, EXAMPLE_ANSWER), openapi_extra=json_request(QueryRequest))
+@router.post(
+    "/query", summary="Ask a model", responses=example(200, EXAMPLE_ANSWER), openapi_extra=json_request(QueryRequest)
+)
 async def query(request: Request) -> Response:
     """Ask a model a question. The null place of a goal is the one asked for; answers come with their proofs."""
     # No FastAPI dependencies: resolving them takes longer than everything else here.

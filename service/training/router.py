@@ -70,7 +70,13 @@ def _look_up(database: Database, tenant: str, job_id: str) -> JobOut:
         return service.shown(session, [service.get(session, tenant, job_id)])[0]
 
 
-@router.post("/train", status_code=202, responses=example(202, EXAMPLE_TRAIN), openapi_extra=json_request(TrainRequest))
+@router.post(
+    "/train",
+    summary="Train a model",
+    status_code=202,
+    responses=example(202, EXAMPLE_TRAIN),
+    openapi_extra=json_request(TrainRequest),
+)
 async def train(
     request: Annotated[TrainRequest, Depends(json_body(TrainRequest))],
     response: Response,

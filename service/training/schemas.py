@@ -41,10 +41,7 @@ class TrainRequest(BaseModel):
         description="Name of the model; default: the name of the KB. Each training makes a new version.",
     )
     preset: str | None = Field(
-        None, max_length=32, description="Named set of settings, see `GET /presets`; default: `fast`."
-    )
-    preset: str | None = Field(
-        None, max_length=32, description=f"Settings that need no tuning: {', '.join(PRESETS)}; else {DEFAULT_PRESET}."
+        None, max_length=32, description=f"Named set of settings: {', '.join(PRESETS)}; default: {DEFAULT_PRESET}."
     )
     config: dict[str, Any] = Field(
         default_factory=dict, max_length=MAX_SETTINGS, description="Settings that override those of the preset."

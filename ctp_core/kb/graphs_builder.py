@@ -34,7 +34,7 @@ class GraphsBuilder:
     def __init__(self, limits: KbLimits) -> None:
         self.limits = limits
         self._splits: dict[str, tuple[Graph, ...]] = {}
-        self._places: dict[str, tuple[str, list[int]]] = {}  # of a split: its file, and the line of each graph
+        self._places: dict[str, tuple[str, list[int]]] = {}  # split -> its file, and the line of each graph
         self._entities: dict[str, None] = {}
         self._num_facts = 0
 
@@ -77,7 +77,7 @@ class GraphsBuilder:
     def _remarks(self, kb: GraphsKB) -> Iterable[str]:
         for split in kb.splits:
             yield from self._named(split, "no path joins subject and object", lambda graph: not joined(graph))
-        yield from self._named("train", "there is no label, so that they teach nothing", lambda g: g.label is None)
+        yield from self._named("train", "there is no label, so they teach nothing", lambda g: g.label is None)
         for split in (split for split in kb.splits if split != "train"):
             yield from self._unseen(split, "predicate", set(kb.predicates), lambda g: {f.predicate for f in g.facts})
             yield from self._unseen(split, "label", set(kb.targets), lambda g: {g.label} if g.label else set())

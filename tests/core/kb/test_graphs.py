@@ -224,7 +224,7 @@ def test_training_graphs_that_teach_nothing_are_told_with_their_place() -> None:
     unlabelled = replace(chain, label=None)
     assert built(train=[chain, apart, itself, unlabelled]).warnings == [
         "in 2 graphs of train no path joins subject and object, e.g. train.jsonl, line 3",
-        "in 1 graphs of train there is no label, so that they teach nothing, e.g. train.jsonl, line 5",
+        "in 1 graphs of train there is no label, so they teach nothing, e.g. train.jsonl, line 5",
     ]
     with pytest.raises(DataError, match=r"no training graph has a label: train\.jsonl, line 2 has none"):
         built(train=[unlabelled, unlabelled])

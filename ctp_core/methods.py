@@ -1,7 +1,7 @@
-"""What can be trained: the presets, and (kind, method) -> its settings. Imports no torch: this is what the API reads.
+"""What can be trained: the presets, and the settings of each (kind, method). Imports no torch, as the API reads it.
 
 Everything that names presets or methods (the page, the terminal, the benchmarks, `GET /presets`) reads the two tables
-here. A new preset is a row of PRESETS and what a family's config makes of it.
+here. A new preset is a row of PRESETS, and its settings in the config of each family.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,12 +45,12 @@ DEFAULT_PRESET = "fast"
 
 @dataclass(frozen=True)
 class Method:
-    """A sentence for people, the class of the settings, and what a preset means on a KB of some profile."""
+    """A sentence for people, the class of the settings, and the settings of each preset for the profile of a KB."""
 
     text: str
     config: type[BaseConfig]
     preset: Callable[[Profile, str], BaseConfig]
-    # The same where a `select` is asked for, in methods that have one.
+    # `preset` for a given `select`, in methods that have one.
     preset_of_select: Callable[[Profile, str, SelectName], BaseConfig] | None = None
 
 
@@ -111,7 +111,7 @@ def methods_of(kind: Kind) -> dict[str, Method]:
 
 
 def method_texts(kind: Kind) -> dict[str, str]:
-    """What `method` may say on a KB of this kind -> a sentence; the last are `ctp` with that `select`."""
+    """Values of `method` for this kind of KB -> a sentence. `ntp` and `gntp` stand for `ctp` with that `select`."""
     return {name: method.text for name, method in methods_of(kind).items()} | FIXED_RULES
 
 
@@ -126,10 +126,9 @@ def presets(profile: Profile) -> dict[str, BaseConfig]:
 
 
 def preset_for(profile: Profile, name: str, method: object, select: object) -> BaseConfig | None:
-    """A preset as it is for one method and one `select`, which may be anything that a request holds.
+    """The settings of a preset for one method and one `select`, both as a request gave them, valid or not.
 
-    None where there is no such preset. A method that this kind of KB does not have gets the preset's own, of another
-    method.
+    None where there is no such preset. Where this kind of KB lacks the method, the preset's own method is used.
     """
     if name not in PRESETS:
         return None
@@ -145,7 +144,7 @@ def _preset(profile: Profile, name: str, method: str, select: object) -> BaseCon
 
 
 def find_method(kind: Kind, name: object) -> Method:
-    """Raises ConfigError where a KB of this kind has no such method."""
+    """Looks up a method; raises ConfigError where this kind of KB does not have it."""
     found = METHODS.get((kind, name)) if isinstance(name, str) else None
     if found is None:
         choice = ", ".join(method_texts(kind))
@@ -166,7 +165,7 @@ def stored_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
 
 
 def checked_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
-    """As `parse_config`; raises ConfigError that names every setting that is wrong, without its value."""
+    """Like `parse_config`, but raises a ConfigError that names every wrong setting, without its value."""
     try:
         return parse_config(kind, values)
     except ValidationError as error:
@@ -182,7 +181,7 @@ def _place(config: type[BaseConfig], loc: tuple[int | str, ...]) -> str:
 
 
 def _check_read(kind: Kind, method: str, config: type[BaseConfig], names: Iterable[str]) -> None:
-    """Raises ConfigError at settings that the method has on another kind of KB only."""
+    """Raises ConfigError for settings that the method has only on another kind of KB."""
     elsewhere = {name for other in get_args(Kind) if other != kind for name in _settings(other, method)}
     foreign = [f"`{name}`" for name in names if name in elsewhere - config.model_fields.keys()]
     if foreign:

@@ -23,7 +23,7 @@ from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.errors import ConfigError
 from ctp_core.kb.formats.clutrr import UNTYPED, Task, read_clutrr
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import DEFAULT_PRESET, PRESETS, checked_config, find_method, preset_for

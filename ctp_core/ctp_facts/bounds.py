@@ -1,8 +1,8 @@
-"""The best fact of an atom, and where two atoms meet best: exactly, by looking only at what can beat the best known.
+"""Exact search for the best fact of an atom, and for the entity where two atoms meet best.
 
-From one end of an atom all facts with the same entity there and the same predicate are equally far, and what lies at
-the other end only adds to that: a group of facts beyond the best distance known is left out whole, and most are.
-On a small KB a search costs as much as it has NumPy calls, so these are few and plain.
+Seen from one end of an atom, all facts with the same entity there and the same predicate are equally far, and the other
+end only adds to the distance. So a whole group of facts beyond the best distance known can be skipped, and most are.
+On a small KB the number of NumPy calls decides the time, so these are few and plain.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from ctp_core.ctp_facts.entities import NO_FACT, ROUNDING, Flips, Floats, Ids, J
 
 @dataclass(frozen=True)
 class Atoms:
-    """Atoms to be met by facts: each has a row of `costs`, and a fact that it may not use, or -1."""
+    """Atoms to match with facts. Each has a row of `costs`, and in `own` a fact that it may not use, or -1."""
 
     costs: Float[np.ndarray, "row predicate"]
     row: Int[np.ndarray, " atom"]
@@ -28,7 +28,7 @@ class Atoms:
 
     @classmethod
     def joined(cls, parts: "Sequence[Atoms]") -> "Atoms":
-        """All of them, one after the other."""
+        """Concatenates the atoms of all parts."""
         rows = np.cumsum([0] + [len(one.costs) for one in parts])
         row = [one.row + before for one, before in zip(parts, rows[:-1], strict=True)]
         columns = ([getattr(one, name) for one in parts] for name in ("subject", "object", "own"))
@@ -36,7 +36,7 @@ class Atoms:
 
 
 class Reached(NamedTuple):
-    """Facts reached from one end of some atoms, at the squared distance of that end and of the predicates."""
+    """Facts reached from one end of some atoms. `squared` counts that end and the predicate, not the other end."""
 
     atom: Ids
     fact: Ids
@@ -45,7 +45,7 @@ class Reached(NamedTuple):
 
 
 class End:
-    """Atoms seen from one end. `bounds` are squared distances to the nearest fact that has some entity there."""
+    """Atoms seen from one end. `bounds` is the squared distance to the nearest fact with that entity there."""
 
     def __init__(self, search: SoftSearch, atoms: Atoms, *, by_object: bool) -> None:
         self.search, self.costs, self.row = search, atoms.costs, atoms.row
@@ -62,20 +62,20 @@ class End:
         self.least = _in_columns(bounds, self._nearest)
 
     def some(self, atoms: Ids) -> "End":
-        """The same of some atoms alone."""
+        """This end, restricted to some of its atoms."""
         chosen = copy(self)
         chosen.row, chosen.entity, chosen.own = self.row[atoms], self.entity[atoms], self.own[atoms]
         chosen._bound(self.bounds[atoms])
         return chosen
 
     def nearest(self, limit: Float[np.ndarray, " atom"]) -> Reached:
-        """The facts of one nearest group of each atom that has any within the limit."""
+        """The facts of the nearest group of each atom, for atoms whose nearest group is within the limit."""
         atom = (self.least < limit).nonzero()[0]
         entity = self._nearest[atom]
         return self._facts(atom, self.groups.group[entity, self._cheapest[self.row[atom], entity]], self.least[atom])
 
     def within(self, limit: Float[np.ndarray, " atom"]) -> Reached:
-        """All facts that are within the limit from this end."""
+        """All facts within the limit, counted from this end."""
         atom, entity = np.divmod((self.bounds < limit[:, None]).ravel().nonzero()[0], self.bounds.shape[1])
         index, group = members(self.groups.first_group, entity)
         atom, entity = atom[index], entity[index]
@@ -91,26 +91,26 @@ class End:
         return Reached(atom, self.groups.facts[place], self.groups.others[place], squared)
 
     def opened(self, reached: Reached) -> Float[np.ndarray, "atom entity"]:
-        """Squared distance to the best of these facts that has just that entity at its other end."""
+        """Squared distance to the best of these facts that has exactly that entity at its other end."""
         best = np.full_like(self.bounds, np.inf)
         np.minimum.at(best.reshape(-1), reached.atom * best.shape[1] + reached.other, reached.squared)
         return best
 
 
 def _in_columns(table: Float[np.ndarray, "row column"], column: Ids) -> Float[np.ndarray, " row"]:
-    """What each row has in its column."""
+    """Reads one column of each row."""
     return np.asarray(table.ravel().take(column + np.arange(len(column)) * table.shape[1]))
 
 
 class Nearest:
-    """The best fact so far of each atom, at most at some squared distance."""
+    """The best fact found so far for each atom; facts beyond the limit, a squared distance, are ignored."""
 
     def __init__(self, search: SoftSearch, limit: Float[np.ndarray, " atom"]) -> None:
         self.search, self.squared = search, limit.copy()
         self.fact = np.full(len(limit), NO_FACT, dtype=np.int64)
 
     def offer(self, reached: Reached, other: Int[np.ndarray, " atom"]) -> None:
-        """Facts reached from one end, where `other` is at the other end of each atom."""
+        """Takes facts reached from one end that improve on the best; `other` is the entity at each atom's other end."""
         squared = self.search.join(reached.squared, self.search.between(other[reached.atom], reached.other))
         better = (squared < self.squared[reached.atom]).nonzero()[0]
         atom, squared = reached.atom[better], squared[better]
@@ -120,7 +120,7 @@ class Nearest:
 
 
 def _between(search: SoftSearch, atoms: Atoms) -> Reached:
-    """The facts that have both entities of an atom, whatever their predicate."""
+    """Facts between exactly the two entities of an atom, whatever their predicate."""
     facts = search.facts
     order, starts = facts.pairs(len(search.squared))
     atom, place = members(starts, atoms.subject * len(search.squared) + atoms.object)
@@ -131,8 +131,11 @@ def _between(search: SoftSearch, atoms: Atoms) -> Reached:
 
 
 def nearest_facts(search: SoftSearch, atoms: Atoms, limit: Floats, *, rivals: int = 1) -> Nearest:
-    """The best fact of each atom, if below the limit. Of `rivals` rows of atoms that follow each other only the
-    best in each column is wanted: what it has bounds all."""
+    """The best fact of each atom, if it is below the limit.
+
+    Atoms lie as [rival, column] in `rivals` rows. Only the best rival of each column need be exact, so the best
+    distance in a column bounds the search for all of it.
+    """
     nearest = Nearest(search, limit)
     subjects, objects = (End(search, atoms, by_object=by_object) for by_object in (False, True))
     nearest.offer(subjects.nearest(nearest.squared), atoms.object)
@@ -144,7 +147,7 @@ def nearest_facts(search: SoftSearch, atoms: Atoms, limit: Floats, *, rivals: in
 
 
 class Meeting(NamedTuple):
-    """Of the two atoms of each query: their distance, ∞ beyond the limit; where they meet, and by which facts."""
+    """How the two atoms of each query meet: at which distance (∞ beyond the limit), in which entity, by which facts."""
 
     distance: Float[np.ndarray, " query"]
     station: Int[np.ndarray, " query"]
@@ -152,7 +155,7 @@ class Meeting(NamedTuple):
 
 
 def meeting(search: SoftSearch, atoms: tuple[Atoms, Atoms], flips: Flips, times: Join, limit: Floats) -> Meeting:
-    """Where two atoms meet best on the way from one end to the other."""
+    """Finds the entity in the middle where two atoms of a path meet best."""
     ends = [End(search, atoms[0], by_object=flips[0]), End(search, atoms[1], by_object=not flips[1])]
     near = (times(*(np.sqrt(end.least) for end in ends)) < limit).nonzero()[0]
     none = np.full((3, len(limit)), NO_FACT)
@@ -164,7 +167,7 @@ def meeting(search: SoftSearch, atoms: tuple[Atoms, Atoms], flips: Flips, times:
 
 
 def _met(search: SoftSearch, ends: list[End], times: Join, limit: Floats) -> Meeting:
-    if not limit.max() < np.inf:  # else what is known bounds the search as well as a first look would
+    if not limit.max() < np.inf:  # a finite limit bounds the search as well as this first look would
         opened = [end.opened(end.nearest(limit**2)) for end in ends]
         limit = np.minimum(limit, _some_meeting(search, opened, times))
     reached = [end.within(limit**2 * (1 + ROUNDING)) for end in ends]
@@ -179,7 +182,7 @@ def _met(search: SoftSearch, ends: list[End], times: Join, limit: Floats) -> Mee
 
 
 def _some_meeting(search: SoftSearch, opened: list[Floats], times: Join) -> Float[np.ndarray, " query"]:
-    """A distance at which two atoms meet for sure: in the same entity, or where one of them is best."""
+    """An upper bound of the distance at which two atoms meet: in the same entity, or where one of them is best."""
     found = times(*(np.sqrt(one) for one in opened)).min(1)
     for here, there in (opened, opened[::-1]):
         gap = search.join(there, search.squared.take(here.argmin(1), axis=0)).min(1)

@@ -24,9 +24,9 @@ def _on_distances(semiring: str) -> str:
 
 
 class CtpFactsConfig(SelectConfig):
-    """A Conditional Theorem Prover on facts, whose entities are soft; the defaults are the paper's."""
+    """Settings of a Conditional Theorem Prover on facts with soft entities; the defaults are the paper's."""
 
-    # One config once served both kinds, so that what was stored names the settings of the other kind too.
+    # One config once served both kinds, so stored configs also name the settings of the other kind.
     former: ClassVar[dict[str, None]] = dict.fromkeys(
         (
             *("prover", "rules", "head", "gate", "relaxed", "optimiser", "distinct", "weight_power", "steps"),
@@ -49,8 +49,8 @@ class CtpFactsConfig(SelectConfig):
     batch_size: int = Field(
         default=16,
         ge=1,
-        description="What one learning step looks at, from 1: facts with loss `sampled`, predicates with all their "
-        "facts with the other losses. Larger batches make fewer and steadier steps and need more memory.",
+        description="Size of one learning step, from 1: a number of facts for loss `sampled`, of predicates for the "
+        "other losses. Larger batches make fewer and steadier steps, and need more memory.",
     )
     unification: Literal["concat", "per_symbol"] = Field(
         default="concat",
@@ -73,19 +73,19 @@ class CtpFactsConfig(SelectConfig):
         default=100,
         ge=1,
         description="For search `nearest`: learning steps between two searches for the most similar entities, from 1. "
-        "Fewer keep them up to date and take longer.",
+        "A smaller number keeps them up to date, but takes longer.",
     )
     negatives: int = Field(
         default=1,
         ge=1,
-        description="For loss `sampled`: how often each fact is turned into false ones, from 1. Each time its "
-        "subject, its object and both are replaced at random. More teach better and take longer.",
+        description="For loss `sampled`: how many times each fact is made false by replacing its subject, its object "
+        "and both at random, from 1. More negatives teach better, but take longer.",
     )
     initial_range: float = Field(
         default=1.0,
         gt=0,
-        description="Vectors start at random between minus this and this, above 0. Smaller values start with "
-        "everything more alike.",
+        description="Vectors start at random between minus this value and this value, above 0. With a smaller value, "
+        "everything starts more alike.",
     )
     entity_scale: float = Field(
         default=1.0,
@@ -101,15 +101,14 @@ class CtpFactsConfig(SelectConfig):
     )
     loss: Literal["sampled", "all", "summed"] = Field(
         default="sampled",
-        description="What a fact is learnt against: a few random false facts (`sampled`, as published), or all other "
-        "objects and subjects (`all`). `summed` is `all` with every proof teaching at first and only the best one at "
-        "the end; it needs ranked `hidden` and templates of at most one atom.",
+        description="What a fact is learnt against: random false facts (`sampled`, as published), or all other objects "
+        "and subjects (`all`; `summed` learns from every proof at first, and needs ranked `hidden`).",
     )
     predicate_weight: float = Field(
         default=0.0,
         ge=0,
-        description="For loss `summed`: weight of learning also which predicate holds between two entities, from 0 "
-        "(off). Raise it where predicates exclude each other.",
+        description="For loss `summed`: how much to learn also which predicate holds between two entities, from 0 "
+        "(not at all). Raise it where predicates exclude each other.",
     )
     rule_rate: float = Field(
         default=1.0,
@@ -129,13 +128,13 @@ class CtpFactsConfig(SelectConfig):
         default=0.0,
         ge=0,
         lt=1,
-        description="For loss `all` and `summed`: share of the subjects of each predicate whose facts of it are all "
-        "hidden in a step, from 0 to below 1: they must be proved from other predicates.",
+        description="For loss `all` and `summed`: share of each predicate's subjects whose facts are all hidden in a "
+        "step, from 0 to below 1. Hiding more teaches to prove them from other predicates.",
     )
     ranked: Literal["all", "hidden"] = Field(
         default="all",
-        description="For loss `all` and `summed`: which facts a step learns to find: `all`, each as if it were not "
-        "stated, or only those `hidden` in the step.",
+        description="For loss `all` and `summed`: the facts that a step learns to find. `all` takes each fact as if it "
+        "were not stated, `hidden` only those hidden in the step.",
     )
     questions: Literal["both", "objects"] = Field(
         default="both",
@@ -143,16 +142,17 @@ class CtpFactsConfig(SelectConfig):
     )
     rivals: Literal["all", "local", "exclusive"] = Field(
         default="all",
-        description="For loss `all`: what a fact is ranked against: `all` entities, only entities of which the "
-        "predicate is stated at all (`local`), or only those never stated together with the true one (`exclusive`).",
+        description="For loss `all`: the entities that a fact is ranked against: `all`, only those that occur with the "
+        "predicate (`local`), or only those never stated with the same entity as the true one (`exclusive`).",
     )
 
     @model_validator(mode="after")
     def _fits(self) -> "CtpFactsConfig":
         if self.loss == "summed" and not self._can_be_summed():
             raise ValueError(
-                "loss 'summed' takes unification concat, search auto or tables, select linear, attentive or memory, "
-                "templates 0, 1 and 1R, `hidden_facts`, ranked hidden, questions both and rivals all: use loss 'all'"
+                "loss 'summed' needs unification concat, search auto or tables, select linear, attentive or memory, "
+                "templates 0, 1 and 1R only, `hidden_facts` above 0, ranked hidden, questions both and rivals all: "
+                "change these settings or use loss 'all'"
             )
         return self
 
@@ -163,17 +163,17 @@ class CtpFactsConfig(SelectConfig):
 
 
 def ctp_facts_preset(profile: Profile, preset: str, select: str | None = None) -> CtpFactsConfig:
-    """The paper's presets are as published; the others learn rankings, and were chosen on validation."""
+    """`paper` and `paper-long` are as published; the others learn rankings, and were chosen on validation."""
     if preset.startswith("paper"):
         return _published(profile, 25 if preset == "paper" else 100)
     return _ranked(profile, fixed_rules=select in FIXED_RULES)
 
 
 def _published(profile: Profile, epochs: int) -> CtpFactsConfig:
-    """The published templates, chosen by density instead of by name; entities are soft."""
+    """The published settings of the benchmarks, chosen by the density of a KB instead of by the benchmark's name."""
     if not fits_tables(profile.num_entities, profile.num_predicates):
-        return _nearest(max(1, epochs // 10))  # corrupted facts are out of reach of proofs there: nothing to learn from
-    learnt: dict[str, Any] = {"epochs": epochs, "negatives": 3}  # of each of three kinds: nine corrupted facts
+        return _nearest(max(1, epochs // 10))  # no proof reaches a random corrupted fact there, so it teaches nothing
+    learnt: dict[str, Any] = {"epochs": epochs, "negatives": 3}  # in each of three ways: nine corrupted facts
     if profile.density > DENSE:
         return CtpFactsConfig(templates=("0", "2", "1R"), batch_size=16, **learnt)
     if profile.density > HALF_DENSE:
@@ -182,8 +182,7 @@ def _published(profile: Profile, epochs: int) -> CtpFactsConfig:
 
 
 def _ranked(profile: Profile, *, fixed_rules: bool) -> CtpFactsConfig:
-    """Against all rivals. Where much is known of every pair, or there is little to learn from, crisp entities; else
-    similar ones."""
+    """Ranks facts against rivals. Entities start far apart on small or dense KBs, else near to similar ones."""
     if not fits_tables(profile.num_entities, profile.num_predicates):
         return _nearest(1)
     if profile.small:
@@ -237,8 +236,11 @@ def _ranked(profile: Profile, *, fixed_rules: bool) -> CtpFactsConfig:
 
 
 def _summed(profile: Profile) -> CtpFactsConfig:
-    """By all proofs, all predicates in a step: between two entities hardly more than one of them holds, and to tell
-    which teaches most. To the last epoch, since only there the best proof decides."""
+    """Learns from all proofs, with all predicates in a step.
+
+    Mostly only one predicate holds between two entities, and telling which teaches most. There is no earlier
+    validation, because the best proof decides only in the last epoch.
+    """
     return CtpFactsConfig(
         loss="summed",
         select="attentive",
@@ -258,7 +260,7 @@ def _summed(profile: Profile) -> CtpFactsConfig:
 
 
 def _nearest(epochs: int) -> CtpFactsConfig:
-    """Entities are taken only for those nearest to them."""
+    """For KBs too large for tables: only the nearest entities may stand in for an entity."""
     return CtpFactsConfig(
         loss="all",
         templates=("0", "1R", "2"),

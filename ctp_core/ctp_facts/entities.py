@@ -1,12 +1,12 @@
-"""Exact search with soft entities: the best fact for an atom, over all facts and all places of an open variable.
+"""Exact search with soft entities: the best fact for an atom, over all facts and all values of an open variable.
 
-Everything is a distance, because K = exp(-slope · distance) only falls: ⊕ (max) is the smaller distance, ⊗ what
-its t-norm says of distances. For an atom (v, a, b) and a fact r(s, o) the squared
-distances of the three places join by + (`concat`) or max (`per_symbol`). Either way the search over facts splits,
+Everything is a distance, because K = exp(-slope · distance) is decreasing: ⊕ (max) is the smaller distance, and each
+t-norm says what ⊗ is on distances. For an atom (v, a, b) and a fact r(s, o), the squared distances of the three places
+join by + (`concat`) or max (`per_symbol`). Either way the search over facts splits into two steps,
 
     min over facts of |v-r| ∘ |a-s| ∘ |b-o|  =  min over o of (min over facts with object o of |v-r| ∘ |a-s|) ∘ |b-o|
 
-so that all b at once cost facts + entities², not facts × entities.
+so the search for all b at once costs facts + entities², not facts × entities.
 """
 
 from collections.abc import Callable
@@ -26,20 +26,20 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class FactGroups:
-    """The groups of an entity lie side by side, and so do the facts of a group."""
+    """Facts grouped by the entity at one end and by predicate. Groups of one entity are adjacent."""
 
     facts: Ids
-    place: Ids  # of each fact among `facts`, and at the end -1: that of no fact
-    others: Ids  # of each place the entity at the fact's other end
-    first_fact: Ids  # of each group, and the end of the last one
-    predicates: Ids  # of each group
-    first_group: Ids  # of each entity, and the end of the last one
+    place: Ids  # position of each fact in `facts`; the last entry, -1, serves NO_FACT
+    others: Ids  # entity at the other end of each fact, in the order of `facts`
+    first_fact: Ids  # where each group starts in `facts`, and where the last one ends
+    predicates: Ids  # predicate of each group
+    first_group: Ids  # first group of each entity, and the end of the last group
     group: Int[np.ndarray, "entity predicate"]
     absent: Float[np.ndarray, "entity predicate"]  # ∞ where there is no such group, else 0
 
     @classmethod
     def of(cls, entities: Ids, predicates: Ids, others: Ids, shape: tuple[int, int]) -> "FactGroups":
-        """`shape` is how many entities and predicates there are."""
+        """Groups facts given by columns; `shape` is (number of entities, number of predicates)."""
         order = np.lexsort((predicates, entities))
         key = np.ravel_multi_index((entities[order], predicates[order]), shape)
         known, first = np.unique(key, return_index=True)
@@ -52,7 +52,7 @@ class FactGroups:
 
 
 def members(starts: Ids, groups: Ids) -> tuple[Ids, Ids]:
-    """(index into `groups`, member) of every member of some groups, where those of group g begin at starts[g]."""
+    """(index into `groups`, member) for every member of these groups; the members of group g begin at starts[g]."""
     first = starts[groups]
     sizes = starts[groups + 1] - first
     index = np.arange(len(groups)).repeat(sizes)
@@ -60,18 +60,18 @@ def members(starts: Ids, groups: Ids) -> tuple[Ids, Ids]:
 
 
 Floats = NDArray[np.floating[Any]]  # float32 while learning, for speed
-Flips = tuple[bool, ...]  # of each atom along a path: does its fact lie against it?
-Join = Callable[..., Floats]  # of two arrays, which takes `out`
+Flips = tuple[bool, ...]  # for each atom along a path: does its fact point against the path?
+Join = Callable[..., Floats]  # a NumPy function of two arrays that takes `out`
 JOINS: dict[str, Join] = {"concat": np.add, "per_symbol": np.maximum}
 NO_FACT = -1
-ROUNDING = 1e-5  # of a distance in float32
-TOGETHER = 1 << 15  # cells of a table that stay in the cache
-MAX_JOINED = 1 << 22  # cells of a table that is made for a few entities of each query
+ROUNDING = 1e-5  # relative error of a distance in float32
+TOGETHER = 1 << 15  # cells of a table that fit into the cache
+MAX_JOINED = 1 << 22  # cells of the largest table built for only some entities of each query
 
 
 @dataclass(frozen=True)
 class _Side:
-    """Facts in the order of one of their symbols, so that those of a symbol are a slice."""
+    """Facts sorted by one of their columns, so that the facts of a symbol are a slice."""
 
     order: Ids
     starts: Ids
@@ -86,9 +86,9 @@ class _Side:
 
 @dataclass(frozen=True)
 class PredicateFacts:
-    """The facts of one predicate in the order of their objects: those of objects[g] begin at starts[g]."""
+    """The facts of one predicate, sorted by object; those with object objects[g] begin at starts[g]."""
 
-    rows: Ids  # into all facts
+    rows: Ids  # indices into all facts
     subject: Ids
     object: Ids
     objects: Ids
@@ -99,7 +99,7 @@ class PredicateFacts:
 
 
 class SoftFacts:
-    """The facts a search runs over; build once, search with any vectors."""
+    """The facts to search. Built once, they serve any vectors."""
 
     def __init__(self, facts: FactIds, num_predicates: int) -> None:
         self.facts, self.num_predicates = facts, num_predicates
@@ -108,7 +108,7 @@ class SoftFacts:
         self._pairs: dict[int, tuple[Ids, Ids]] = {}
 
     def pairs(self, num_entities: int) -> tuple[Ids, Ids]:
-        """Facts in the order of their pairs of entities, and where those of each pair begin."""
+        """Facts sorted by their pair of entities, and where the facts of each pair begin."""
         if num_entities not in self._pairs:
             key = self.subject * num_entities + self.object
             order = np.argsort(key, kind="stable")
@@ -116,7 +116,7 @@ class SoftFacts:
         return self._pairs[num_entities]
 
     def groups(self, num_entities: int, *, by_object: bool) -> FactGroups:
-        """By their subjects or objects, among this many entities; made when first asked for."""
+        """Facts grouped by subject or object, for this many entities; built on first use."""
         if (num_entities, by_object) not in self._groups:
             ends = (self.object, self.subject) if by_object else (self.subject, self.object)
             shape = (num_entities, self.num_predicates)
@@ -135,16 +135,16 @@ class SoftFacts:
 
 
 def _masked(distances: Float[np.ndarray, "fact query"], own: Ids) -> Floats:
-    """∞ for the fact that a query may not use."""
+    """Sets the distance of the fact that a query may not use to ∞."""
     masked = np.flatnonzero(own != NO_FACT)
     distances[own[masked], masked] = np.inf
     return distances
 
 
 def _smallest(values: Float[np.ndarray, "item column"], group: Ids, num_groups: int) -> Floats:
-    """The smallest value of each group in every column, ∞ for a group without any.
+    """The smallest value of each group in every column, ∞ for an empty group.
 
-    By torch, whose scatter goes along whole rows; numpy's reduceat goes down every column by itself.
+    Uses torch, whose scatter works on whole rows; NumPy's reduceat walks down each column separately.
     """
     best = torch.full((num_groups, values.shape[1]), torch.inf, dtype=torch.from_numpy(values).dtype)
     index = torch.from_numpy(group)[:, None].expand(values.shape)
@@ -152,16 +152,16 @@ def _smallest(values: Float[np.ndarray, "item column"], group: Ids, num_groups: 
 
 
 class SoftSearch:
-    """Over one set of vectors. `costs` are squared distances of goal vectors to all predicates: [query, predicate].
+    """Searches with one set of vectors. `costs` are squared distances of goals to all predicates, [query, predicate].
 
-    Facts come first and queries last: what one fact means to all queries lies side by side, and is copied at once.
+    Tables have facts as rows and queries as columns, so that the values of one fact for all queries are adjacent.
     """
 
     def __init__(self, facts: SoftFacts, squared: Float[np.ndarray, "entity entity"], unification: str) -> None:
         self.facts, self.squared, self.join = facts, squared, JOINS[unification]
 
     def _near(self, entities: Ids, met: Ids) -> Float[np.ndarray, "fact query"]:
-        """Squared distance of each query's entity to the one that each fact has."""
+        """Squared distance of each query's entity to the entity of each fact."""
         return np.take(self.squared[:, entities], met, axis=0)
 
     def groups(self, *, by_object: bool) -> FactGroups:
@@ -171,23 +171,23 @@ class SoftSearch:
         return self.squared.ravel().take(some * len(self.squared) + others)
 
     def entities(self, subjects: Ids, objects: Ids, own: Ids) -> Float[np.ndarray, "fact query"]:
-        """Squared distance of each pair of entities to those of every fact: what all vectors share."""
+        """Squared distance of each pair of entities to the pair of every fact; it does not depend on the predicate."""
         near_subject, near_object = self._near(subjects, self.facts.subject), self._near(objects, self.facts.object)
         return _masked(self.join(near_subject, near_object, out=near_object), own)
 
     def pair(self, costs: Floats, entities: Float[np.ndarray, "fact query"]) -> Float[np.ndarray, "fact query"]:
-        """Squared distance of each atom to every fact, given that of its entities."""
+        """Squared distance of each atom to every fact, given the squared distances of its entities."""
         return np.asarray(self.join(self._of_facts(costs, self.facts.predicate), entities))
 
     def row(
         self, costs: Floats, entities: Ids, own: Ids, *, open_subject: bool = False
     ) -> Float[np.ndarray, "query entity"]:
-        """Distance to the best fact for every entity in the open place."""
+        """Distance to the best fact, for every entity in the open place."""
         nearest = self._open(costs, entities, own, open_subject=open_subject)
         return np.asarray(np.sqrt(self._to_open(nearest, self.squared)))
 
     def _open(self, costs: Floats, entities: Ids, own: Ids, *, open_subject: bool) -> Float[np.ndarray, "query entity"]:
-        """Squared distance to the best fact that has just that entity in the open place."""
+        """Squared distance to the best fact that has exactly that entity in the open place."""
         facts = self.facts
         open_, fixed = (facts.subject, facts.object) if open_subject else (facts.object, facts.subject)
         near_fixed = self._near(entities, fixed)
@@ -198,7 +198,7 @@ class SoftSearch:
     def to_open_within(
         self, nearest: Float[np.ndarray, "query entity"], limit: Float[np.ndarray, " query"]
     ) -> Float[np.ndarray, "query entity"]:
-        """`_to_open`, exact where it is within the limit and beyond the limit elsewhere."""
+        """Like `_to_open`, but exact only within the limit; larger values are merely beyond the limit."""
         close = self.join(nearest, self._to_another) <= limit[:, None]
         query, entity = np.divmod(close.ravel().nonzero()[0], nearest.shape[1])
         if 2 * len(query) > nearest.size or len(query) * nearest.shape[1] > MAX_JOINED:
@@ -208,7 +208,7 @@ class SoftSearch:
 
     @cached_property
     def _to_another(self) -> Float[np.ndarray, " entity"]:
-        """Squared distance of every entity to the nearest other one."""
+        """Squared distance of every entity to its nearest other entity."""
         others = self.squared.copy()
         np.fill_diagonal(others, np.inf)
         return np.asarray(others.min(1))
@@ -217,7 +217,7 @@ class SoftSearch:
         return np.take(np.ascontiguousarray(costs.T), predicates, axis=0)
 
     def _to_open(self, nearest: Floats, to_open: Float[np.ndarray, "open entity"]) -> Float[np.ndarray, "query entity"]:
-        """min over the open place of nearest ∘ to_open, some queries at once."""
+        """Minimum of nearest ∘ to_open over the open place, in blocks of queries."""
         best = np.empty((len(nearest), to_open.shape[1]), dtype=nearest.dtype)
         size = max(1, TOGETHER // to_open.size)
         for start in range(0, len(nearest), size):
@@ -226,7 +226,7 @@ class SoftSearch:
         return best
 
     def table(self, costs: Float[np.ndarray, " predicate"], own: int = NO_FACT) -> Float[np.ndarray, "entity entity"]:
-        """`row` for every subject."""
+        """Distance to the best fact for every pair (subject, object): `row` for every subject."""
         everyone = np.arange(len(self.squared))
         return self.row(
             np.broadcast_to(costs, (len(everyone), len(costs))), everyone, np.full(len(everyone), own, dtype=np.int64)
@@ -234,7 +234,7 @@ class SoftSearch:
 
 
 def contract(left: Floats, right: Floats, times: Join) -> Float[np.ndarray, "row column"]:
-    """The matrix product of distances: min over the middle entity of left ⊗ right."""
+    """Matrix product of distances: the minimum of left ⊗ right over the entity in the middle."""
     best = np.full((left.shape[0], right.shape[1]), np.inf, dtype=left.dtype)
     joined = np.empty_like(best)
     for column, row in zip(left.T, right, strict=True):

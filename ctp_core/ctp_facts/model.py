@@ -12,11 +12,9 @@ from ctp_core.artifact import Artifact
 from ctp_core.base.cost import check_question
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb
 from ctp_core.base.goals import GoalIds
-from ctp_core.ctp_facts.answers import SoftAnswers
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import SoftFacts
-from ctp_core.ctp_facts.nearest_prover import NearestProver
-from ctp_core.ctp_facts.table_prover import SoftProver
+from ctp_core.ctp_facts.provers import NearestProver, SoftProver, TableProver
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.errors import ArtifactError
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, sorted_facts
@@ -25,7 +23,7 @@ from ctp_core.rules import Rule
 
 
 class CtpFactsModel(FactsModel):
-    """Its `logits` are scores already: exp(-slope · distance) of the best proof."""
+    """The paper's prover on facts. Its `logits` are already scores: exp(-slope · distance) of the best proof."""
 
     method: ClassVar[str] = "ctp"
 
@@ -44,13 +42,13 @@ class CtpFactsModel(FactsModel):
         return logit
 
     @cached_property
-    def _prover(self) -> SoftAnswers:
+    def _prover(self) -> SoftProver:
         return self._new_prover(self._facts, len(self.kb.entities))
 
-    def _new_prover(self, facts: SoftFacts, num_entities: int) -> SoftAnswers:
-        return (SoftProver if self.theory.dense else NearestProver)(self.theory, facts, num_entities)
+    def _new_prover(self, facts: SoftFacts, num_entities: int) -> SoftProver:
+        return (TableProver if self.theory.dense else NearestProver)(self.theory, facts, num_entities)
 
-    def _prover_of(self, view: FactsView) -> SoftAnswers:
+    def _prover_of(self, view: FactsView) -> SoftProver:
         if not view.extended:
             return self._prover
         if self.theory.dense:
@@ -72,7 +70,7 @@ class CtpFactsModel(FactsModel):
         return [Explanation(self._proofs(prover, view, fact, num_proofs)) for fact in facts]
 
     def _proofs(
-        self, prover: SoftAnswers, view: FactsView, fact: NDArray[np.int64], num_proofs: int
+        self, prover: SoftProver, view: FactsView, fact: NDArray[np.int64], num_proofs: int
     ) -> tuple[Proof, ...]:
         if num_proofs <= 0:
             return ()

@@ -1,4 +1,4 @@
-"""The ranking loss on a KB too large for tables: each fact against the best of what its question reaches."""
+"""The ranking loss for a KB too large for tables: each fact against the best answers that its question reaches."""
 
 from dataclasses import dataclass
 
@@ -11,18 +11,17 @@ from torch.nn import functional
 
 from ctp_core.base.evaluation import KnownFilter
 from ctp_core.ctp_facts.entities import Ids, SoftFacts
-from ctp_core.ctp_facts.nearest_prover import soft_edges
-from ctp_core.ctp_facts.neighbours import nearest_entities
-from ctp_core.ctp_facts.reach import Asked, Atoms, Paths, SoftReach
+from ctp_core.ctp_facts.neighbours import nearest_entities, soft_edges
+from ctp_core.ctp_facts.reach import ChainCosts, Paths, SoftReach, Starts
 from ctp_core.ctp_facts.search import Chains, Leaves, as_tensor
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.kb.knowledge_base import FactIds
 
-RIVALS = 64  # of each question, the nearest; further ones have hardly any share in its loss
+RIVALS = 64  # per question, the nearest; those further away hardly change its loss
 
 
 class NearestRanking:
-    """Steps of learning; every so many the nearest entities are looked for again."""
+    """Computes the loss of each step; every `nearest_every` steps it searches the nearest entities again."""
 
     def __init__(self, theory: SoftTheory, facts: SoftFacts) -> None:
         self.theory, self.facts = theory, facts
@@ -35,11 +34,11 @@ class NearestRanking:
         self._steps = 0
 
     def restart(self) -> None:
-        """The next step looks around, so that a run goes on from a checkpoint as it would have."""
+        """Makes the next step search the nearest entities, so that a resumed run equals one that was never stopped."""
         self._reach = None
 
     def look_around(self) -> SoftReach:
-        """Finds the nearest entities of all, and with them what proofs may use."""
+        """Searches the nearest entities of every entity, and builds the edges that proofs may use."""
         config, vectors = self.theory.config, self.theory.entities.detach().cpu().numpy()
         self.theory.nearest.copy_(torch.from_numpy(nearest_entities(vectors, config.nearest)))
         edges = soft_edges(self.theory, self.facts, len(vectors))
@@ -47,7 +46,7 @@ class NearestRanking:
         return self._reach
 
     def loss(self, rows: Int[np.ndarray, " goal"]) -> Float[Tensor, ""]:
-        """The mean over both questions of every fact; one whose fact has no proof within reach does not count."""
+        """Mean over the two questions of every fact; a question does not count where its fact has no proof in reach."""
         stale = self._reach is None or self._steps >= self.theory.config.nearest_every
         reach = self.look_around() if stale else self._reach
         assert reach is not None
@@ -58,19 +57,19 @@ class NearestRanking:
         chains = self.theory.chains(torch.from_numpy(distinct).to(device), shapes)
         asked = _Questions(self.theory, reach, self.facts, chains, row, ranked, rows)
         losses = torch.cat([_question_losses(asked, way, self._known[way]) for way in (0, 1)])
-        # Where nothing can be proved there is nothing to learn, and the step leaves all as it is.
+        # Where nothing can be proved there is nothing to learn: a zero gradient changes no vector.
         return losses.mean() if len(losses) else self.theory.entities.sum() * 0
 
 
 @dataclass(frozen=True)
 class _Questions:
-    """What both directions share."""
+    """What the questions for objects and for subjects share."""
 
     theory: SoftTheory
     reach: SoftReach
     facts: SoftFacts
     chains: list[Chains]
-    row: Ids  # of each goal's predicate among the chains'
+    row: Ids  # row of each goal's predicate in the chains
     goals: FactIds
     own: Ids  # the fact that each goal may not use
 
@@ -93,8 +92,8 @@ def _question_losses(asked: _Questions, way: int, known: KnownFilter) -> Float[T
 def _arrived(
     asked: _Questions, chains: Chains, number: int, given: Ids, *, backwards: bool
 ) -> tuple[Chains, int, Paths]:
-    atoms = Atoms(chains.costs[asked.row, number], chains.plan.flips)
-    paths = asked.reach.arrive(atoms.reversed if backwards else atoms, Asked(given, asked.own))
+    atoms = ChainCosts(chains.costs[asked.row, number], chains.plan.flips)
+    paths = asked.reach.arrive(atoms.reversed if backwards else atoms, Starts(given, asked.own))
     if chains.guards is not None:
         guards = chains.guards.detach().cpu().numpy()[asked.row[paths.question], number]
         paths = Paths(paths.question, asked.reach.times(paths.distance, guards), paths.stations, paths.facts)
@@ -103,12 +102,12 @@ def _arrived(
 
 @dataclass(frozen=True)
 class _Best:
-    """The best path of each question to everything it reaches: which of all chains', and its place by distance."""
+    """The best path of each question to each entity it reaches: by which chain, and its rank by distance."""
 
     question: Ids
     end: Ids
     chain: Ids
-    path: Ids  # among those of the chain
+    path: Ids  # index among the paths of the chain
     place: Ids
 
 
@@ -129,7 +128,7 @@ def _best_of(arrived: list[Paths], num_entities: int) -> _Best:
 def _distances(
     asked: _Questions, arrived: list[tuple[Chains, int, Paths]], best: _Best, chosen: Ids, *, backwards: bool
 ) -> Float[Tensor, " chosen"]:
-    """Of the chosen paths, by the present vectors and with their gradient."""
+    """Distances of the chosen paths, by the current vectors and with their gradient."""
     parts, order = [], []
     for index, (chains, number, paths) in enumerate(arrived):
         mine = np.flatnonzero(best.chain[chosen] == index)

@@ -1,4 +1,4 @@
-"""Which entities may be taken for which, where a KB has too many for tables of all pairs: each for its nearest."""
+"""Which entities may stand in for which on a KB too large for tables of all pairs: only the nearest ones."""
 
 from dataclasses import dataclass
 
@@ -6,19 +6,20 @@ import faiss
 import numpy as np
 from jaxtyping import Float, Int
 
-from ctp_core.ctp_facts.entities import JOINS, Floats, Ids
+from ctp_core.ctp_facts.entities import JOINS, Floats, Ids, SoftFacts
+from ctp_core.ctp_facts.theory import SoftTheory
 
-EXACT_UP_TO = 20_000  # entities; more are looked for in cells around centres, which misses a few neighbours
-PROBED = 16  # cells looked into for each entity
+EXACT_UP_TO = 20_000  # entities; above it faiss searches only some cells, and misses a few neighbours
+PROBED = 16  # cells searched for each entity
 POINTS_A_CELL = 100
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Pairs (goal's entity, fact's entity) that may meet, in order; each entity meets itself.
+    """Sorted pairs (goal's entity, fact's entity) that may unify; every entity unifies with itself.
 
-    Only where each of the two is among the nearest of the other: an entity that is near to very many would
-    otherwise bring all facts of the KB to each of them.
+    Two entities are a pair only where each is among the nearest of the other. Otherwise an entity near to very many
+    would bring its facts to all of them.
     """
 
     starts: Int[np.ndarray, " entity+1"]
@@ -26,7 +27,7 @@ class Neighbours:
 
     @classmethod
     def of(cls, nearest: Int[np.ndarray, "known k"], num_entities: int | None = None) -> "Neighbours":
-        """`nearest` holds -1 for none. Entities beyond those it lists meet only themselves."""
+        """`nearest` holds -1 for no neighbour. Entities with a number beyond its rows unify only with themselves."""
         known, size = len(nearest), num_entities or len(nearest)
         entity = np.repeat(np.arange(known), nearest.shape[1])
         there, back = entity * size + nearest.ravel(), nearest.ravel() * size + entity
@@ -47,7 +48,7 @@ class Neighbours:
 
 
 def nearest_entities(vectors: Float[np.ndarray, "entity dim"], wanted: int) -> Int[np.ndarray, "entity k"]:
-    """The `wanted` nearest of each entity, itself among them; -1 where fewer were found."""
+    """The `wanted` nearest entities of each entity, itself included; -1 where fewer were found."""
     vectors, wanted = np.ascontiguousarray(vectors, dtype=np.float32), min(wanted, len(vectors))
     index = _cells(vectors) if len(vectors) > EXACT_UP_TO else faiss.IndexFlatL2(vectors.shape[1])
     index.add(vectors)
@@ -63,16 +64,18 @@ def _cells(vectors: Floats) -> faiss.Index:
 
 
 class SoftEdges:
-    """Every fact between all pairs of entities that may be taken for its own: edges (subject, object, fact).
+    """An edge (subject, object, fact) for every fact and every pair of entities that may stand in for its own.
 
-    `squared` is the squared distance of the pair to the fact's entities, all that a step needs besides the predicate.
-    At most facts · k² edges, sorted by subject and object.
+    `squared` is the squared distance of that pair to the fact's entities. There are at most facts · k² edges, sorted
+    by subject and object.
     """
 
     def __init__(self, facts: Int[np.ndarray, "fact 3"], neighbours: Neighbours, squared: Floats, unification: str):
         size = len(neighbours)
         left, right = (_repeated(neighbours, facts[:, place]) for place in (0, 2))
-        counts = np.bincount(right.fact, minlength=len(facts))[left.fact]  # every left one with all right ones
+        counts = np.bincount(right.fact, minlength=len(facts))[
+            left.fact
+        ]  # each stand-in for the subject with all stand-ins for the object
         first = np.repeat(np.arange(len(left.fact)), counts)
         second = _ranges(np.searchsorted(right.fact, left.fact), counts)
         subject, object_, fact = left.entity[first], right.entity[second], left.fact[first]
@@ -94,7 +97,7 @@ class SoftEdges:
         return np.asarray(starts[entities + 1] - starts[entities])
 
     def leaving(self, entities: Ids, flip: bool) -> tuple[Ids, Ids]:
-        """(index into `entities`, edge) for every edge from their subjects on, or with `flip` from their objects."""
+        """(index into `entities`, edge) for every edge with that subject, or with `flip` with that object."""
         counts = self.degrees(entities, flip)
         source = np.repeat(np.arange(len(entities)), counts)
         place = _ranges((self._object_starts if flip else self._starts)[entities], counts)
@@ -107,9 +110,20 @@ class SoftEdges:
         return np.repeat(np.arange(len(keys)), last - first), _ranges(first, last - first)
 
 
+def soft_edges(theory: SoftTheory, facts: SoftFacts, num_entities: int) -> SoftEdges:
+    """Edges by the theory's vectors and nearest entities; an entity without a vector unifies only with itself."""
+    vectors = theory.entities.detach().cpu().numpy()
+    neighbours = Neighbours.of(theory.nearest.cpu().numpy(), num_entities)
+    squared = np.zeros(len(neighbours.others), dtype=vectors.dtype)
+    apart = np.flatnonzero(neighbours.entities != neighbours.others)
+    gap = vectors[neighbours.entities[apart]] - vectors[neighbours.others[apart]]
+    squared[apart] = (gap**2).sum(1)
+    return SoftEdges(facts.facts, neighbours, squared, theory.config.unification)
+
+
 @dataclass(frozen=True)
 class _Repeated:
-    """For every fact all entities that may be taken for one of its own, and the pair which says so."""
+    """For every fact, the entities that may stand in for one of its own, and the index of each such pair."""
 
     fact: Ids
     entity: Ids
@@ -117,13 +131,13 @@ class _Repeated:
 
 
 def _repeated(neighbours: Neighbours, entities: Ids) -> _Repeated:
-    # Mutual, so that the pairs of an entity are also those in which it is the fact's.
+    # Pairs are mutual, so the pairs of an entity are also those in which it is the fact's entity.
     counts = neighbours.counts[entities]
     pair = _ranges(neighbours.starts[entities], counts)
     return _Repeated(np.repeat(np.arange(len(entities)), counts), neighbours.others[pair], pair)
 
 
 def _ranges(starts: Ids, counts: Ids) -> Ids:
-    """starts[i], starts[i] + 1, … counts[i] of them, one after the other."""
+    """Concatenates the ranges starts[i] … starts[i] + counts[i] - 1."""
     ends = np.cumsum(counts)
     return np.asarray(np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts))

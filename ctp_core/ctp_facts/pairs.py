@@ -1,4 +1,4 @@
-"""The best proofs of all pairs of entities for one goal predicate at once: what a ranking is learnt from."""
+"""The best proofs of all pairs of entities for one goal predicate at once; rankings are learnt from them."""
 
 from dataclasses import dataclass
 
@@ -31,10 +31,10 @@ class Chain:
 
 
 class ChainPairs:
-    """One chain over all pairs, and over the facts of its goal predicate as if each were not there.
+    """One chain over all pairs of entities; and over the facts of its goal predicate, each as if it were not stated.
 
-    `steps[l]` is the distance of going on from one entity to another at place l, `without[l]` the same without the goal
-    predicate's facts, `reached[l]` the distance from a subject to where l + 1 places lead.
+    `steps[l]` is the distance of a step from one entity to another at place l, `without[l]` the same without facts of
+    the goal predicate. `reached[l]` is the distance from a subject to each entity after l + 1 steps.
     """
 
     def __init__(self, tables: SoftTables, chain: Chain, times: Join, predicate: int | None = None) -> None:
@@ -71,7 +71,7 @@ class ChainPairs:
         return self._leaves([subjects, *reversed(stations)], None)
 
     def _before(self, place: int, subjects: Ids, ends: Ids) -> Ids:
-        """Where each path stood before this place."""
+        """The entity of each path before this place."""
         found = []
         for start in range(0, len(ends), CHUNK):
             some = slice(start, start + CHUNK)
@@ -91,9 +91,9 @@ class ChainPairs:
     # Without the goal's own fact
 
     def own(self) -> tuple[Float[np.ndarray, " fact"], Int[np.ndarray, "fact place+1"]]:
-        """(distance, stations) of the best proof of each fact of the goal predicate that does not use it."""
+        """(distance, stations) of the best proof of each fact of the goal predicate without the fact itself."""
         assert self.predicate is not None
-        facts = self.tables.own_facts(self.predicate)
+        facts = self.tables.leave_one_out(self.predicate)
         left, right = facts.facts.subject, facts.facts.object
         everyone, number = np.arange(len(self.tables.squared))[None, :], np.arange(len(left))
         if len(self.flips) == 1:
@@ -110,7 +110,7 @@ class ChainPairs:
         return self._guarded(total[number, path[1]]), np.stack([left, *reversed(path)], axis=1)
 
     def _push(self, place: int, reached: Float[np.ndarray, "fact entity"]) -> tuple[Floats, Ids]:
-        """One place on, fact by fact: each has a table of its own."""
+        """Moves on by one place, fact by fact, because each fact has its own table without itself."""
         everyone = np.arange(reached.shape[1])
         onward, pointers = np.empty_like(reached), np.empty(reached.shape, dtype=np.int64)
         for fact, distances in enumerate(reached):
@@ -121,14 +121,15 @@ class ChainPairs:
         return onward, pointers
 
     def _without_own(self, place: int, fact: Ids, start: Ids, end: Ids) -> Floats:
-        """The step from start to end at a place for the goal which may not use a fact; all three broadcast."""
+        """Distance of the step from start to end at a place, without using `fact`; the three arrays broadcast."""
         assert self.predicate is not None
         subjects, objects = (end, start) if self.flips[place] else (start, end)
-        own = self.tables.own_facts(self.predicate).distances(fact, subjects, objects)
+        own = self.tables.leave_one_out(self.predicate).distances(fact, subjects, objects)
         met = np.sqrt(self.tables.join(self.costs[place, self.predicate], own))
         return np.asarray(np.minimum(self.without[place][start, end], met))
 
     def trace_own(self, facts: Ids, stations: Int[np.ndarray, "fact place+1"]) -> Leaves:
+        """The unifications behind the proofs that `own` found."""
         assert self.predicate is not None
-        own = OwnCells(self.predicate, self.tables.own_facts(self.predicate), facts)
+        own = OwnCells(self.predicate, self.tables.leave_one_out(self.predicate), facts)
         return self._leaves(list(stations[facts].T), own)

@@ -1,4 +1,4 @@
-"""Proof trees and rules of the soft prover, written from a plan and the path of facts that it found."""
+"""Writes proof trees and rules of the soft prover from a plan and the path of facts that the search found."""
 
 import math
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from ctp_core.proofs import ProofNode, Unification
 from ctp_core.rules import Body, Rule, Template
 from ctp_core.symbols import Fact
 
-EXACT = 1e-6  # distance of a generated vector to a predicate below which they are the same
+EXACT = 1e-6  # a generated vector nearer than this to a predicate counts as that predicate
 
 
 @dataclass(frozen=True)
-class Step:
-    """A leaf along the path of a goal: from one entity to another by a fact."""
+class PathStep:
+    """One step along the path of a goal: from an entity to the next by a fact."""
 
     start: int
     end: int
@@ -29,8 +29,8 @@ class Step:
     score: float
 
     @property
-    def back(self) -> "Step":
-        return Step(self.end, self.start, self.fact, self.score)
+    def back(self) -> "PathStep":
+        return PathStep(self.end, self.start, self.fact, self.score)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _RuleVectors:
 
 
 class TreeWriter:
-    """Reads what `select` made of a goal, level by level. Generated predicates go by the name of the nearest one."""
+    """Expands a goal with `select` level by level. Generated predicates get the name of the nearest known one."""
 
     def __init__(self, theory: SoftTheory) -> None:
         self.theory = theory
@@ -49,22 +49,22 @@ class TreeWriter:
     def tree(
         self, view: FactsView, chain: Chain, stations: tuple[int, ...], facts: list[FactIds], scores: list[float]
     ) -> ProofNode:
-        """`stations` and `facts` lie along the path from the goal's subject to its object."""
+        """Writes one proof; `stations` and `facts` lie along the path from the goal's subject to its object."""
         steps = [
-            Step(start, end, fact, score)
+            PathStep(start, end, fact, score)
             for start, end, fact, score in zip(stations[:-1], stations[1:], facts, scores, strict=True)
         ]
         vector = self.theory.predicates[chain.row]
         return self._node(view, chain.chains.plan, vector, chain.number, steps)
 
     def rule(self, names: tuple[str, ...], chain: Chain) -> Rule:
-        """Of a plan with one rule."""
+        """The rule of a chain whose plan has exactly one rule."""
         template = chain.chains.plan.template
         assert template is not None
         vector = self.theory.predicates[chain.row]
         return self._rule(names, vector, self._expand(template, vector, chain.number))
 
-    def _node(self, view: FactsView, plan: Plan, vector: Tensor, number: int, steps: list[Step]) -> ProofNode:
+    def _node(self, view: FactsView, plan: Plan, vector: Tensor, number: int, steps: list[PathStep]) -> ProofNode:
         name, distance = self._nearest(vector)
         predicate = view.predicates.names[name]
         entities = view.entities.names
@@ -87,7 +87,7 @@ class TreeWriter:
         return ProofNode(goal, score, "rule", head, rule=rule, children=plan.template.along(tuple(children)))
 
     def _decode(self, plan: Plan, number: int) -> tuple[int, list[int]]:
-        """(reformulator, numbers of the parts) of a chain: the inverse of how chains are laid out."""
+        """Splits the number of a chain into (reformulator, numbers of the parts); inverse to the layout of chains."""
         numbers = []
         for part in reversed(plan.parts):
             number, below = divmod(number, part.width(self.theory.select.groups))
@@ -100,7 +100,7 @@ class TreeWriter:
         return _RuleVectors(template, rule.bodies[0, reformulator], head)
 
     def _rule(self, names: tuple[str, ...], vector: Tensor, made: _RuleVectors) -> Rule:
-        """Confidence: how near the generated vectors are to the predicates shown for them, in the model's ⊗."""
+        """Its confidence is ⊗ of the head and of how near generated vectors are to the predicates shown for them."""
         nearest = [self._nearest(body) for body in made.bodies]
         slope = self.theory.config.slope
         scores = [] if made.head is None else [made.head]
@@ -109,13 +109,13 @@ class TreeWriter:
         return Rule(names[self._nearest(vector)[0]], body, confidence, approximate=True)
 
     def _nearest(self, vector: Tensor) -> tuple[int, float]:
-        """(predicate, distance)"""
+        """(predicate, distance) of the known predicate nearest to a vector."""
         distances = torch.linalg.vector_norm(self.theory.predicates - vector, dim=1)
         best = int(distances.argmin())
         return best, float(distances[best])
 
 
 def rules_in(node: ProofNode) -> str:
-    """The rules of a tree in order: what tells two proofs by the same facts apart."""
+    """The texts of all rules of a tree, in order; they distinguish proofs by the same facts."""
     own = "" if node.rule is None else node.rule.text
     return ";".join([own, *(rules_in(child) for child in node.children)])

@@ -1,8 +1,8 @@
 """A ranking loss for the soft prover: the true object among all objects, the true subject among all subjects.
 
-The tables of a step hold the best proof of every pair, so that all rivals of a fact cost hardly more than one. The
-loss is computed on distances first; its gradient says which pairs matter, and only their proofs are traced and made
-differentiable.
+The tables of a step hold the best proof of every pair, so ranking a fact against all rivals costs hardly more than
+against one. The loss is first computed on distances; its gradient shows which pairs matter, and only the proofs of
+those are traced and made differentiable.
 """
 
 from dataclasses import dataclass
@@ -21,18 +21,18 @@ from ctp_core.ctp_facts.tables import SoftTables
 from ctp_core.ctp_facts.theory import SoftTheory
 
 NO_GOALS = (np.zeros(0), np.zeros((0, 2), dtype=np.int64))
-NEGLIGIBLE = 1e-3  # gradient of a distance below which its proof is not traced; that of a fact is up to 2
+NEGLIGIBLE = 1e-3  # proofs whose distance has a smaller gradient are not traced; that of a fact is up to 2
 
 
 def ranking_loss(theory: SoftTheory, facts: SoftFacts, hidden: SoftFacts, predicates: Tensor) -> Float[Tensor, ""]:
-    """The mean over the ranked facts of these predicates; its value is exact, its gradient but for what is negligible.
+    """Mean over the ranked facts of these predicates. Its value is exact; its gradient omits negligible parts.
 
-    Proofs stand on `facts` alone; those `hidden` from them are true all the same, and to be ranked.
+    Proofs use only `facts`; the facts `hidden` from them are also true, and also ranked.
     """
     chains = theory.chains(predicates.to(theory.predicates.device), theory.training_plans)
     squared = theory.entity_squared()
     tables = SoftTables(facts, squared.detach().cpu().numpy(), theory.config.unification)
-    total, count = squared.sum() * 0, 0  # a gradient also where nothing is ranked
+    total, count = squared.sum() * 0, 0  # so that there is a gradient even where nothing is ranked
     for row, predicate in enumerate(predicates.tolist()):
         goals = _Goals.of(facts.of_predicate[predicate], hidden.of_predicate[predicate], theory.config)
         pairs = [
@@ -47,9 +47,9 @@ def ranking_loss(theory: SoftTheory, facts: SoftFacts, hidden: SoftFacts, predic
 
 @dataclass(frozen=True)
 class _Goals:
-    """The facts of one predicate that are ranked: each of the visible ones is proved as if it were not there.
+    """The ranked facts of one predicate; each visible one is proved as if it were not stated.
 
-    `true` are all its facts.
+    `true` holds all facts of the predicate.
     """
 
     visible: tuple[Tensor, Tensor]  # subjects, objects
@@ -69,7 +69,7 @@ class _Goals:
         return len(self.visible[0]) + len(self.hidden[0])
 
     def rival_mass(self, values: Float[Tensor, "subject object"], way: int) -> Float[Tensor, " goal"]:
-        """log Σ exp of the rivals of each goal's object (way 1) or subject (0); what is true is none."""
+        """log Σ exp over the rivals of each goal's object (way 1) or subject (way 0); true facts are not rivals."""
         given, sought = (torch.cat([self.visible[place], self.hidden[place]]) for place in (1 - way, way))
         true = torch.zeros(values.shape, dtype=torch.bool, device=values.device)
         true[self.true] = True
@@ -102,18 +102,18 @@ def _predicate_loss(
             if leaves is not None:
                 distances = theory.distances_by_tables(one.chain.chains, leaves, facts, squared)
                 surrogate = surrogate + (distances * torch.from_numpy(weights).to(distances)).sum()
-    # The value is that of the loss, the gradient that of the distances weighted by the loss's own.
+    # Has the value of the loss, and the gradient of the distances weighted by the gradient of the loss.
     return surrogate + (value - surrogate.detach())
 
 
 def _gradients(goals: _Goals, rivals: Floats, alone: Floats, slope: float) -> tuple[Tensor, Floats, Floats]:
-    """The loss, and its gradient by the distance of every pair and by that of every visible fact without itself."""
+    """The loss and its gradients: by the distance of every pair, and by that of every visible fact without itself."""
     with torch.enable_grad():
         pairs, own = (torch.from_numpy(np.ascontiguousarray(d)).requires_grad_() for d in (rivals, alone))
         goal = slope * torch.cat([own, pairs[goals.hidden]])
         losses = functional.softplus(goals.rival_mass(-slope * pairs, 1) + goal)
         if goals.both:
             losses = losses + functional.softplus(goals.rival_mass(-slope * pairs, 0) + goal)
-        loss = losses[goal.isfinite()].sum()  # the only fact of a KB has no proof without itself
+        loss = losses[goal.isfinite()].sum()  # a KB of one fact has no proof of it without itself
         by_pair, by_fact = torch.autograd.grad(loss, (pairs, own))
     return loss.detach(), by_pair.numpy(), by_fact.numpy()

@@ -1,4 +1,4 @@
-"""Paths over soft edges: what chains of atoms reach from an entity, and the best ways there."""
+"""Paths over soft edges: which entities a chain of atoms reaches from an entity, and the best paths to them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from jaxtyping import Float, Int
 from ctp_core.ctp_facts.entities import JOINS, Floats, Ids, Join
 from ctp_core.ctp_facts.neighbours import SoftEdges
 
-EXPANDED = 1_000_000  # edges looked at together: bounds memory
+EXPANDED = 1_000_000  # edges followed at once; bounds memory
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Where paths of each question start, and the fact that it may not use, or -1."""
+class Starts:
+    """The entity where the paths of each question start, and the fact that the question may not use, or -1."""
 
-    start: Int[np.ndarray, " question"]
+    entity: Int[np.ndarray, " question"]
     own: Int[np.ndarray, " question"]
 
 
 @dataclass(frozen=True)
 class Paths:
-    """Ways from the start of a question along some facts."""
+    """Paths from the start of a question along facts."""
 
     question: Int[np.ndarray, " path"]
     distance: Float[np.ndarray, " path"]
@@ -50,51 +50,51 @@ class Paths:
 
 
 @dataclass(frozen=True)
-class Atoms:
-    """A chain as questions see it: squared distances of its atoms to all predicates, and which lie against the path."""
+class ChainCosts:
+    """One chain per question: squared distances of its atoms to all predicates, and which point against the path."""
 
     costs: Float[np.ndarray, "question place known"]
     flips: tuple[bool, ...]
 
     @property
-    def reversed(self) -> "Atoms":
-        """The same chain from its object on."""
-        return Atoms(self.costs[:, ::-1], tuple(not flip for flip in reversed(self.flips)))
+    def reversed(self) -> "ChainCosts":
+        """The same chain, read from object to subject."""
+        return ChainCosts(self.costs[:, ::-1], tuple(not flip for flip in reversed(self.flips)))
 
 
 class SoftReach:
-    """Over one set of soft edges. ⊗ brings nothing nearer: the best paths to a station are all that later ones need."""
+    """Searches paths over soft edges. ⊗ never lowers a distance, so the best paths to a station suffice to go on."""
 
     def __init__(self, edges: SoftEdges, times: Join, unification: str) -> None:
         self.edges, self.times, self.join = edges, times, JOINS[unification]
 
-    def arrive(self, atoms: Atoms, asked: Asked, keep: int = 1) -> Paths:
-        """The `keep` best paths of each question to everything it reaches."""
-        paths = _started(asked, atoms.costs.dtype)
-        for place, flip in enumerate(atoms.flips):
-            paths = self._onward(paths, atoms.costs[:, place], flip, asked, keep)
+    def arrive(self, chain: ChainCosts, starts: Starts, keep: int = 1) -> Paths:
+        """The `keep` best paths of each question to every entity it reaches."""
+        paths = _started(starts, chain.costs.dtype)
+        for place, flip in enumerate(chain.flips):
+            paths = self._onward(paths, chain.costs[:, place], flip, starts, keep)
         return paths
 
-    def meet(self, atoms: Atoms, asked: Asked, ends: Ids, keep: int = 1) -> Paths:
-        """The `keep` best paths of each question to its own end."""
-        paths = self.arrive(Atoms(atoms.costs[:, :-1], atoms.flips[:-1]), asked, keep)
-        index, edge = self.edges.between(paths.end, ends[paths.question], atoms.flips[-1])
-        found = self._along(paths, index, edge, atoms.costs[:, -1], atoms.flips[-1], asked)
+    def meet(self, chain: ChainCosts, starts: Starts, ends: Ids, keep: int = 1) -> Paths:
+        """The `keep` best paths of each question to its given end."""
+        paths = self.arrive(ChainCosts(chain.costs[:, :-1], chain.flips[:-1]), starts, keep)
+        index, edge = self.edges.between(paths.end, ends[paths.question], chain.flips[-1])
+        found = self._along(paths, index, edge, chain.costs[:, -1], chain.flips[-1], starts)
         return _best(found, self.edges.size, keep)
 
-    def _onward(self, paths: Paths, costs: Floats, flip: bool, asked: Asked, keep: int) -> Paths:
+    def _onward(self, paths: Paths, costs: Floats, flip: bool, starts: Starts, keep: int) -> Paths:
         total = np.cumsum(self.edges.degrees(paths.end, flip))
         cuts = np.unique(np.searchsorted(total, np.arange(EXPANDED, int(total[-1]) if len(total) else 0, EXPANDED)))
         parts = []
         for some in np.split(np.arange(len(paths)), cuts):
             here = paths.at(some)
             index, edge = self.edges.leaving(here.end, flip)
-            parts.append(_best(self._along(here, index, edge, costs, flip, asked), self.edges.size, keep))
+            parts.append(_best(self._along(here, index, edge, costs, flip, starts), self.edges.size, keep))
         return parts[0] if len(parts) == 1 else _best(Paths.joined(parts), self.edges.size, keep)
 
-    def _along(self, paths: Paths, index: Ids, edge: Ids, costs: Floats, flip: bool, asked: Asked) -> Paths:
-        """Each path `index` one edge further; never along a question's own fact."""
-        allowed = self.edges.fact[edge] != asked.own[paths.question[index]]
+    def _along(self, paths: Paths, index: Ids, edge: Ids, costs: Floats, flip: bool, starts: Starts) -> Paths:
+        """Extends path index[i] by edge[i]; drops edges of the fact that the question may not use."""
+        allowed = self.edges.fact[edge] != starts.own[paths.question[index]]
         index, edge = index[allowed], edge[allowed]
         fact, question = self.edges.fact[edge], paths.question[index]
         step = np.sqrt(self.join(costs[question, self.edges.predicate[fact]], self.edges.squared[edge]))
@@ -107,14 +107,14 @@ class SoftReach:
         )
 
 
-def _started(asked: Asked, dtype: np.dtype[np.floating]) -> Paths:
-    size = len(asked.start)
+def _started(starts: Starts, dtype: np.dtype[np.floating]) -> Paths:
+    size = len(starts.entity)
     nothing = np.zeros(size, dtype=dtype)  # distance 0 is ⊗'s one
-    return Paths(np.arange(size), nothing, asked.start[:, None], np.empty((size, 0), dtype=np.int64))
+    return Paths(np.arange(size), nothing, starts.entity[:, None], np.empty((size, 0), dtype=np.int64))
 
 
 def _best(paths: Paths, num_entities: int, keep: int) -> Paths:
-    """Of those of one question to one end the `keep` nearest, in the order of questions and ends."""
+    """Keeps the `keep` nearest paths of each question to each end, sorted by question and end."""
     key = paths.question * num_entities + paths.end
     order = np.lexsort((paths.distance, key))
     key = key[order]

@@ -1,4 +1,4 @@
-"""The best proof of some goals by the chains of atoms that `select` makes: what is searched, and what is found."""
+"""Searches the best proof of each goal among the chains of atoms that `select` makes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from ctp_core.ctp_facts.plans import Plan
 
 @dataclass(frozen=True)
 class Goals:
-    """Atoms to prove; `own` is the row of the fact that a goal may not use, or -1."""
+    """Atoms to prove. `own` is the row of the fact that a goal may not use, or -1."""
 
     predicate: Int[np.ndarray, " goal"]
     subject: Int[np.ndarray, " goal"]
@@ -28,9 +28,9 @@ class Goals:
 
 @dataclass(frozen=True)
 class Chains:
-    """What `select` makes of some goal predicates by one plan: paths of atoms from subject to object.
+    """The chains that `select` makes for some goal predicates by one plan: paths of atoms from subject to object.
 
-    `guards` is the distance of all heads on the way, None where no head is unified; `known` are all predicates.
+    `guards` is the distance of all heads on the way, None where no head is unified. `known` holds all predicates.
     """
 
     plan: Plan
@@ -49,14 +49,14 @@ class Chains:
 
     @cached_property
     def costs(self) -> Float[np.ndarray, "predicate chain place known"]:
-        """The same without gradient, for the search."""
+        """`squared` without gradient, for the search."""
         vectors, known = (one.detach().cpu().numpy() for one in (self.vectors, self.known))
         return squared_distances(vectors.reshape(-1, vectors.shape[-1]), known).reshape(*vectors.shape[:3], -1)
 
 
 @dataclass(frozen=True)
 class Leaves:
-    """The unifications of some proofs by chains of one plan, each given by its row and number among the chains."""
+    """The unifications of some proofs by one plan; `row` and `chain` say which of its chains each proof used."""
 
     row: Int[np.ndarray, " proof"]
     chain: Int[np.ndarray, " proof"]
@@ -65,11 +65,11 @@ class Leaves:
 
     @property
     def atoms(self) -> tuple[Ids, Ids, Ids]:
-        """Row, chain and place of every unification; they broadcast to [proof, place]."""
+        """Row, chain and place of every unification; the three broadcast to [proof, place]."""
         return self.row[:, None], self.chain[:, None], np.arange(self.fact.shape[1])[None, :]
 
     def met(self, plan: Plan) -> Int[np.ndarray, "2 proof place"]:
-        """The entities that subject and object of each fact are taken for."""
+        """The stations that unify with the subject and with the object of each fact."""
         before, after, flips = self.stations[:, :-1], self.stations[:, 1:], np.array(plan.flips)
         return np.stack([np.where(flips, after, before), np.where(flips, before, after)])
 
@@ -83,13 +83,13 @@ class Found:
     fact: Int[np.ndarray, "chain goal place"]
 
     def leaves(self, row: Ids, chain: Ids, goal: Ids) -> Leaves:
-        """The unifications behind some of them, where `row` is that of these goals among the chains."""
+        """The unifications behind some proofs; `row` says which row of the chains each of these goals has."""
         stations = np.broadcast_to(self.stations, (*self.fact.shape[:2], self.stations.shape[2]))
         return Leaves(row, chain, stations[chain, goal], self.fact[chain, goal])
 
 
 class _Tried(NamedTuple):
-    """The chains that are tried for each goal, and the distance of their heads where they have any."""
+    """The chains to try for each goal, and the distances of their heads where they have heads."""
 
     chain: Int[np.ndarray, " proof"]
     goal: Int[np.ndarray, " proof"]
@@ -97,7 +97,7 @@ class _Tried(NamedTuple):
 
 
 def _turns(chains: Sequence[Chains]) -> list[list[int]]:
-    """The order of a search: what is found together."""
+    """The order of the search: lists of chains that are searched together."""
     numbers: dict[bool, list[int]] = {False: [], True: []}
     long = []
     for number, one in enumerate(chains):
@@ -109,16 +109,16 @@ def _turns(chains: Sequence[Chains]) -> list[list[int]]:
 
 
 class GoalSearch:
-    """The best proofs of some goals by any chains; `row` is that of each goal among the chains."""
+    """Finds the best proofs of some goals; `row` says which row of the chains each goal has."""
 
     def __init__(self, search: SoftSearch, goals: Goals, row: Ids, times: Join) -> None:
         self.search, self.goals, self.row, self.times = search, goals, row, times
 
     def best(self, chains: Sequence[Chains]) -> list[Found]:
-        """Of each plan; exact for the best proof of each goal, and for others no better than they are.
+        """The proofs found for each plan. The best proof of each goal is exact; other distances may be too large.
 
-        Those by one fact come first and all at once, rules without heads before those with: what they find bounds the
-        search for others.
+        Plans of one fact are searched first and all at once, rules without heads before rules with heads: the
+        distances found bound the search for longer paths.
         """
         limit = np.full(len(self.row), np.inf, dtype=self.search.squared.dtype)
         found: dict[int, Found] = {}
@@ -131,10 +131,10 @@ class GoalSearch:
         return [found[number] for number in range(len(chains))]
 
     def _by_facts(self, chains: Sequence[Chains], limit: Float[np.ndarray, " goal"]) -> list[Found]:
-        """By plans of one atom, all with heads or all without."""
+        """Proofs by plans of one atom, either all with heads or all without."""
         tried = [self._tried(one, limit) for one in chains]
         atoms = Atoms.joined([self._atoms(one, 0, some) for one, some in zip(chains, tried, strict=True)])
-        # Heads may undo an advantage, so that then no chain bounds another.
+        # A distant head may undo an advantage, so with heads no chain bounds another.
         rivals = sum(one.width for one in chains) if chains[0].guards is None else 1
         bounds = np.concatenate([limit[some.goal] for some in tried]) ** 2
         nearest = nearest_facts(self.search, atoms, bounds, rivals=rivals)
@@ -148,7 +148,7 @@ class GoalSearch:
         ]
 
     def _by_path(self, chains: Chains, limit: Float[np.ndarray, " goal"]) -> Found:
-        """By a plan of several atoms."""
+        """Proofs by a plan of several atoms."""
         flips, tried = chains.plan.flips, self._tried(chains, limit)
         left, right = self.goals.subject[tried.goal], self.goals.object[tried.goal]
         atoms = [self._atoms(chains, place, tried) for place in range(len(flips))]
@@ -166,7 +166,7 @@ class GoalSearch:
         return Found(self._distances(chains, tried, distance), *along)
 
     def _tried(self, chains: Chains, limit: Float[np.ndarray, " goal"]) -> _Tried:
-        """A rule whose head alone is as far as the best proof known proves nothing better."""
+        """Skips rules whose head alone is as far as the best known proof."""
         if chains.guards is None:
             return _Tried(*np.divmod(np.arange(chains.width * len(self.row)), len(self.row)), None)
         guards = chains.guards.detach().cpu().numpy()[self.row].T  # [chain, goal]
@@ -174,18 +174,18 @@ class GoalSearch:
         return _Tried(chain, goal, guards[chain, goal])
 
     def _atoms(self, chains: Chains, place: int, tried: _Tried) -> Atoms:
-        """Those of one place."""
+        """The atoms at one place of the chains."""
         goals, flip = self.goals, chains.plan.flips[place]
         row = self.row[tried.goal] * chains.width + tried.chain
         costs = np.ascontiguousarray(chains.costs[:, :, place]).reshape(-1, chains.costs.shape[3])
-        if tried.guards is not None:  # mostly few of them: what the others would cost is not looked at
+        if tried.guards is not None:  # mostly few are tried, so only their costs are read
             used, row = np.unique(row, return_inverse=True)
             costs = costs[used]
         ends = (goals.object, goals.subject) if flip else (goals.subject, goals.object)
         return Atoms(costs, row, *(one[tried.goal] for one in (*ends, goals.own)))
 
     def _distances(self, chains: Chains, tried: _Tried, distance: Floats) -> Float[np.ndarray, "chain goal"]:
-        """With the heads; ∞ for what was not tried."""
+        """Distances with the heads included, ∞ for what was not tried."""
         found = np.full((chains.width, len(self.row)), np.inf, dtype=distance.dtype)
         found[tried.chain, tried.goal] = distance if tried.guards is None else self.times(distance, tried.guards)
         return found
@@ -212,13 +212,13 @@ class GoalSearch:
         return total[query, path[1]], np.stack([left, *reversed(path)])
 
     def _tables(self, atoms: Atoms) -> Float[np.ndarray, "atom entity entity"]:
-        """All pairs of each atom; most goals of a chain share one table."""
+        """Distances of all pairs for each atom; most goals of a chain share one table."""
         distinct, number = np.unique(np.stack([atoms.row, atoms.own]), axis=1, return_inverse=True)
         tables = [self.search.table(atoms.costs[row], own) for row, own in distinct.T.tolist()]
         return np.stack(tables)[number.ravel()]
 
     def _facts_along(self, atoms: list[Atoms], flips: Flips, stations: Ids, distance: Floats) -> Ids:
-        """The facts behind each place of a path, none of which is further than the whole."""
+        """The facts behind each place of a path; none of them is further away than the whole path."""
         limit = distance**2 * (1 + ROUNDING) + unification.SQUARED_FLOOR
         steps = zip(atoms, flips, stations[:-1], stations[1:], strict=True)
         ends = [replace(one, subject=to if flip else at, object=at if flip else to) for one, flip, at, to in steps]
@@ -226,13 +226,13 @@ class GoalSearch:
 
 
 def pairwise_squared(left: Float[Tensor, "m dim"], right: Float[Tensor, "n dim"]) -> Float[Tensor, "m n"]:
-    """By one matrix product; rounding may not make a distance negative."""
+    """Squared distances by one matrix product, clamped so that rounding makes none negative."""
     products = torch.addmm((right**2).sum(1), left, right.T, alpha=-2)
     return (products + (left**2).sum(1)[:, None]).clamp(min=0)
 
 
 def squared_distances(left: Floats, right: Floats) -> Floats:
-    """The same without gradient."""
+    """`pairwise_squared` on arrays, without gradient."""
     squared = left @ right.T
     squared *= -2
     squared += np.square(right).sum(1)

@@ -1,8 +1,8 @@
-"""All pairs of entities at once: tables of distances, what they become without one fact, and the facts behind them.
+"""Tables of distances for all pairs of entities, the same with one fact left out, and the facts behind the distances.
 
 M_r[a, b] is the squared distance of the pair (a, b) to the nearest fact of r; an atom with vector v is then at
-T₀(v)[a, b] = min over r of |v-r| ∘ M_r[a, b]. One step of training asks for whole rows and columns of T₀, and this
-costs far less than asking pair by pair.
+T₀(v)[a, b] = min over r of |v-r| ∘ M_r[a, b]. One step of training needs whole rows and columns of T₀, which cost far
+less together than pair by pair.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ CHUNK = 2048  # cells whose facts are looked up at once
 
 
 class SoftTables:
-    """Over one set of vectors; `squared` are the squared distances between entities."""
+    """Tables for one set of vectors; `squared` holds the squared distances between entities."""
 
     def __init__(self, facts: SoftFacts, squared: Float[np.ndarray, "entity entity"], unification: str) -> None:
         self.facts, self.squared, self.join = facts, squared, JOINS[unification]
-        self._masks: dict[int, OwnFacts] = {}
+        self._left_out: dict[int, LeaveOneOut] = {}
         self._near_objects: dict[int, Floats] = {}
 
     @cached_property
     def nearest(self) -> Float[np.ndarray, "predicate entity entity"]:
-        """M; ∞ where a predicate has no fact."""
+        """M, with ∞ where a predicate has no fact."""
         tables = np.full((self.facts.num_predicates, *self.squared.shape), np.inf, dtype=self.squared.dtype)
         joined = np.empty_like(self.squared)
         for best, own in zip(tables, self.facts.of_predicate, strict=True):
@@ -36,7 +36,7 @@ class SoftTables:
         return tables
 
     def to_objects(self, own: PredicateFacts) -> Float[np.ndarray, "object entity"]:
-        """For each object of a predicate, how near every entity is to the nearest of its subjects."""
+        """For each object of a predicate, the squared distance of every entity to the object's nearest subject."""
         if not len(own):
             return self.squared[:0]
         return np.minimum.reduceat(self.squared[own.subject], own.starts, axis=0)
@@ -44,7 +44,7 @@ class SoftTables:
     def atoms(
         self, costs: Float[np.ndarray, "atom predicate"], without: int | None = None
     ) -> Float[np.ndarray, "atom entity entity"]:
-        """T₀ of every atom, squared; `without` the facts of one predicate."""
+        """Squared T₀ of every atom; ignores the facts of the predicate `without`."""
         best = np.full((len(costs), *self.squared.shape), np.inf, dtype=self.squared.dtype)
         joined = np.empty_like(best)
         for predicate, own in enumerate(self.facts.of_predicate):
@@ -53,16 +53,16 @@ class SoftTables:
                 np.minimum(best, joined, out=best)
         return best
 
-    def own_facts(self, predicate: int) -> "OwnFacts":
-        """Kept: all goals of a predicate share it."""
-        if predicate not in self._masks:
-            self._masks[predicate] = OwnFacts.of(self, predicate)
-        return self._masks[predicate]
+    def leave_one_out(self, predicate: int) -> "LeaveOneOut":
+        """M of a predicate with each of its facts left out; kept, because all goals of a predicate share it."""
+        if predicate not in self._left_out:
+            self._left_out[predicate] = LeaveOneOut.of(self, predicate)
+        return self._left_out[predicate]
 
     def rows_of(
         self, costs: Float[np.ndarray, " predicate"], subjects: Ids, objects: Ids, own: "OwnCells | None" = None
     ) -> Int[np.ndarray, " cell"]:
-        """The fact that is nearest to each atom, as its row; never the one in `own`."""
+        """The row of the fact nearest to each atom, never the cell's own fact."""
         distances = self.join(costs[:, None], self.nearest[:, subjects, objects])  # [predicate, cell]
         if own is not None:
             distances[own.predicate] = self.join(costs[own.predicate], own.distances(subjects, objects))
@@ -79,23 +79,27 @@ class SoftTables:
         return rows
 
     def _within(self, predicate: int, subjects: Ids, objects: Ids) -> Ids:
-        """The nearest fact of one predicate for each pair: first its object, then the subject for that object."""
+        """The row of the predicate's nearest fact for each pair: first finds its object, then the subject."""
         facts = self.facts.of_predicate[predicate]
         near = self.join(self._to_objects(predicate)[:, subjects], self.squared[facts.objects][:, objects])
         group = near.argmin(0)
         sizes = np.diff(np.append(facts.starts, len(facts)))[group]
         ends = np.cumsum(sizes)
         cell = np.repeat(np.arange(len(group)), sizes)
-        fact = np.arange(ends[-1]) - np.repeat(ends - sizes, sizes) + facts.starts[group][cell]  # all of each group
+        fact = (
+            np.arange(ends[-1]) - np.repeat(ends - sizes, sizes) + facts.starts[group][cell]
+        )  # every fact with the chosen object
         near = self.squared[subjects[cell], facts.subject[fact]]
         nearest = np.minimum.reduceat(near, ends - sizes)
-        first = np.flatnonzero(near == nearest[cell])[::-1]  # backwards: of equal ones the first is written last
+        first = np.flatnonzero(near == nearest[cell])[
+            ::-1
+        ]  # backwards, so that the first of equal facts is written last and stays
         rows = np.empty(len(group), dtype=np.int64)
         rows[cell[first]] = facts.rows[fact[first]]
         return rows
 
     def _but(self, masked: Ids, predicate: int, subjects: Ids, objects: Ids) -> Ids:
-        """The same where each pair has a fact that it may not use."""
+        """Like `_within`, but each pair may not use one fact, its row in `masked`."""
         facts = self.facts.of_predicate[predicate]
         near = self.join(self.squared[subjects][:, facts.subject], self.squared[objects][:, facts.object])
         near[facts.rows[None, :] == masked[:, None]] = np.inf
@@ -108,11 +112,11 @@ class SoftTables:
 
 
 @dataclass(frozen=True)
-class OwnFacts:
-    """M of one predicate as it is without one of its facts, for each of them.
+class LeaveOneOut:
+    """M of one predicate with one of its facts left out, for each of its facts.
 
-    Leaving out p(i, j) touches only what goes through the object j: `second` is the best through another object than
-    `through`, and `others` the nearest other subject of j.
+    Leaving out p(i, j) changes only distances through the object j. `through` is the object of the nearest fact,
+    `second` the best distance through any other object, `others` the distance to the nearest other subject of j.
     """
 
     tables: SoftTables
@@ -123,7 +127,7 @@ class OwnFacts:
     others: Float[np.ndarray, "fact entity"]
 
     @classmethod
-    def of(cls, tables: SoftTables, predicate: int) -> "OwnFacts":
+    def of(cls, tables: SoftTables, predicate: int) -> "LeaveOneOut":
         facts, squared = tables.facts.of_predicate[predicate], tables.squared
         best, second = (np.full(squared.shape, np.inf, dtype=squared.dtype) for _ in range(2))
         through = np.full(squared.shape, -1, dtype=np.int64)
@@ -135,7 +139,7 @@ class OwnFacts:
         return cls(tables, facts, best, through, second, _other_subjects(facts, squared))
 
     def distances(self, fact: Ids, subjects: Ids, objects: Ids) -> Floats:
-        """M[subject, object] without the fact, an index into `facts`; all three broadcast."""
+        """M[subject, object] without the fact, an index into `facts`; the three arrays broadcast."""
         left_out = self.facts.object[fact]
         elsewhere = np.where(
             self.through[subjects, objects] == left_out, self.second[subjects, objects], self.best[subjects, objects]
@@ -149,8 +153,8 @@ class OwnCells:
     """Goals of one predicate, each of which may not use its own fact."""
 
     predicate: int
-    facts: OwnFacts
-    fact: Ids  # [cell], index into the facts of the predicate
+    facts: LeaveOneOut
+    fact: Ids  # [cell], indices into the facts of the predicate
 
     @property
     def rows(self) -> Ids:
@@ -161,7 +165,7 @@ class OwnCells:
 
 
 def _other_subjects(facts: PredicateFacts, squared: Floats) -> Float[np.ndarray, "fact entity"]:
-    """For each fact p(i, j): how near every entity is to the nearest subject of j that is not i."""
+    """For each fact p(i, j), the squared distance of every entity to the nearest subject of j other than i."""
     found = np.full((len(facts), len(squared)), np.inf, dtype=squared.dtype)
     ends = np.append(facts.starts, len(facts))[1:]
     for start, end in zip(facts.starts.tolist(), ends.tolist(), strict=True):

@@ -1,7 +1,7 @@
 """The paper's prover on one KB: vectors for predicates and entities, `select`, and the best proof of each goal.
 
-A score is that of one proof, so its gradient is that of one proof: the search runs without gradients and exactly,
-and only the unifications of the proof it finds are computed again for learning. Facts get their gradient too.
+A score comes from one proof, and so does its gradient: the search is exact and runs without gradients, and only the
+unifications of the proof found are computed again for learning. Facts get their gradient too.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,22 @@ from ctp_core.ctp_facts.entities import Ids, SoftFacts, SoftSearch
 from ctp_core.ctp_facts.plans import Plan, plans
 from ctp_core.ctp_facts.search import Chains, Goals, GoalSearch, Leaves, as_tensor, pairwise_squared, squared_distances
 from ctp_core.ctp_facts.unification import Unifications, proof_distances
+from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
 from ctp_core.select.registry import SELECTS
 from ctp_core.tnorm import TNORMS
 
-MIN_HEAD = 1e-30  # a rule that is not tried has head 0; its distance must be huge but finite
+ROUNDS = 2  # times that vectors spread along facts; the second adds what is stated of an entity's neighbours
+OWN = 0.3  # weight of an entity's own random vector, so that no two entities are equal
+MIN_HEAD = 1e-30  # a rule that is not tried has head 0; its distance must be large but finite
 
 
 class SoftTheory(nn.Module):
-    """All that is learnt; its vectors start uniform, as published."""
+    """All learnt parameters. Vectors start uniformly at random, as published."""
 
-    nearest: Int[Tensor, "entity k"]  # where there are no tables
+    nearest: Int[Tensor, "entity k"]  # exists only where tables do not fit
 
     def __init__(
         self,
@@ -68,13 +71,13 @@ class SoftTheory(nn.Module):
         if not self.dense:
             alone = torch.full((num_entities, min(config.nearest, num_entities)), -1)
             alone[:, 0] = torch.arange(num_entities)
-            self.register_buffer("nearest", alone)  # the entities that each may be taken for
+            self.register_buffer("nearest", alone)  # the entities that may stand in for each entity
         self.to(device)
 
-    # What is proved with
+    # The chains that proofs follow
 
     def chains(self, predicates: Int[Tensor, " predicate"], shapes: Sequence[Plan] | None = None) -> list[Chains]:
-        """One entry for each plan (those of answers unless said); by facts first, where template `0` is listed."""
+        """One entry for each plan, by default those used for answers; facts come first where template `0` is listed."""
         goals = self.predicates.index_select(0, predicates)
         rules = self.select(goals, self.predicates)
         return [Chains(plan, *self._unfold(plan, goals, rules), known=self.predicates) for plan in shapes or self.plans]
@@ -82,9 +85,9 @@ class SoftTheory(nn.Module):
     def _unfold(
         self, plan: Plan, goals: Float[Tensor, "goal dim"], rules: Sequence[Expansion]
     ) -> tuple[Float[Tensor, "goal chain place dim"], Float[Tensor, "goal chain"] | None]:
-        """The vectors at the leaves of a plan for every choice of reformulators, along the path, and their guards.
+        """The vectors at the leaves of a plan along the path, for every choice of reformulators; and their guards.
 
-        `rules` are what `select` makes of these goals.
+        `rules` are those that `select` makes for these goals.
         """
         if plan.template is None:
             return goals[:, None, None, :], None
@@ -120,10 +123,10 @@ class SoftTheory(nn.Module):
         return scores.clamp(min=MIN_HEAD).log() / -self.config.slope
 
     def times(self, distances: Sequence[Tensor]) -> Tensor:
-        """⊗ as it is on distances."""
+        """⊗ of distances."""
         return reduce(self.distance_times.tensors, distances)
 
-    # The search, and what it found with its gradient
+    # The search, and the gradient of the proofs found
 
     def entity_squared(self) -> Float[Tensor, "entity entity"]:
         """Squared distances between all entities; the diagonal is exactly 0."""
@@ -155,7 +158,7 @@ class SoftTheory(nn.Module):
     def distances(
         self, proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts, order: Ids
     ) -> Float[Tensor, " proof"]:
-        """⊗ of the heads and of every atom's unification with its fact, as a distance; `order` is where each goes."""
+        """The distance of each proof: ⊗ of its heads and unifications; `order` is the place of each proof."""
         vectors = torch.cat([chains.vectors.flatten(0, 2) for chains, _ in proved])
         heads = [_heads(*one) for one in proved]
         headed = any(chains.guards is not None for chains, _ in proved)
@@ -167,14 +170,14 @@ class SoftTheory(nn.Module):
     def distances_by_tables(
         self, chains: Chains, leaves: Leaves, facts: SoftFacts, squared: Float[Tensor, "entity entity"]
     ) -> Float[Tensor, " proof"]:
-        """The same where proofs are so many that the squared distances of all entities are worth having."""
+        """Like `distances`, but reads those of entities from a table, which is faster for many proofs."""
         fact = facts.facts[leaves.fact]  # [proof, place, 3]
         gaps = _selected(squared, leaves.met(chains.plan) * len(squared) + fact[:, :, [0, 2]].transpose(2, 0, 1))
         costs = _selected(chains.squared, np.ravel_multi_index((*leaves.atoms, fact[:, :, 1]), chains.squared.shape))
         return self._proofs(unification.distance(self.config.unification, costs, *gaps), chains, leaves)
 
     def _proofs(self, atoms: Tensor, chains: Chains, leaves: Leaves) -> Float[Tensor, " proof"]:
-        """⊗ of the atoms of each proof, and of its heads."""
+        """⊗ of the atoms and the heads of each proof."""
         parts = list(atoms.view(leaves.fact.shape).unbind(1))
         if chains.guards is not None:
             row, chain = as_tensor(leaves.row, self.entities), as_tensor(leaves.chain, self.entities)
@@ -183,14 +186,14 @@ class SoftTheory(nn.Module):
 
 
 def _heads(chains: Chains, leaves: Leaves) -> Float[Tensor, " proof"]:
-    """The distance of the heads of each proof, 0 where none is unified."""
+    """The distance of the heads of each proof, 0 where no head is unified."""
     if chains.guards is None:
         return chains.known.new_zeros(len(leaves.row))
     return chains.guards[as_tensor(leaves.row, chains.known), as_tensor(leaves.chain, chains.known)]
 
 
 def _unifications(proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts, order: Ids, like: Tensor) -> Unifications:
-    """Every atom of these proofs, whose rows are those among the vectors of all chains."""
+    """Every atom of these proofs; its row counts within the vectors of all chains together."""
     columns, rows, proofs = [], 0, 0
     for chains, leaves in proved:
         count, places = leaves.fact.shape
@@ -206,5 +209,30 @@ def _unifications(proved: Sequence[tuple[Chains, Leaves]], facts: SoftFacts, ord
 
 
 def _selected(table: Tensor, places: Ids) -> Tensor:
-    """Cells by their place in the flat table, whose gradient adds up faster than that of an index for each axis."""
+    """Reads cells by their place in the flat table; its gradient is faster than that of indexing by axis."""
     return table.flatten().index_select(0, as_tensor(places.ravel(), table)).view(places.shape)
+
+
+@torch.no_grad()
+def start_from_facts(theory: SoftTheory, facts: FactIds, generator: torch.Generator) -> None:
+    """Moves entities near to those with similar facts: each becomes a random projection of its facts.
+
+    Each vector keeps its length, and entities without facts keep their vector. A fact p(i, j) adds j's vector to i's
+    with random signs of p, and i's vector to j's with other signs; entities with many facts add less to each.
+    """
+    vectors = theory.entities.data
+    subject, predicate, object_ = (as_tensor(column, vectors) for column in facts.T)
+    signs = torch.randint(0, 2, (2, len(theory.predicates), vectors.shape[1]), generator=generator).to(vectors) * 2 - 1
+    degree = torch.bincount(torch.cat([subject, object_]), minlength=len(vectors)).clamp(min=1).to(vectors)
+    length = vectors.norm(dim=1, keepdim=True)
+    for _ in range(ROUNDS):
+        said = vectors / degree.sqrt()[:, None]
+        gathered = torch.zeros_like(vectors)
+        gathered.index_add_(0, subject, said[object_] * signs[0, predicate])
+        gathered.index_add_(0, object_, said[subject] * signs[1, predicate])
+        vectors = _of_length_one(_of_length_one(gathered) + OWN * _of_length_one(vectors)) * length
+    theory.entities.data.copy_(vectors)
+
+
+def _of_length_one(vectors: Tensor) -> Tensor:
+    return torch.div(vectors, vectors.norm(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny))

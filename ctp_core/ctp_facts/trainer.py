@@ -1,11 +1,11 @@
-"""Trains the paper's prover on one KB: each fact against false ones, its own fact hidden from its proofs."""
+"""Trains the paper's prover on one KB: each fact against false ones, without using the fact in its own proof."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
@@ -16,22 +16,22 @@ from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import one_cycle
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import NO_FACT, SoftFacts
-from ctp_core.ctp_facts.entity_start import start_from_facts
 from ctp_core.ctp_facts.model import CtpFactsModel
 from ctp_core.ctp_facts.nearest_loss import NearestRanking
+from ctp_core.ctp_facts.negatives import NegativeSampler
 from ctp_core.ctp_facts.ranking_loss import ranking_loss
 from ctp_core.ctp_facts.search import Goals
 from ctp_core.ctp_facts.summed_loss import sharpness, summed_loss
-from ctp_core.ctp_facts.theory import SoftTheory
-from ctp_core.kb.knowledge_base import FactIds, FactSet, FactsKB
+from ctp_core.ctp_facts.theory import SoftTheory, start_from_facts
+from ctp_core.kb.knowledge_base import FactSet, FactsKB
 
-KEPT = 3  # tables of each place of a chain: see ChainPairs
-VALIDATED = 300  # facts of a KB without tables that are ranked on the way
-MAX_SCORE = 1 - 1e-6  # log(1 - score) of a negative that meets a fact exactly
+KEPT = 3  # tables that ChainPairs keeps for each place of a chain
+VALIDATED = 300  # facts ranked for validation during training, on a KB too large for tables
+MAX_SCORE = 1 - 1e-6  # keeps log(1 - score) finite for a negative that matches a fact exactly
 
 
 class CtpFactsTrainer(FactsTrainer):
-    """Adagrad, as published; on binary cross-entropy against sampled facts, or on the ranks among all."""
+    """Trains with Adagrad, as published, on cross-entropy against sampled facts or on ranks among all entities."""
 
     config: CtpFactsConfig
     module: SoftTheory
@@ -40,6 +40,7 @@ class CtpFactsTrainer(FactsTrainer):
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
         self.module = SoftTheory(config, *sizes, self.generator, device)
+        self._negatives = NegativeSampler(FactSet(self.split.train, *sizes), sizes[0], config.negatives)
         if config.loss == "summed":
             check_dense(SUMS * float(sizes[1]) * sizes[0] ** 2, config.method, "use loss 'all'")
         if self.module.dense:
@@ -51,31 +52,27 @@ class CtpFactsTrainer(FactsTrainer):
         if config.entity_start == "facts":
             start_from_facts(self.module, self.split.train, self.generator)
         self.optimiser = torch.optim.Adagrad(self._groups_of_weights(), lr=config.learning_rate, fused=True)
-        # Facts of a predicate side by side: the search need not put them there for every goal.
+        # Sorted so that the facts of a predicate are adjacent, and the search need not sort them for every goal.
         self._train = self.split.train[np.lexsort(self.split.train.T[[2, 0, 1]])]
         self._groups = np.cumsum(np.diff(self._train[:, :2], axis=0, prepend=self._train[:1, :2]).any(1))
         self._facts = SoftFacts(self._train, len(kb.predicates))
-        self._known = FactSet(self._train, *sizes)
         self._nearest = NearestRanking(self.module, self._facts)
 
     def _groups_of_weights(self) -> list[dict[str, Any]]:
-        """Vectors, and what makes rules, which learns at its own share of the rate."""
+        """The vectors, and the parameters of `select`, which learn at the share `rule_rate` of the rate."""
         vectors, made = [self.module.predicates, self.module.entities], list(self.module.select.parameters())
         if not made or self.config.rule_rate == 1:
-            return [{"params": [*vectors, *made]}]  # a step takes time for every group
+            return [{"params": [*vectors, *made]}]  # every group adds time to a step
         return [{"params": vectors}, {"params": made, "share": self.config.rule_rate}]
 
     def _cells_of_a_step(self) -> float:
-        """Of the tables of all pairs that chains keep: for a ranking, or for the middles of the paths of a batch."""
+        """Cells of the tables of one step: of all pairs for a ranking, else of the middle places of long paths."""
         groups, pairs = self.module.select.groups, float(len(self.kb.entities)) ** 2
         if self.config.loss == "all":
             return KEPT * pairs * sum(plan.width(groups) * len(plan.flips) for plan in self.module.training_plans)
-        goals = self.config.batch_size * (1 + 3 * self.config.negatives)  # see `_corrupted`
-        return (
-            goals
-            * pairs
-            * max((plan.width(groups) for plan in self.module.training_plans if len(plan.flips) > 2), default=0)
-        )
+        goals = self.config.batch_size * (1 + self._negatives.most)
+        long = (plan.width(groups) for plan in self.module.training_plans if len(plan.flips) > 2)
+        return goals * pairs * max(long, default=0)
 
     def batches(self) -> Sequence[Tensor]:
         self._nearest.restart()
@@ -97,21 +94,23 @@ class CtpFactsTrainer(FactsTrainer):
             return summed_loss(self.module, *self._seen_and_hidden(), batch, sharpness(self.made))
         if self.config.loss == "all":
             return ranking_loss(self.module, *self._seen_and_hidden(), batch)
-        rows = batch.numpy()
-        corrupted = self._corrupted(self._train[rows])
-        false = corrupted[~self._known.states(corrupted)]  # a corrupted fact may be true: one in seven is, in Nations
-        goals = np.concatenate([self._train[rows], false])
+        return self._sampled_loss(batch.numpy())
+
+    def _sampled_loss(self, rows: Int[np.ndarray, " fact"]) -> Float[Tensor, ""]:
+        """Binary cross-entropy on these training facts and on their negatives."""
+        true = self._train[rows]
+        goals = np.concatenate([true, self._negatives.draw(true, self.generator)])
         own = np.full(len(goals), NO_FACT, dtype=np.int64)
         own[: len(rows)] = rows
         scores = self.module.scores(
             Goals(goals[:, 1], goals[:, 0], goals[:, 2], own), self._facts, self.module.training_plans
         )
-        true = torch.zeros_like(scores)
-        true[: len(rows)] = 1
-        return functional.binary_cross_entropy(scores.clamp(max=MAX_SCORE), true)
+        labels = torch.zeros_like(scores)
+        labels[: len(rows)] = 1
+        return functional.binary_cross_entropy(scores.clamp(max=MAX_SCORE), labels)
 
     def _seen_and_hidden(self) -> tuple[SoftFacts, SoftFacts]:
-        """The facts that proofs of one step may use, and the others: never none, never the same."""
+        """Splits the facts at random into those that proofs of one step may use, at least one, and the hidden ones."""
         hidden = self._drawn(len(self._train), self.config.hidden_facts)
         if self.config.hidden_subjects:
             hidden |= self._drawn(self._groups[-1] + 1, self.config.hidden_subjects)[self._groups]
@@ -121,15 +120,6 @@ class CtpFactsTrainer(FactsTrainer):
 
     def _drawn(self, count: int, share: float) -> NDArray[np.bool_]:
         return np.asarray(torch.rand(count, generator=self.generator).numpy() < share)
-
-    def _corrupted(self, facts: FactIds) -> FactIds:
-        """Subject, object, and both replaced by random entities, `negatives` times."""
-        times = self.config.negatives
-        drawn = torch.randint(len(self.kb.entities), (times, 4, len(facts)), generator=self.generator).numpy()
-        corrupted = np.tile(facts, (times, 3, 1, 1))  # [time, way, fact, 3]
-        corrupted[:, 0, :, 0], corrupted[:, 1, :, 2] = drawn[:, 0], drawn[:, 1]
-        corrupted[:, 2, :, 0], corrupted[:, 2, :, 2] = drawn[:, 2], drawn[:, 3]
-        return corrupted.reshape(-1, 3)
 
     def ranks(self) -> Float[np.ndarray, " question"]:
         valid = self.split.valid

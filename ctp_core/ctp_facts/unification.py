@@ -1,11 +1,11 @@
-"""How an atom meets a fact in its three places, given the squared distance in each.
+"""Unifies an atom with a fact: joins the squared distances of subject, predicate and object.
 
 `concat` is one kernel over the three concatenated vectors (squared distances add); `per_symbol` is the minimum of
 three kernels (Algorithm 1), which is the kernel of the largest distance. With crisp entities the two outer distances
 are 0 or ∞, and both are the kernel of the predicates alone.
 
-`ProofDistances` has its gradient written out: a step of training on a small KB costs as much as it has operations, and
-those of autograd would be most of them.
+`ProofDistances` has its gradient written out: on a small KB the number of operations decides the time of a step, and
+autograd would add most of them.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from ctp_core.tnorm import DistanceTimes
 
-# √ has an infinite slope at 0; below this a squared distance is 0 for float32 vectors of ordinary size.
+# √ has an infinite slope at 0. For float32 vectors of ordinary size, a smaller squared distance means equality.
 SQUARED_FLOOR = 1e-12
 
 Join = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -37,14 +37,17 @@ UNIFICATIONS: dict[str, Join] = {"concat": concat, "per_symbol": per_symbol}
 
 
 def distance(unification: str, predicate: Tensor, subject: Tensor, object_: Tensor) -> Tensor:
-    """Of an atom and a fact; arguments are squared distances that broadcast."""
+    """The distance of an atom and a fact; the arguments are squared distances that broadcast."""
     return UNIFICATIONS[unification](predicate, subject, object_).clamp(min=SQUARED_FLOOR).sqrt()
 
 
 @dataclass(frozen=True)
 class Unifications:
-    """Of each atom: the row of its vector, its fact's predicate, its subject and object beside the fact's own; and
-    its cell in a table of places × proofs."""
+    """The ids of each unified atom and fact.
+
+    `vectors` are rows of the atoms' vectors, `predicates` those of the facts. `taken` lists the atoms' subjects, then
+    their objects; `own` those of the facts. `cells` is the place of each atom in a table [place, proof] of `shape`.
+    """
 
     vectors: Int[Tensor, " atom"]
     predicates: Int[Tensor, " atom"]
@@ -55,7 +58,7 @@ class Unifications:
 
 
 class ProofDistances(torch.autograd.Function):
-    """⊗ of all atoms of each proof, and of its heads: 0 where it has none."""
+    """The distance of each proof: ⊗ of its atoms and heads; a missing atom or head counts 0, the one of ⊗."""
 
     @staticmethod
     def forward(
@@ -104,9 +107,9 @@ class ProofDistances(torch.autograd.Function):
 
 
 def _only(values: Tensor, row: Int[Tensor, " column"], shape: tuple[int, int]) -> Float[Tensor, "row column"]:
-    """Each value in its row, 0 elsewhere."""
+    """Puts each value into its row, 0 elsewhere."""
     return values.new_zeros(shape).scatter_(0, row[None], values[None])
 
 
-# By (vectors, predicates, entities, heads, atoms, (unification, ⊗ of distances)).
+# Arguments: vectors, predicates, entities, heads, atoms, (unification, ⊗ of distances).
 proof_distances: Callable[..., Float[Tensor, " proof"]] = ProofDistances.apply

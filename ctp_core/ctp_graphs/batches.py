@@ -1,4 +1,4 @@
-"""Many graphs as one: charts laid end to end, as tensors on a device. No padding."""
+"""Stacks many graphs into one batch: charts laid end to end, as tensors on a device, without padding."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ctp_core.ctp_graphs.charts import Ids, Shape
-from ctp_core.ctp_graphs.layered_charts import LayeredChart
+from ctp_core.ctp_graphs.charts import Ids, LayeredChart, Shape
 from ctp_core.ctp_graphs.stepped_charts import Step, SteppedChart
 from ctp_core.kb.isomorphism import CanonicalGraph
 from ctp_core.rules import Template
@@ -29,7 +28,7 @@ class Instance:
     def of(
         cls, graph: CanonicalGraph, predicates: Vocabulary, queries: tuple[tuple[int, int], ...] | None = None
     ) -> "Instance":
-        """Raises UnknownSymbol for a predicate without a vector."""
+        """Builds an instance; raises UnknownSymbol for a predicate without a vector."""
         edges = dict.fromkeys((a, b) for a, _, b in graph.edges)
         index = {edge: i for i, edge in enumerate(edges)}
         facts = [(index[(a, b)], predicates.id(predicate)) for a, predicate, b in graph.edges]
@@ -41,8 +40,8 @@ class Instance:
 class Ways:
     """Splits of one template over the whole batch: targets[s] through rows[0][s], rows[1][s], …
 
-    `used[a]` are the distinct rows in place a and `parts[a]` points into them. `one_each` says that every target has
-    exactly one split, in order, so that there is nothing to choose.
+    `used[a]` holds the distinct rows in place a, and `parts[a]` points into them. `one_each` says that every target has
+    exactly one split, in order, so there is nothing to choose.
     """
 
     template: Template
@@ -61,9 +60,9 @@ class BatchStep:
 
 @dataclass(frozen=True)
 class SteppedBatch:
-    """For the tabled prover. `repeats` are the steps of cyclic graphs, to be done until nothing changes.
+    """A batch for the tabled prover. `repeats` are the steps of cyclic graphs, repeated until nothing changes.
 
-    `levels`: after a step at which nothing changes nothing will.
+    `levels` says that each step is a level: once a step changes nothing, no later one will.
     """
 
     num_pairs: int
@@ -85,7 +84,7 @@ class BatchLayer:
 
 @dataclass(frozen=True)
 class LayeredBatch:
-    """For the exact prover, goals first. `query_rows` puts the rows of the first layer in the order of the queries."""
+    """A batch for the exact prover, goals first. `query_rows` sorts the rows of the first layer by query."""
 
     layers: tuple[BatchLayer, ...]
     query_rows: Int[Tensor, " query"]
@@ -93,13 +92,13 @@ class LayeredBatch:
 
 @dataclass(frozen=True)
 class _Block:
-    """The instances of one shape, which lie side by side."""
+    """The instances of one shape, laid side by side."""
 
     members: list[int]
     facts: Ids  # [fact, 3]: which member, edge, predicate
 
     def spread(self, rows: Ids, size: int, start: int) -> Ids:
-        """The same rows in every member: [member, *rows], members `size` apart from `start` on."""
+        """Repeats rows for every member, as [member, *rows]; members are `size` rows apart, the first at `start`."""
         offsets = start + size * np.arange(len(self.members))
         return offsets.reshape(-1, *(1,) * rows.ndim) + rows
 
@@ -125,7 +124,7 @@ def _fact_rows(block: _Block, edge_rows: Ids, size: int, start: int) -> tuple[Id
 
 
 def _query_rows(blocks: dict[Shape, _Block], rows: dict[Shape, Ids]) -> Ids:
-    """Rows [block, member, query] put back into the order of the instances."""
+    """Puts rows [block, member, query] back into the order of the instances."""
     order = np.concatenate([np.repeat(b.members, len(shape.queries)) for shape, b in blocks.items()])
     flat = np.concatenate([rows[shape].reshape(-1) for shape in blocks])
     return flat[np.argsort(order, kind="stable")]
@@ -141,7 +140,7 @@ def _ways(template: Template, targets: list[Ids], parts: list[Ids], device: torc
 
 
 def _shared_ways(template: Template, targets: list[Ids], parts: list[Ids], rows: int, device: torch.device) -> Ways:
-    """With the distinct rows of each place listed: the tabled prover transforms each of them once."""
+    """Ways that list the distinct rows of each place, because the tabled prover transforms each row once."""
     target, part = np.concatenate(targets), np.concatenate(parts)
     used, inverse = zip(*(np.unique(column, return_inverse=True) for column in part.T), strict=True)
     one_each = len(target) == rows and bool((target == np.arange(rows)).all())
@@ -152,7 +151,7 @@ def _shared_ways(template: Template, targets: list[Ids], parts: list[Ids], rows:
 def stack_layered(
     instances: Sequence[Instance], charts: dict[Shape, LayeredChart], device: torch.device
 ) -> LayeredBatch:
-    """Layer by layer; every chart must have the same depth and templates."""
+    """Stacks charts layer by layer; all must have the same depth and templates."""
     blocks = _blocks(instances)
     depth = len(next(iter(charts.values())).layers)
     starts = {shape: np.zeros(depth + 1, dtype=np.int64) for shape in blocks}
@@ -196,7 +195,7 @@ def _layer_ways(
 def stack_stepped(
     instances: Sequence[Instance], charts: dict[Shape, SteppedChart], device: torch.device
 ) -> SteppedBatch:
-    """Step k of the batch is step k of every chart; steps are stacked when they are asked for, and once only."""
+    """Step k of the batch is step k of every chart. `steps` may be a generator: it can be read only once."""
     blocks = _blocks(instances)
     starts, total = {}, 0
     for shape, block in blocks.items():

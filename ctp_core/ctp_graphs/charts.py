@@ -1,8 +1,9 @@
-"""Which pairs of a graph can be proved at all, and through which others: structure only, no scores, no torch.
+"""Charts: which pairs of a graph can be proved at all, and through which others. No scores, no torch.
 
 A rule of template `n` proves (i, j) through n pairs (i, z₁), (z₁, z₂), …, (zₙ₋₁, j): a *split* of (i, j). Only pairs
-that some path connects can ever score, so a chart lists those that the queries need and their splits, nothing else.
-Graphs of one shape share their chart: it depends on the edges, not on their predicates.
+that some path connects can ever score, so a chart lists only those that the queries need, and their splits. Graphs of
+one shape share their chart: it depends on the edges, not on their predicates. Layered charts are for the exact prover;
+those of the tabled prover are in stepped_charts.py.
 """
 
 from collections.abc import Sequence
@@ -19,16 +20,16 @@ from ctp_core.rules import Template
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# A chart of this many splits takes hundreds of megabytes; more is a graph for link prediction, not for `graphs`.
+# A chart of this many splits takes hundreds of megabytes; larger graphs belong in a KB of facts.
 MAX_SPLITS = 4_000_000
-# Tables of pairs of entities: some dozens of megabytes each, and their products about a second.
+# Tables of pairs then take dozens of megabytes each, and their products about a second.
 MAX_ENTITIES = 2_000
-# Paths continued at once, times entities: what is tried for them at a time takes a few megabytes.
+# Paths extended at once, times entities: a few megabytes.
 CONTINUED_AT_ONCE = 1 << 22
 
 
 class Shape(NamedTuple):
-    """A graph without predicates: distinct edges, and the pairs that are asked for."""
+    """A graph without predicates: its distinct edges, and the pairs that queries ask about."""
 
     num_entities: int
     edges: tuple[tuple[int, int], ...]
@@ -46,7 +47,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class Connected:
-    """What is connected within each number of levels, up to the last level or to where nothing changes."""
+    """The pairs connected within each number of levels, up to the last level or until nothing changes."""
 
     within: list[Flags]  # level -> [entity, entity]
 
@@ -55,11 +56,9 @@ class Connected:
 
 
 def connect(shape: Shape, templates: Sequence[Template], depth: int | None, expired: Expired = never) -> Connected:
-    """Pairs that rules of these templates can connect at each depth, whatever the predicates."""
+    """Finds the pairs that rules of these templates can connect at each depth, whatever the predicates."""
     if shape.num_entities > MAX_ENTITIES:
-        raise DataError(
-            f"the graph has {shape.num_entities:,} entities: too many, at most {MAX_ENTITIES:,} can be proved"
-        )
+        raise DataError(f"the graph has {shape.num_entities:,} entities, but a graph may have at most {MAX_ENTITIES:,}")
     facts = np.zeros((shape.num_entities, shape.num_entities), dtype=bool)
     if shape.edges:
         facts[tuple(np.array(shape.edges).T)] = True
@@ -80,13 +79,13 @@ def _power(step: Flags, length: int) -> Flags:
     """Pairs connected by exactly `length` steps."""
     reached = step
     for _ in range(length - 1):
-        # Boolean products through floats: numpy has no fast one of its own. Counts stay exact far beyond our sizes.
+        # NumPy has no fast product of Booleans. Float32 counts stay exact far beyond these sizes.
         reached = (reached.astype(np.float32) @ step.astype(np.float32)) > 0
     return reached
 
 
 def split(pairs: Ids, template: Template, step: Flags, expired: Expired = never) -> tuple[Ids, Ids]:
-    """All paths of the template for these pairs: (which pair [split], entities on the path [split, atom + 1])."""
+    """All paths of the template for these pairs: (pair [split], entities on the path [split, atom + 1])."""
     starts, ends = (pairs[:, 1], pairs[:, 0]) if template.reversed else (pairs[:, 0], pairs[:, 1])
     of, paths = np.arange(len(pairs)), starts[:, None]
     for hop in range(1, template.length):
@@ -97,7 +96,7 @@ def split(pairs: Ids, template: Template, step: Flags, expired: Expired = never)
 
 
 def _continued(of: Ids, paths: Ids, step: Flags, towards: Flags, ends: Ids, expired: Expired) -> tuple[Ids, Ids]:
-    """Each path by one more entity, in all ways from which its end can be reached; raises DataError for too many."""
+    """Extends each path by every entity from which its end can be reached; raises DataError for too many paths."""
     at_once, count = max(1, CONTINUED_AT_ONCE // len(step)), 0
     chosen, middles = [of[:0]], [of[:0]]
     for start in range(0, len(of), at_once):
@@ -106,7 +105,7 @@ def _continued(of: Ids, paths: Ids, step: Flags, towards: Flags, ends: Ids, expi
         path, middle = np.nonzero(step[paths[here, -1]] & towards[ends[of[here]]])
         count += len(path)
         if count > MAX_SPLITS:
-            raise DataError(f"the graph connects its {len(step)} entities in more than {MAX_SPLITS:,} ways: too many")
+            raise DataError(f"the graph has more than {MAX_SPLITS:,} paths between its {len(step)} entities: too many")
         chosen.append(start + path)
         middles.append(middle)
     which = np.concatenate(chosen)
@@ -128,3 +127,52 @@ def as_parts(paths: Ids, rows: Ids) -> Ids:
 def rule_templates(templates: Sequence[Template]) -> tuple[Template, ...]:
     """The distinct templates that make rules, in order."""
     return tuple(dict.fromkeys(template for template in templates if template.length))
+
+
+# Layered charts, for the exact prover: its sub-goals differ from level to level, so each depth has a layer.
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The pairs that sub-goals of one remaining depth need; parts of its splits are rows of the layer below."""
+
+    num_pairs: int
+    edge_rows: Ids  # [edge] -> row, −1 where no sub-goal needs it
+    splits: tuple[Splits, ...]
+    pairs: Ids  # [pair, 2]
+
+
+@dataclass(frozen=True)
+class LayeredChart:
+    """Layers from the goals (remaining depth d) down to facts only (0); rows of the first layer are the queries."""
+
+    layers: tuple[Layer, ...]
+
+
+def layered_chart(shape: Shape, templates: Sequence[Template], depth: int, expired: Expired = never) -> LayeredChart:
+    """Lists what the recursion to this depth can visit, from the queries down; raises OutOfTime."""
+    kinds = rule_templates(templates)
+    connected = connect(shape, kinds, depth, expired)
+    needed = np.array(shape.queries, dtype=np.int64).reshape(-1, 2)
+    layers = []
+    for remaining in range(depth, -1, -1):
+        rows = rows_of(needed, shape.num_entities)
+        edges = np.array([rows[edge] for edge in shape.edges], dtype=np.int64)
+        below, splits = np.zeros((0, 2), dtype=np.int64), []
+        if remaining:
+            step = connected.at(remaining - 1)
+            ways = [(kind, *split(needed, kind, step, expired)) for kind in kinds]
+            below = _passed([paths for _, _, paths in ways], shape.num_entities)
+            rows_below = rows_of(below, shape.num_entities)
+            splits = [Splits(kind, targets, as_parts(paths, rows_below)) for kind, targets, paths in ways]
+        layers.append(Layer(len(needed), edges, tuple(splits), needed))
+        needed = below
+    return LayeredChart(tuple(layers))
+
+
+def _passed(paths: list[Ids], num_entities: int) -> Ids:
+    """The distinct pairs on these paths."""
+    seen = np.zeros((num_entities, num_entities), dtype=bool)
+    for path in paths:
+        seen[path[:, :-1], path[:, 1:]] = True
+    return np.argwhere(seen)

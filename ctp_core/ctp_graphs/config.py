@@ -1,7 +1,7 @@
 """Settings of the prover on a KB of graphs, and its presets.
 
-Presets are chosen from the predicates and the training graphs: their lengths, and how facts lie. How they were found,
-without looking at a test file, is in docs/lab/clutrr.md.
+Presets depend on the number of predicates, the size of the training graphs and the direction of their facts. How they
+were found, without looking at a test file, is in docs/lab/clutrr.md.
 """
 
 import math
@@ -19,13 +19,13 @@ ProverName = Literal["tabled", "exact"]
 MAX_REFORMULATORS = 32
 MAX_TRAIN_DEPTH = 6
 MAX_STATIC_RULES = 64
-BESIDE_CHAINS = 2  # reformulators of each other template: a predicate may be another, or its inverse, in two ways
+BESIDE_CHAINS = 2  # reformulators of each template besides chains: a predicate may follow from two others
 
 
 class CtpGraphsConfig(SelectConfig, GraphsConfig):
-    """A Conditional Theorem Prover on graphs; the defaults are the paper's."""
+    """Settings of a Conditional Theorem Prover on graphs; the defaults are the paper's."""
 
-    # One config once served both kinds, so that what was stored names the settings of the other kind too.
+    # One config once served both kinds, so stored configs also name the settings of the other kind.
     former: ClassVar[dict[str, None]] = dict.fromkeys(
         (
             *("unification", "search", "nearest", "nearest_every", "negatives", "initial_range", "entity_scale"),
@@ -48,14 +48,13 @@ class CtpGraphsConfig(SelectConfig, GraphsConfig):
     )
     semiring: SemiringName = Field(
         default="max-min",
-        description="How the steps of a proof make its score: its weakest step (`max-min`), the product of all steps "
-        "(`max-product`), their mean (`max-mean`, with prover `exact` only), or 1 minus the sum of what each step "
-        "lacks of 1 (`max-lukasiewicz`). The best proof gives the answer.",
+        description="How the steps of a proof make its score: the weakest (`max-min`), their product (`max-product`), "
+        "their mean (`max-mean`, prover `exact` only), or 1 minus the sum of their doubts (`max-lukasiewicz`).",
     )
     rules: tuple[GivenRule, ...] = Field(
         default=(),
         max_length=1000,
-        description="Rules of your own, kept as they are beside the learnt ones, at most 1000, written as "
+        description="Your own rules, at most 1000, used unchanged beside the learnt ones. Write them as "
         "`0.9::p(X,Y) :- q(X,Z), r(Z,Y).`",
     )
     head: bool = Field(
@@ -77,15 +76,15 @@ class CtpGraphsConfig(SelectConfig, GraphsConfig):
     def _fits(self) -> "CtpGraphsConfig":
         if self.prover == "tabled" and not TNORMS[self.semiring].associative:
             raise ValueError(
-                f"semiring {self.semiring} works with prover exact only: choose that prover or another semiring"
+                f"semiring {self.semiring} works only with prover exact: choose that prover or another semiring"
             )
         return self
 
 
 def ctp_graphs_preset(profile: Profile, preset: str, select: SelectName | None = None) -> CtpGraphsConfig:
-    """What a preset means for one `select`; by default attentive, and linear for the paper's.
+    """The settings of a preset. Without a `select`, the paper's presets use `linear`, the others `attentive`.
 
-    `fast` and `best` are tabled; the paper's have the published hyper-parameters and the exact prover.
+    `fast` and `best` use the tabled prover; the paper's presets use the exact one and the published hyper-parameters.
     """
     if preset.startswith("paper"):
         paper = _paper(select or "linear")
@@ -96,7 +95,7 @@ def ctp_graphs_preset(profile: Profile, preset: str, select: SelectName | None =
 def _every_bracketing(profile: Profile) -> int:
     """The depth at which the longest chain can be proved in every order.
 
-    With less, a chain whose halves mean nothing by themselves teaches wrong rules.
+    With less depth, a chain whose halves mean nothing by themselves would teach wrong rules.
     """
     return min(MAX_TRAIN_DEPTH, max(2, profile.max_length - 1))
 
@@ -130,14 +129,14 @@ def _tabled(profile: Profile, select: SelectName, effort: int) -> CtpGraphsConfi
 
 
 def _beside_chains(profile: Profile, each: int) -> tuple[str, ...]:
-    """Where facts lie against the way from subject to object, or one fact leads there, chains alone prove nothing."""
+    """Templates for graphs that chains cannot prove: one fact is the path, or some facts point against it."""
     return tuple(template for template in profile.templates for _ in range(each))
 
 
 def _static(profile: Profile, select: SelectName, effort: int) -> dict[str, Any]:
-    """Rules that no goal changes: one for every composition there may be, and vectors that start near to each other.
+    """For rules that do not depend on the goal: one for every likely composition, and vectors that start close.
 
-    With N(0, 1) predicates of length 32 a proof by one rule, three unifications, would start with a score of 4e-8.
+    With predicates from N(0, 1) in 32 dimensions, a proof by one rule (three unifications) would start at 4e-8.
     """
     beside = _beside_chains(profile, min(MAX_STATIC_RULES // 4, profile.num_predicates))
     chains = min(MAX_STATIC_RULES - len(beside), max(8, 4 * profile.num_predicates))
@@ -151,7 +150,7 @@ def _static(profile: Profile, select: SelectName, effort: int) -> dict[str, Any]
     }
 
 
-# The same model, trained as validation preferred: on distinct graphs, and long enough for a sparse gradient.
+# `paper-long`: the paper's model, trained on distinct graphs, and long enough for its sparse gradient.
 LONGER = {
     "epochs": 400,
     "steps": 2000,

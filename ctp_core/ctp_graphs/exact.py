@@ -1,7 +1,7 @@
 """The exact prover: the paper's recursion, computed on tables.
 
-Sub-goal vectors grow from the goal's predicate alone: level l holds f(f(…)) of every goal, computed once for a whole
-batch of graphs. With crisp entities a sub-goal meets facts through their predicates, T₀(v)[i, j] = max over facts
+Sub-goal vectors depend only on the goal's predicate: level l holds f(f(…)) of every goal, computed once for a batch of
+graphs. Entities are crisp, so a sub-goal meets facts only through their predicates: T₀(v)[i, j] = max over facts
 (i, r, j) of K(v, θ_r), and `and` is one product by ⊕ and ⊗ over splits:
 T_d(v) = T₀(v) ⊕ ⊕_g head_g(v) ⊗ ⊕_z T_{d−1}(f_g1(v))[i, z] ⊗ T_{d−1}(f_g2(v))[z, j].
 """
@@ -17,22 +17,21 @@ from torch import Tensor
 from ctp_core.aggregations import Best
 from ctp_core.base.deadline import Expired, look, never
 from ctp_core.ctp_graphs.batches import BatchLayer, Instance, LayeredBatch, Ways, stack_layered
-from ctp_core.ctp_graphs.charts import Shape
-from ctp_core.ctp_graphs.layered_charts import LayeredChart, layered_chart
+from ctp_core.ctp_graphs.charts import LayeredChart, Shape, layered_chart
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion
 from ctp_core.shapes import Float, Heads, Vectors
 
 Table = Float[Tensor, "pair goal"]
-GROWN_AT_ONCE = 512  # goals: a memory of hundreds of rules is attended to by each, and the clock waits
+GROWN_AT_ONCE = 512  # goals expanded between two looks at the clock; each may attend to hundreds of rules
 
 
 @dataclass(frozen=True)
 class Growth:
     """The rules of one template for all goals of a level; their body vectors are columns `start…` of the next level.
 
-    Columns lie as [reformulator, atom, goal], goal = 1 where the bodies are the same for all goals.
+    Columns lie as [reformulator, atom, goal]; `goals` is 1 where the bodies are the same for all goals.
     """
 
     template: Template
@@ -58,7 +57,7 @@ class Level:
 
 
 def grow(theory: Theory, goals: Vectors, depth: int, best: Best, expired: Expired = never) -> list[Level]:
-    """All sub-goals to this depth, goals first; raises OutOfTime."""
+    """Computes all sub-goals to this depth, goals first; raises OutOfTime."""
     vectors, growths = [goals], []
     for _ in range(depth):
         expansions = _expansions(theory, vectors[-1], expired)
@@ -75,7 +74,7 @@ def grow(theory: Theory, goals: Vectors, depth: int, best: Best, expired: Expire
 
 
 def _expansions(theory: Theory, goals: Vectors, expired: Expired) -> tuple[Expansion, ...]:
-    """The rules of all goals, some goals at a time."""
+    """Expands all goals, some at a time."""
     pieces = []
     for some in goals.split(GROWN_AT_ONCE):  # type: ignore[no-untyped-call]
         look(expired)
@@ -98,7 +97,7 @@ def _growths(expansions: Sequence[Expansion], best: Best) -> tuple[Growth, ...]:
 
 @dataclass
 class ExactProver:
-    """Proves on layers; charts are kept, because graphs of one shape come again and again."""
+    """Builds layered charts and batches; keeps charts, because graphs of one shape come again and again."""
 
     templates: tuple[Template, ...]
     _charts: dict[tuple[Shape, int], LayeredChart] = field(default_factory=dict)
@@ -110,7 +109,7 @@ class ExactProver:
         return self._charts[key]
 
     def fresh_chart(self, shape: Shape, depth: int, expired: Expired = never) -> LayeredChart:
-        """Not kept: for questions, whose graphs are not known beforehand and may be large; raises OutOfTime."""
+        """A chart that is not kept, for questions, whose graphs are new and may be large; raises OutOfTime."""
         return layered_chart(shape, self.templates, depth, expired)
 
     def stack(self, instances: Sequence[Instance], depth: int, device: torch.device) -> LayeredBatch:
@@ -119,7 +118,7 @@ class ExactProver:
 
 
 def prove(batch: LayeredBatch, levels: Sequence[Level], best: Best) -> Float[Tensor, "query goal"]:
-    """Scores of all goals for every query; 0 for what cannot be proved, whatever zero is."""
+    """Scores of all goals for every query; 0 for what cannot be proved, whatever the zero of ⊗ is."""
     scores = tables(batch, levels, best)[0][batch.query_rows]
     return scores if best.zero == 0 else scores.clamp(min=0.0)
 
@@ -130,7 +129,7 @@ def tables(batch: LayeredBatch, levels: Sequence[Level], best: Best) -> list[Tab
 
 
 def tables_in_time(batch: LayeredBatch, levels: Sequence[Level], best: Best, expired: Expired) -> list[Table] | None:
-    """`tables`, or nothing where the time was over first: goals come last, and half of a recursion proves none."""
+    """`tables`, or None where time runs out: goals come last, so half of a recursion proves none of them."""
     found: list[Table] = []
     for table in _upwards(batch, levels, best):
         found.append(table)
@@ -140,7 +139,7 @@ def tables_in_time(batch: LayeredBatch, levels: Sequence[Level], best: Best, exp
 
 
 def _upwards(batch: LayeredBatch, levels: Sequence[Level], best: Best) -> Iterator[Table]:
-    """From the facts up to the goals."""
+    """Yields the table of every layer, from the facts up to the goals."""
     below: Table | None = None
     for layer, level in zip(reversed(batch.layers), reversed(levels), strict=True):
         below = _layer_table(layer, level, below, best)
@@ -149,7 +148,7 @@ def _upwards(batch: LayeredBatch, levels: Sequence[Level], best: Best) -> Iterat
 
 def largest_table(batch: LayeredBatch, theory: Theory, goals: int) -> int:
     """Numbers in the largest intermediate of `grow` and `tables`, known before anything is computed."""
-    # Two goals, to tell bodies that every goal has for itself from those that all share.
+    # Two goals, to distinguish bodies made for each goal from bodies that all goals share.
     expansions = theory.expand(theory.vectors[:1].expand(2, -1))
     rules: Counter[Template] = Counter()
     for expansion in expansions:

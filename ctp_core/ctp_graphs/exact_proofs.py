@@ -18,7 +18,7 @@ Scores = NDArray[np.float64]
 
 
 class ExactGoal(NamedTuple):
-    """A pair (row of the layer) and a generated predicate (column of the level)."""
+    """A sub-goal: a pair (row of the layer) and a generated predicate (column of the level)."""
 
     level: int
     row: int
@@ -31,7 +31,7 @@ class ByGeneratedRule(NamedTuple):
 
 
 class ExactSpace(Space):
-    """The depth of every sub-goal is its level, so that no goal can repeat below itself."""
+    """The proofs in the tables of the exact prover. Every sub-goal has its level, so no goal repeats below itself."""
 
     cyclic = False
 

@@ -1,4 +1,4 @@
-"""One question about one graph: every answer with its proofs, by the prover of the model, as far as time allows."""
+"""Answers one question about one graph with proofs, by the model's prover, as far as time allows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,11 +20,11 @@ from ctp_core.ctp_graphs.tabled_proofs import TabledGoal, TabledSpace
 from ctp_core.proofs import Proof
 from ctp_core.shapes import Float, Tensor
 
-TIES = 32  # proofs looked at beyond those wanted, to put equal ones in order
-FIRST_PROOFS = 10  # answers that have their best proof whatever the time: without it a score says nothing
-TIME_TO_PROVE = 0.8  # of all time; the rest is for reading proofs back
-MAX_EDGES_LOOKED_AT = 100  # of a graph whose chart is made only to see how deep its proofs can be
-REPEATED = 20  # derivations looked at for each proof wanted: several reformulators may make the same one
+TIES = 32  # proofs read beyond those wanted, so that equal scores can be sorted
+FIRST_PROOFS = 10  # answers that get their best proof even after the time is over
+TIME_TO_PROVE = 0.8  # share of the time; the rest is for reading proofs back
+MAX_EDGES_LOOKED_AT = 100  # edges; for larger graphs no chart is built just to find how deep proofs can be
+REPEATED = 20  # derivations read for each proof wanted: several reformulators may give the same proof
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class _Explainer:
     # Tabled
 
     def _in_time(self, depth: int | None) -> _Proved:
-        """By facts alone where the time is over before there is a chart."""
+        """Proves by rules; by facts alone where the time is over before the chart is built."""
         try:
             return self._tabled(depth, self._expired)
         except OutOfTime:
@@ -106,7 +106,7 @@ class _Explainer:
     # Exact
 
     def _deeper(self, depth: int | None) -> _Proved:
-        """Deeper and deeper, so that there is an answer whenever time or memory end; the last depth is most of it."""
+        """Proves deeper and deeper, so that there is an answer when time or memory end; the last depth costs most."""
         wanted = self.reasoner.exact_depth(len(self.instance.shape.edges)) if depth is None else depth
         wanted = self._needed(wanted)
         proved = self._exact(0, never)
@@ -119,7 +119,7 @@ class _Explainer:
         return replace(proved, truncated=wanted > DEEPEST_ASKED)
 
     def _needed(self, wanted: int) -> int:
-        """The depth of the deepest proof that there can be, where that is less: a chain of three facts needs two."""
+        """Lowers the depth to that of the deepest possible proof: a chain of three facts needs only two."""
         shape = self.instance.shape
         if len(shape.edges) > MAX_EDGES_LOOKED_AT or wanted > DEEPEST_ASKED:
             return wanted
@@ -130,7 +130,7 @@ class _Explainer:
         return sum(any(len(splits.targets) for splits in layer.splits) for layer in layers)
 
     def _exact(self, depth: int, expired: Expired) -> _Proved | None:
-        """Nothing where the budget ends first, or where tables would grow out of memory."""
+        """Proves to one depth; None where time runs out or the tables would not fit into memory."""
         reasoner, theory, asked = self.reasoner, self.reasoner.settled, self._asked_predicates()
         try:
             chart = reasoner.exact.fresh_chart(self.instance.shape, depth, expired)
@@ -159,7 +159,7 @@ class _Explainer:
         )
 
     def _asked_predicates(self) -> list[int]:
-        """Ids of the goals to grow from: sub-goals multiply with each."""
+        """Ids of the predicates to prove; only those asked for, because sub-goals multiply with each."""
         names = self.reasoner.targets if self.asked.predicate is None else (self.asked.predicate,)
         return [self.reasoner.predicates.id(name) for name in names]
 
@@ -170,7 +170,7 @@ class _Explainer:
         return ProofWriter(*known, place, name, attention, self.listed)
 
     def proofs(self, proved: _Proved, goal: Any, wanted: int, at_least_one: bool) -> tuple[tuple[Proof, ...], bool]:
-        """The best distinct proofs; equal ones by fewer facts, then by text; and whether some may be missing."""
+        """The best distinct proofs, and whether some may be missing. Equal scores: fewer facts first, then by text."""
         if not wanted:
             return (), False
         found: dict[Any, Proof] = {}
@@ -197,7 +197,7 @@ def _nth(found: dict[Any, Proof], n: int) -> float:
 
 
 def _identity(proof: Proof) -> tuple[Any, ...]:
-    """The tree: its rules and facts, each before what stands below it. A rule says how many parts follow."""
+    """The rules and facts of the tree, parents first; a rule determines how many children follow."""
     found, stack = [], [proof.tree]
     while stack:
         node = stack.pop()

@@ -19,7 +19,7 @@ from ctp_core.symbols import Vocabulary
 
 
 class CtpGraphsModel(Model):
-    """Predicate vectors and `select`; the facts come with each question."""
+    """The paper's prover on graphs: predicate vectors and `select`. The facts come with each question."""
 
     method: ClassVar[str] = "ctp"
     kind: ClassVar[Kind] = "graphs"
@@ -39,7 +39,7 @@ class CtpGraphsModel(Model):
         return self.config.semiring
 
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
-        """Where the time is over the first question is answered by the facts alone, and no other at all."""
+        """Once the time is over, the first question is answered from facts alone, and the others not at all."""
         return [
             Answers((), truncated=True) if number and budget.expired else self._answer(question, budget)
             for number, question in enumerate(questions)
@@ -73,14 +73,14 @@ class CtpGraphsModel(Model):
             targets = tuple(artifact.manifest["targets"])
             rules = [rule_from_values(values) for values in artifact.manifest["rules"]]
         except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
-            raise ArtifactError(f"the manifest of a graphs model is not complete: {error}") from None
+            raise ArtifactError(f"the manifest of a graphs model is incomplete: {error}") from None
         return cls(_reasoner(config, predicates, targets, artifact, device), rules)
 
 
 def _reasoner(
     config: CtpGraphsConfig, predicates: Vocabulary, targets: tuple[str, ...], artifact: Artifact, device: torch.device
 ) -> GraphReasoner:
-    # The initial values are thrown away, so that any generator serves; it fixes the device.
+    # The initial values are replaced, so any generator serves; it sets the device.
     theory = build_theory(config, predicates, torch.Generator(device=device).manual_seed(0))
     try:
         theory.load_state_dict(artifact.tensors)

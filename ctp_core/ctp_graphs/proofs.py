@@ -1,4 +1,4 @@
-"""Writes derivations of either prover down as proof trees that people can check."""
+"""Writes derivations of either prover as proof trees that people can check."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from ctp_core.rules import SURE, Body, Rule
 from ctp_core.symbols import Fact, Vocabulary
 from ctp_core.tnorm import TNorm
 
-GATE = "gate"  # what a rule's own weight is called among the unifications of a node
+GATE = "gate"  # the name of a rule's own weight among the unifications of a node
 
 Pair = tuple[int, int]
 Place = Callable[[Any], Pair]
@@ -26,8 +26,8 @@ Name = Callable[[Any], tuple[str, float]]
 class ProofWriter:
     """`place` finds the entities of a goal, `name` the known predicate nearest to it and how near that is.
 
-    `attention`: body places attend to known predicates, so that what they attend to is no approximation. `listed` are
-    the confidences of the model's rules by their texts: a rule has one, wherever it is shown.
+    `attention` says that body places attend to known predicates, so their names are not approximate. `listed` maps the
+    texts of the model's rules to their confidences, so that a rule shows the same one everywhere.
     """
 
     predicates: Vocabulary
@@ -39,7 +39,7 @@ class ProofWriter:
     listed: Mapping[str, float] = field(default_factory=dict)
 
     def write(self, derivation: Derivation) -> ProofNode:
-        """Children first, without recursion: a chain of a thousand facts is a tree a thousand deep."""
+        """Writes children first, without recursion: a chain of a thousand facts is a tree a thousand levels deep."""
         order, stack = [], [derivation]
         while stack:
             node = stack.pop()
@@ -90,14 +90,14 @@ class ProofWriter:
         return tuple(found)
 
     def _guessed(self, derivation: Derivation) -> bool:
-        """The body that was generated is not quite the one that the rule names."""
+        """Whether the generated body differs from the one that the rule names."""
         note, scores = derivation.move.note, derivation.move.scores
         if isinstance(note, ByRule):
             return not self.attention and min(scores[note.guarded :]) < SURE
         return min(self._nearness(derivation)) < SURE
 
     def _confidence(self, derivation: Derivation) -> float:
-        """⊗ of the gate and of how near the body that was generated is to the one that the rule names."""
+        """⊗ of the gate and of how near the generated body is to the one that the rule names."""
         scores = derivation.move.scores
         own = scores if isinstance(derivation.move.note, ByRule) else (*scores, *self._nearness(derivation))
         return self.tnorm.of(own) if own else 1.0
@@ -107,7 +107,7 @@ class ProofWriter:
 
 
 def tabled_names(pairs: NDArray[np.int64], predicates: Vocabulary) -> tuple[Place, Name]:
-    """Where goals of the tabled prover stand, and what they are called."""
+    """`place` and `name` of a ProofWriter for goals of the tabled prover."""
     listed = [(int(a), int(b)) for a, b in pairs]
     return lambda goal: listed[goal.row], lambda goal: (predicates.names[goal.predicate], 1.0)
 
@@ -115,7 +115,7 @@ def tabled_names(pairs: NDArray[np.int64], predicates: Vocabulary) -> tuple[Plac
 def exact_names(
     pairs: Sequence[NDArray[np.int64]], levels: Sequence[Level], predicates: Vocabulary
 ) -> tuple[Place, Name]:
-    """The same for the exact prover: a generated predicate goes by the name of the nearest known one."""
+    """`place` and `name` for goals of the exact prover: a generated predicate gets the nearest known name."""
     nearest = [level.meets.max(dim=0) for level in levels]
 
     def place(goal: Any) -> Pair:

@@ -1,4 +1,4 @@
-"""Scores of many graphs at once, with a theory and one of the two provers: for training, answers and benchmarks."""
+"""Scores many graphs at once with a theory and one of the two provers, for training, answers and benchmarks."""
 
 import copy
 import math
@@ -24,16 +24,16 @@ from ctp_core.shapes import Float, Tensor
 from ctp_core.symbols import Vocabulary
 from ctp_core.tnorm import TNORMS
 
-MAX_EXACT_DEPTH = 4  # sub-goals grow exponentially with depth: the deepest of the paper's experiments
-DEEPEST_ASKED = 2 * MAX_EXACT_DEPTH  # whatever depth a question asks for
-MAX_TABLED_CELLS = 1 << 26  # a known predicate for each place of each rule of each predicate: 512 MB of doubles a place
-MAX_EXACT_CELLS = 1 << 25  # numbers in one table of the recursion: 256 MB of doubles, and a few of them at a time
+MAX_EXACT_DEPTH = 4  # as deep as the paper's experiments; sub-goals grow exponentially with depth
+DEEPEST_ASKED = 2 * MAX_EXACT_DEPTH  # even where a question asks for more
+MAX_TABLED_CELLS = 1 << 26  # rules × predicates²: 512 MB of doubles for each body place
+MAX_EXACT_CELLS = 1 << 25  # numbers in one table of the recursion: 256 MB of doubles, a few tables at a time
 
 Batch = SteppedBatch | LayeredBatch
 
 
 def build_theory(config: CtpGraphsConfig, predicates: Vocabulary, generator: torch.Generator) -> Theory:
-    """Fresh parameters on the device of the generator; raises UnknownSymbol for a fixed rule that does not fit."""
+    """Fresh parameters on the generator's device; raises UnknownSymbol for an unknown predicate in a given rule."""
     options = SelectOptions(
         tuple(map(Template.parse, config.templates)),
         config.dim,
@@ -84,13 +84,13 @@ class GraphReasoner(GraphScorer):
         return self.exact.stack(instances, self.exact_depth(longest) if depth is None else depth, self.device)
 
     def training_scores(self, batch: Batch) -> Float[Tensor, "query target"]:
-        """Differentiable, with the relaxations of the config."""
+        """Differentiable scores, relaxed as the config says."""
         relaxed = tabled.TRAINING if self.config.relaxed else tabled.Aggregations.answering(self.tnorm)
         return self._scores(batch, relaxed)
 
     @torch.no_grad()
     def scores(self, batch: Batch) -> Float[Tensor, "query target"]:
-        """As the model answers."""
+        """Scores as in answers, without gradient."""
         return self._scores(batch, tabled.Aggregations.answering(self.tnorm))
 
     def _scores(self, batch: Batch, aggregations: tabled.Aggregations) -> Float[Tensor, "query target"]:
@@ -102,9 +102,9 @@ class GraphReasoner(GraphScorer):
         return exact.prove(batch, levels, self.best)
 
     def exact_depth(self, num_edges: int) -> int:
-        """One more than a balanced chain of that many facts needs, if it is not too deep for the recursion.
+        """One more than a balanced chain of that many facts needs, at most MAX_EXACT_DEPTH.
 
-        At the least depth every chain must fall into halves, which often mean nothing by themselves.
+        At the least depth every chain must be cut into halves, which often mean nothing by themselves.
         """
         longest = max((template.length for template in self.theory.templates), default=1)
         needed = num_edges if longest == 1 else math.ceil(math.log(max(2, num_edges), longest) - 1e-9)
@@ -116,7 +116,7 @@ class GraphReasoner(GraphScorer):
 
     @cached_property
     def settled(self) -> Theory:
-        """As it answers: it does not change any more, and is in double precision, so that a score is its proof's."""
+        """A copy for answers, in double precision, so that a score equals the score of its proof."""
         return copy.deepcopy(self.theory).double()
 
     @cached_property

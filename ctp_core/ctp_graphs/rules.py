@@ -1,4 +1,4 @@
-"""The rules of a theory, decoded to the nearest known predicates, best first."""
+"""Decodes the rules of a theory to the nearest known predicates, best first."""
 
 import heapq
 from itertools import product
@@ -12,14 +12,16 @@ from ctp_core.select.memory import MemorySelect
 from ctp_core.symbols import Vocabulary
 from ctp_core.tnorm import TNorm
 
-ALTERNATIVES = 3  # predicates decoded for a body place beside the nearest
-BODIES = (1 + ALTERNATIVES) ** 2  # decoded for one head and reformulator: all of two places, the best of more
-MIN_CONFIDENCE = 0.05  # alternatives below are noise; the nearest body of every reformulator is listed in any case
+ALTERNATIVES = 3  # predicates decoded for a body place besides the nearest
+BODIES = (
+    1 + ALTERNATIVES
+) ** 2  # decoded for one head and reformulator: all bodies of two places, the best longer ones
+MIN_CONFIDENCE = 0.05  # less confident alternatives are noise; the nearest body is always listed
 
 
 @torch.no_grad()
 def decode(theory: Theory, predicates: Vocabulary, tnorm: TNorm, attention: bool) -> list[Rule]:
-    """One rule or more for each predicate and reformulator; of equal rules the most confident."""
+    """One or more rules for each predicate and reformulator; the most confident of equal rules."""
     closed = close(theory, tnorm, attention)
     found = [rule for rules in closed.rules for rule in _decoded(rules, predicates, tnorm, attention)]
     if isinstance(theory.select, MemorySelect):
@@ -51,7 +53,7 @@ def _decoded(rules: TabledRules, predicates: Vocabulary, tnorm: TNorm, attention
 
 
 def _best(places: list[list[float]], gate: list[float], tnorm: TNorm) -> list[tuple[int, ...]]:
-    """The ranks of the best bodies, that of the nearest predicates first; ⊗ with more never reorders two of them."""
+    """The ranks of the best bodies, best first. A further place never changes the order of two prefixes under ⊗."""
 
     def score(ranks: tuple[int, ...]) -> float:
         return tnorm.of([*gate, *(values[rank] for values, rank in zip(places, ranks, strict=False))])

@@ -1,8 +1,8 @@
-"""Finding the n best proofs of a goal, best first, when the best score of every sub-goal is already in a table.
+"""Finds the n best proofs of a goal, best first, given a table with the best score of every sub-goal.
 
-The tables make a perfect estimate of what an unfinished proof can still become, so that best-first search walks
-straight to the best proof, then to the next. A goal never repeats on the way from its root: moves that would repeat
-one are passed over, and so no goal may hold back moves of its own because there are better ones.
+The tables tell exactly what an unfinished proof can still reach, so best-first search goes straight to the best proof,
+then to the next. A goal never repeats below itself: moves that would repeat one are skipped. So every goal must offer
+all its moves, not only the best ones.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ctp_core.tnorm import TNorm
 
-MAX_POPS = 40_000  # moves looked at; a bound for cyclic graphs with many equal proofs
+MAX_POPS = 40_000  # moves tried; bounds the search in cyclic graphs with many equal proofs
 
 PRECISION = 1 << 34
 
@@ -29,17 +29,17 @@ class Move:
     value: float  # ⊗ of the scores and of the best that the sub-goals can do
     scores: tuple[float, ...]
     subgoals: tuple[SubGoal, ...]
-    note: Any  # for whoever writes the proof down
+    note: Any  # for the writer of the proof
     rank: int = 0  # among moves of equal value the lower one is tried first
 
 
 class Space(ABC):
-    """The proofs of one chart. `cyclic`: a goal might come up again below itself."""
+    """The proofs of one chart. `cyclic` says that a goal might occur again below itself."""
 
     cyclic: bool
 
     def identity(self, goal: SubGoal) -> SubGoal:
-        """Equal for what counts as the same goal at whatever depth."""
+        """A key that is equal for the same goal at different depths."""
         return goal
 
     @abstractmethod
@@ -47,16 +47,16 @@ class Space(ABC):
         """The score of its best proof."""
 
     def size(self, goal: SubGoal) -> int:
-        """About how many moves its best proof takes: where a goal may come up again, small proofs are found sooner.
+        """About how many moves its best proof takes, so that small proofs come first in cyclic spaces.
 
-        Asked only of cyclic spaces to be more than 0.
+        Other spaces may return 0.
         """
         del goal
         return 0
 
     @abstractmethod
     def move(self, goal: SubGoal, index: int) -> Move | None:
-        """Its moves, best first, until there are no more; those that cannot succeed are left out."""
+        """Its move number `index`, best first, or None after the last; moves that cannot succeed are left out."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Derivation:
 
 
 class _Open(NamedTuple):
-    """Goals still to be proved, first one on top; `bound` is the best that all of them together can do."""
+    """A stack of goals still to prove, the next on top; `bound` is the best score of all of them together."""
 
     goal: SubGoal
     weight: float
@@ -92,10 +92,10 @@ class _State(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """An unfinished proof, and the move to go on with. `exact`: the promise is that move's own, not the one's before.
+    """An unfinished proof, and the next move to try. `exact`: the promise is of that move, not of the one before it.
 
-    Among equal promises the smaller proof goes first, then the newest: with min most are equal, and only depth ends a
-    proof.
+    Among equal promises the smaller proof goes first, then the newest: with ⊗ = min most are equal, and only going
+    deeper finishes a proof.
     """
 
     promise: float  # negative, for the heap
@@ -107,7 +107,7 @@ class _Entry(NamedTuple):
 
 
 class Search:
-    """Best-first over unfinished proofs. Siblings wait until the one before them was taken."""
+    """Best-first search over unfinished proofs. A move enters the queue only after the better one before it."""
 
     def __init__(self, space: Space, tnorm: TNorm, expired: Callable[[], bool]) -> None:
         self.space, self.tnorm, self.expired = space, tnorm, expired
@@ -116,7 +116,7 @@ class Search:
         self._counter = itertools.count(0, -1)
 
     def proofs(self, goal: SubGoal) -> Iterator[Derivation]:
-        """In order of their scores; ends early, and says so in `truncated`, where the budget does."""
+        """Yields proofs in order of their scores; sets `truncated` where time or MAX_POPS end the search early."""
         best, size = self.space.best(goal), self.space.size(goal)
         self._push(_State(self.tnorm.start, _Open(goal, 1.0, frozenset(), None, best), None, size), 0, best, size)
         tried = 0
@@ -132,11 +132,11 @@ class Search:
             closed, remaining, size = self._take(entry.state, move)
             promise = closed if remaining is None else self.tnorm.combine(closed, remaining.bound)
             if promise <= 0:
-                continue  # parts that are proved may together be no proof, and the moves after this one are no better
+                continue  # proved parts need not make a proof together, and later moves are no better
             if not entry.exact and (-rounded(promise), size) > entry[:2]:
                 self._push(entry.state, entry.number, promise, size, exact=True)
                 continue
-            # No better than this one; how much worse is looked up when its turn comes, which mostly it does not.
+            # The next move is no better than this one; how much worse is computed only if its turn comes.
             self._push(entry.state, entry.number + 1, promise, entry.size)
             if self.space.cyclic and self._repeats(entry.state.open, move):
                 continue
@@ -154,7 +154,7 @@ class Search:
         heapq.heappush(self._heap, _Entry(-rounded(promise), size, next(self._counter), state, index, exact))
 
     def _take(self, state: _State, move: Move) -> tuple[float, _Open | None, int]:
-        """What is closed, what is open and the size, once the first open goal is proved by this move."""
+        """(score of what is closed, open goals, size) after proving the first open goal by this move."""
         top, closed = state.open, state.closed
         weights = self.tnorm.weights(len(move.scores) + len(move.subgoals), top.weight)
         for score, weight in zip(move.scores, weights, strict=False):
@@ -171,13 +171,13 @@ class Search:
 
 
 def rounded(promise: float) -> float:
-    """To about ten digits: the same product in another order must not send the search back to its start."""
+    """Rounds to about ten digits, so that a product in another order does not send the search back."""
     mantissa, exponent = math.frexp(promise)
     return math.ldexp(round(mantissa * PRECISION) / PRECISION, exponent)
 
 
 def _derivation(taken: _Taken) -> Derivation:
-    """The tree from the moves in the order in which they were taken: each goal, then its sub-goals, left to right."""
+    """Builds the tree from the moves in the order taken: each goal, then its sub-goals, left to right."""
     steps: list[_Taken] = []
     at: _Taken | None = taken
     while at is not None:

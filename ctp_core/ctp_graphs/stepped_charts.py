@@ -1,9 +1,9 @@
 """Charts for the tabled prover: one table for all depths, and the steps that fill it.
 
-To a given depth a step is a level, and recomputes only pairs that can change at it. To the fixpoint a step is a wave
-of pairs that depend on earlier waves only, so that an acyclic graph is done in one pass, like a chart parse; where
-the dependencies are cyclic the waves are repeated until no score changes. Steps are made one at a time, when they are
-asked for: a chain of n facts has n levels, and most of its splits in most of them.
+To a given depth, a step is a level, and recomputes only pairs that can change at it. To the fixpoint, a step is a wave
+of pairs that depend only on earlier waves, so an acyclic graph takes one pass, like a chart parse; where dependencies
+are cyclic, the waves are repeated until no score changes. Steps are made one at a time, on demand, because a chain of n
+facts has n levels, and most of its splits are in most of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ from ctp_core.rules import Template
 
 @dataclass(frozen=True)
 class Step:
-    """Rows to compute anew; targets of its splits count within `rows`, parts are rows of the table."""
+    """Rows to compute again. Targets of its splits are indices into `rows`, parts are rows of the table."""
 
     rows: Ids
     splits: tuple[Splits, ...]
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """Made anew whenever they are gone through."""
+    """An iterable that makes the steps again at each iteration."""
 
     make: Callable[[], Iterator[Step]]
 
@@ -47,16 +47,17 @@ class Steps:
 
 @dataclass(frozen=True)
 class SteppedChart:
-    """`cyclic`: the steps must be repeated until nothing changes.
+    """The pairs that queries need, their splits, and the steps that fill the table.
 
-    `levels`: step k is level k, and nothing changes any more after one at which nothing did.
+    `cyclic`: the steps must be repeated until nothing changes. `levels`: step k is level k, and after a step that
+    changes nothing, no later one does.
     """
 
     pairs: Ids  # [pair, 2]
     edge_rows: Ids  # [edge] -> row, −1 where no query needs it
     query_rows: Ids  # [query]
     steps: Iterable[Step]
-    splits: tuple[Splits, ...]  # all of them, targets are rows of the table
+    splits: tuple[Splits, ...]  # of all steps; targets are rows of the table
     cyclic: bool
     levels: bool
 
@@ -64,7 +65,7 @@ class SteppedChart:
 def stepped_chart(
     shape: Shape, templates: Sequence[Template], depth: int | None, expired: Expired = never
 ) -> SteppedChart:
-    """All pairs that the queries need at this depth, or at any depth (None); raises OutOfTime."""
+    """Builds the chart of all pairs that the queries need at this depth, or at any depth (None); raises OutOfTime."""
     kinds = rule_templates(templates) if depth != 0 else ()
     connected = connect(shape, kinds, depth, expired)
     pairs = _needed(shape, kinds, connected, expired)
@@ -101,7 +102,7 @@ def _needed(shape: Shape, kinds: Sequence[Template], connected: Connected, expir
 
 
 def _levels(splits: tuple[Splits, ...], facts: Flags, depth: int, expired: Expired) -> Iterator[Step]:
-    """One step per level, with the pairs of which some part changed at the level before."""
+    """One step per level, with the pairs that have a part that changed at the level before."""
     proved, changed = facts, facts
     for _ in range(depth):
         look(expired)
@@ -118,7 +119,7 @@ def _levels(splits: tuple[Splits, ...], facts: Flags, depth: int, expired: Expir
 
 
 def _waves(splits: tuple[Splits, ...], order: Ids, expired: Expired) -> Iterator[Step]:
-    """Sorted once and cut, because a long chain has as many waves as facts."""
+    """One step per wave. Splits are sorted once and cut, because a long chain has as many waves as facts."""
     sorted_splits = []
     for s in splits:
         by_wave = np.argsort(order[s.targets], kind="stable")

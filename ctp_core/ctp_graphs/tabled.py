@@ -1,4 +1,4 @@
-"""The tabled prover: sub-goals closed over the known predicates, so that one table per predicate is all there is.
+"""The tabled prover: generated predicates are replaced by known ones, so one table per known predicate suffices.
 
 T₀(r) = 1 for a fact. X_ga(r) = ⊕_{r′} U_ga[r, r′] ⊗ T(r′) is body place a of reformulator g;
 T(r) ← T₀(r) ⊕ ⊕_g w_g[r] ⊗ ⊕_z X_g1(r)[·, z] ⊗ X_g2(r)[z, ·]. Cost is linear in depth. This is not the paper's
@@ -22,11 +22,11 @@ from ctp_core.rules import Template
 from ctp_core.shapes import Float, Int
 from ctp_core.tnorm import TNORMS, TNorm
 
-# Scores of cyclic graphs settle after a few rounds; the bound only guards against rounding that never settles.
+# Scores of cyclic graphs settle after a few rounds; the bound guards against rounding errors that never settle.
 MAX_ROUNDS = 1000
-# Numbers gathered at once, so that they are combined in cache: a chain of 100 facts gathers 50 million of them.
+# Numbers gathered at once, so that they fit into the cache: a chain of 100 facts gathers 50 million of them.
 CACHED = 1 << 15
-# Splits whose scores are kept until they are scattered: together with their targets some megabytes.
+# Splits whose scores are kept until they are scattered: a few megabytes with their targets.
 SCATTERED = 1 << 16
 
 Table = Float[Tensor, "pair predicate"]
@@ -49,7 +49,7 @@ class Aggregations:
 BEST_PRODUCT = Best(TNORMS["max-product"])
 
 
-# Sums give every predicate and rule a gradient; over the middle, max: repeated proofs would add up there.
+# Sums give every predicate and rule a gradient. Over the middle entities it is max, else repeated proofs would add up.
 TRAINING = Aggregations(CappedSum(), BEST_PRODUCT, NoisyOr())
 
 
@@ -64,7 +64,7 @@ class TabledRules:
 
 @dataclass(frozen=True)
 class TabledTheory:
-    """A theory closed over its predicates. `goals` is how a fact meets the goal itself: [fact's, goal's predicate]."""
+    """A theory closed over its predicates. `goals` is how facts unify with goals: [fact's, goal's predicate]."""
 
     rules: tuple[TabledRules, ...]
     goals: Float[Tensor, "predicate predicate"] | None
@@ -72,7 +72,7 @@ class TabledTheory:
 
 
 def close(theory: Theory, tnorm: TNorm, attention: bool) -> TabledTheory:
-    """Unifies every body place with every known predicate, by attention where asked for and there is one."""
+    """Unifies every body place with every known predicate: by attention if wanted and available, else by the kernel."""
     vectors = theory.vectors
     count = vectors.shape[0]
     rules = []
@@ -89,7 +89,7 @@ def close(theory: Theory, tnorm: TNorm, attention: bool) -> TabledTheory:
 
 @dataclass
 class TabledProver:
-    """Proves on tables; charts are kept, because graphs of one shape come again and again."""
+    """Builds stepped charts and batches; keeps charts, because graphs of one shape come again and again."""
 
     templates: tuple[Template, ...]
     _charts: dict[tuple[Shape, int | None], SteppedChart] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class TabledProver:
         return self._charts[key]
 
     def fresh_chart(self, shape: Shape, depth: int | None, expired: Expired = never) -> SteppedChart:
-        """Not kept: for questions, whose graphs are not known beforehand and may be large; raises OutOfTime."""
+        """A chart that is not kept, for questions, whose graphs are new and may be large; raises OutOfTime."""
         return stepped_chart(shape, self.templates, depth, expired)
 
     def stack(self, instances: Sequence[Instance], depth: int | None, device: torch.device) -> SteppedBatch:
@@ -120,11 +120,11 @@ def facts_table(batch: SteppedBatch, theory: TabledTheory, like: Tensor) -> Tabl
 
 @dataclass(frozen=True)
 class Levels:
-    """T after every level, or at the fixpoint only: at[k][row] is where the row of T after k levels lies in `values`.
+    """T after every level, or only at the fixpoint; at[k][row] is the index in `values` of a row after k levels.
 
-    A row is kept anew only where a score of it rose. `since` is the number of the step at which each score last rose:
-    what it was made from is older. So a proof that follows the best and oldest parts never meets a goal again, however
-    the graph turns in circles.
+    A row is stored again only where one of its scores rose. `since` is the step at which each score last rose; the
+    parts behind a score are older. So a proof that follows the best and oldest parts never repeats a goal, even in a
+    cyclic graph.
     """
 
     values: Float[Tensor, "version predicate"]
@@ -134,7 +134,7 @@ class Levels:
 
 @dataclass(frozen=True)
 class Tables:
-    """T₀, T after all steps or where the budget ended first (`truncated`), and what was kept on the way."""
+    """T₀, the last T (`truncated` where time ran out before all steps), and the levels kept on the way."""
 
     facts: Table
     last: Table
@@ -143,9 +143,9 @@ class Tables:
 
 
 class _Filling:
-    """A table being filled in place, with X of every row kept: a row is transformed once, when it has changed.
+    """A table filled in place. Keeps X of every row, so that a row is transformed only when it has changed.
 
-    For answers, where all ⊕ are one and the same.
+    For answers only, where all three ⊕ are the same.
     """
 
     def __init__(self, batch: SteppedBatch, theory: TabledTheory, aggregations: Aggregations, expired: Expired) -> None:
@@ -163,12 +163,12 @@ class _Filling:
             for number, (weights, place) in enumerate(zip(rules.places, places, strict=True)):
                 values = self.aggregations.predicates.contract(self.table[rows], weights)
                 if number == 0 and rules.guard is not None:
-                    # ⊗ is free in its order: the guard goes in here, once a row, and not once a split.
+                    # ⊗ is commutative: the guard goes in here once per row instead of once per split.
                     values = self.aggregations.rules.times(values, rules.guard.reshape(1, -1))
                 place[rows] = values
 
     def advance(self, step: BatchStep, number: int) -> Int[Tensor, " row"]:
-        """Computes the rows of the step anew; returns those of which a score rose, and raises OutOfTime."""
+        """Computes the rows of the step again; returns those with a score that rose. Raises OutOfTime."""
         scores = [
             self._choose(ways, places, len(step.rows))
             for ways in step.ways
@@ -186,7 +186,7 @@ class _Filling:
         return changed
 
     def _choose(self, ways: Ways, places: list[Tensor], rows: int) -> Float[Tensor, "row predicate"]:
-        """⊕ over rules, then over splits: in this order there is far less to scatter."""
+        """⊕ over rules, then over splits: this order scatters far fewer numbers."""
         blocks = range(0, len(ways.targets), max(SCATTERED, rows))
         scattered = [self._scattered(ways, places, rows, slice(start, start + blocks.step)) for start in blocks]
         return reduce(self.aggregations.middles.plus, scattered)
@@ -214,7 +214,7 @@ def tables(
     expired: Expired = never,
     keep_levels: bool = False,
 ) -> Tables:
-    """Does all steps of the batch, and those of cyclic graphs again until nothing changes."""
+    """Runs all steps of the batch, and repeats those of cyclic graphs until nothing changes."""
     filling = _Filling(batch, theory, aggregations, expired)
     kept = _KeptLevels(filling) if keep_levels else _KeptLast(filling)
     try:
@@ -242,21 +242,21 @@ def _fill(filling: _Filling, batch: SteppedBatch, kept: "_KeptLast") -> None:
 
 
 class _KeptLast:
-    """Nothing on the way: the table as it is in the end."""
+    """Keeps only the last table."""
 
     def __init__(self, filling: _Filling) -> None:
         self.filling = filling
         self.at = [torch.arange(len(filling.facts), device=filling.facts.device)]
 
     def keep(self, changed: Int[Tensor, " row"]) -> None:
-        """The rows of which a score rose at this step."""
+        """Takes the rows with a score that rose at this step."""
 
     def levels(self) -> Levels:
         return Levels(self.filling.table, self.filling.since, tuple(self.at))
 
 
 class _KeptLevels(_KeptLast):
-    """Every level."""
+    """Keeps the table of every level."""
 
     def __init__(self, filling: _Filling) -> None:
         super().__init__(filling)
@@ -292,15 +292,15 @@ def with_goal_facts(
     facts: Float[Tensor, "query predicate"],
     theory: TabledTheory,
 ) -> Float[Tensor, "query predicate"]:
-    """The goal itself may meet a fact of another predicate, as it does in the recursion; sub-goals already do by U."""
+    """Lets the goal itself unify with facts of other predicates, as in the recursion; U does so for sub-goals."""
     if theory.goals is None:
         return scores
-    # Facts are 0 or 1, so that every t-norm is the product here.
+    # Facts are 0 or 1, where every t-norm equals the product.
     return torch.maximum(scores, BEST_PRODUCT.contract(facts, theory.goals))
 
 
 def advance(table: Table, facts: Table, step: BatchStep, theory: TabledTheory, aggregations: Aggregations) -> Table:
-    """One step with gradients: the rows of the step computed anew from the table, the others as they were."""
+    """One step with gradients: computes the rows of the step from the table, and copies the others."""
     scores = [
         _choose(_transformed(table, ways, rules, aggregations), ways, rules, len(step.rows), aggregations)
         for ways in step.ways

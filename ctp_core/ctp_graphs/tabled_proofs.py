@@ -1,4 +1,4 @@
-"""Proofs of the tabled prover, read back from its tables like a chart parse."""
+"""Reads the proofs of the tabled prover back from its tables, as from a chart parse."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from ctp_core.tnorm import TNorm
 Scores = NDArray[np.float64]
 
 ENDLESS = 1_000_000  # the size of a proof that repeats its goal: larger than any other
-WIDER = 4  # times as many moves of a goal are listed when those listed were not enough
+WIDER = 4  # factor by which the list of moves of a goal grows when it was too short
 
 
 class TabledGoal(NamedTuple):
@@ -36,7 +36,7 @@ class ByFact(NamedTuple):
 
 
 class ByRule(NamedTuple):
-    """By a rule whose generated body met these predicates; `generated` are those nearest to it, and how near."""
+    """Proved by a rule whose body unified with `body`; `generated` are the nearest predicates, and how near."""
 
     template: Template
     body: tuple[int, ...]
@@ -46,7 +46,7 @@ class ByRule(NamedTuple):
 
 @dataclass
 class _Listing:
-    """The moves of a goal as far as they were asked for, best first."""
+    """The moves of a goal listed so far, best first."""
 
     width: int
     moves: list[Move] = field(default_factory=list)
@@ -54,7 +54,7 @@ class _Listing:
     complete: bool = False
 
     def extend(self, found: Iterable[Move]) -> None:
-        """By those that are not listed yet: among equal ones a wider look may find others than the look before."""
+        """Adds the moves not listed yet: a wider search may order equal moves differently."""
         for move in sorted(found, key=lambda move: (-rounded(move.value), move.rank))[: self.width]:
             key = (move.scores, move.subgoals, move.note)
             if key not in self.listed:
@@ -72,14 +72,14 @@ class _Choices(NamedTuple):
 
 
 class _Bodies(NamedTuple):
-    """The first places of bodies, as [split, reformulator, combination]: ⊗ so far, the age, the predicate of each."""
+    """Unfinished bodies as [split, reformulator, combination]: ⊗ so far, their age, the predicate at each place."""
 
     totals: Scores
     ages: NDArray[np.int64]
     predicates: list[NDArray[np.int64]]
 
     def joined(self, totals: Scores, ages: NDArray[np.int64], predicates: NDArray[np.int64]) -> "_Bodies":
-        """With one more place: `totals` are [split, reformulator, combination, predicate], the others without one."""
+        """Adds a place: `totals` is [split, reformulator, combination, predicate], the others lack `combination`."""
         flat = (*totals.shape[:2], -1)
         older = np.maximum(self.ages[..., :, None], ages[:, :, None, :])
         every = [np.broadcast_to(before[..., :, None], totals.shape) for before in self.predicates]
@@ -93,12 +93,12 @@ class _Bodies(NamedTuple):
 
 
 class TabledSpace(Space):
-    """The proofs of one graph. `levels` are those of the tables: of the fixpoint alone, or of every depth."""
+    """The proofs of one graph, at the fixpoint only or at every depth, as the tables have kept it."""
 
     def __init__(self, chart: SteppedChart, theory: TabledTheory, tables: Tables, tnorm: TNorm, width: int) -> None:
         self.chart, self.theory, self.tnorm = chart, theory, tnorm
-        self.width = width  # moves of a goal listed at first: few are ever asked for
-        self.cyclic = chart.cyclic or chart.levels  # at another depth the same goal is another sub-goal
+        self.width = width  # moves of a goal listed at first; few are ever needed
+        self.cyclic = chart.cyclic or chart.levels  # the same goal may occur again at another depth
         self.facts = tables.facts.cpu().numpy()
         self.values, self.since = tables.levels.values.cpu().numpy(), tables.levels.since.cpu().numpy()
         self.at = [rows.cpu().numpy() for rows in tables.levels.at]
@@ -124,20 +124,20 @@ class TabledSpace(Space):
 
     @staticmethod
     def _below(goal: TabledGoal) -> int:
-        """The level of what a rule proves it by."""
+        """The level of the sub-goals of a rule for this goal."""
         return goal.level - 1 if goal.level > 0 else goal.level
 
     def size(self, goal: TabledGoal) -> int:
         if not self.cyclic:
             return 0
         if goal not in self._sizes:
-            self._sizes[goal] = ENDLESS  # as long as it is not known, for those below that come back to it
+            self._sizes[goal] = ENDLESS  # until it is known, for goals below that lead back to it
             best = self.move(goal, 0)
             self._sizes[goal] = 1 + sum(map(self.size, best.subgoals)) if best is not None else ENDLESS
         return self._sizes[goal]
 
     def _widen(self, goal: TabledGoal, listing: _Listing) -> None:
-        """No group of rules, and no place in a body, needs more alternatives than moves are wanted in all."""
+        """Lists more moves. No group of rules and no body place needs more alternatives than all moves wanted."""
         if listing.moves:
             listing.width *= WIDER
         found = [*self._facts(goal), *self._rules(goal, listing.width)]
@@ -151,7 +151,7 @@ class TabledSpace(Space):
 
     @cached_property
     def _places(self) -> list[list[Scores]]:
-        """For each group of rules and each place: U as [predicate r, reformulator, predicate r′]."""
+        """U for each group of rules and each place, as [predicate r, reformulator, predicate r′]."""
         count = self.theory.num_predicates
         return [
             [place.double().cpu().numpy().reshape(count, -1, count).transpose(2, 1, 0) for place in rules.places]
@@ -164,7 +164,7 @@ class TabledSpace(Space):
 
     @cached_property
     def _ways(self) -> dict[Template, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Template -> (parts sorted by target, where each target's begin)."""
+        """Template -> (parts sorted by target, where the parts of each target begin)."""
         ways = {}
         for splits in self.chart.splits:
             order = np.argsort(splits.targets, kind="stable")
@@ -219,7 +219,7 @@ class TabledSpace(Space):
         return moves
 
     def _bodies(self, goal: TabledGoal, width: int, choices: _Choices, ceiling: float) -> _Bodies:
-        """Place by place; of unfinished bodies too, no split and reformulator needs more than are wanted in all."""
+        """Builds bodies place by place, and keeps at most `width` for each split and reformulator."""
         _, parts, places, guard = choices
         shape = (len(parts), places[0].shape[0], 1)
         totals = np.ones(shape) if guard is None else np.broadcast_to(guard[None, :, None], shape)
@@ -228,7 +228,7 @@ class TabledSpace(Space):
             rows = self._rows(self._below(goal))[parts[:, place]]
             values = self.tnorm.arrays(unify[None], self.values[rows, None, :])  # [split, reformulator, predicate]
             if self.cyclic:
-                values[parts[:, place] == goal.row, :, goal.predicate] = 0  # no goal helps to prove itself
+                values[parts[:, place] == goal.row, :, goal.predicate] = 0  # no goal may prove itself
             since = np.broadcast_to(self.since[rows, None, :], values.shape)
             best = self._top(values, since, min(width, self.theory.num_predicates), ceiling)
             kept, old = np.take_along_axis(values, best, axis=2), np.take_along_axis(since, best, axis=2)
@@ -238,16 +238,16 @@ class TabledSpace(Space):
         return found
 
     def _top(self, values: Scores, since: NDArray[np.int64], count: int, ceiling: float) -> NDArray[np.int64]:
-        """The places of the `count` best values on the last axis; of equal ones, in a circle, the oldest."""
+        """Indices of the `count` best values on the last axis; in cyclic spaces, equal ones go oldest first."""
         if not self.cyclic:
             return np.argpartition(-values, count - 1, axis=-1)[..., :count]
         if self.tnorm.idempotent:
-            # Whatever is above the goal's own score is as good as any other, and the oldest leads to an end.
+            # All values above the goal's own score are equally good, and the oldest leads to a finished proof.
             values = np.minimum(values, ceiling)
         return np.lexsort((since, -_rounded(values)), axis=-1)[..., :count]
 
 
 def _rounded(values: Scores) -> Scores:
-    """`rounded`, of many."""
+    """`rounded` for arrays."""
     mantissas, exponents = np.frexp(values)
     return np.asarray(np.ldexp(np.rint(mantissas * PRECISION) / PRECISION, exponents))

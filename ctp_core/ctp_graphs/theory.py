@@ -1,4 +1,4 @@
-"""What a prover proves with: predicate vectors, `select`, and rules given by the user."""
+"""The theory of a prover: predicate vectors, `select`, and rules given by the user."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ctp_core.symbols import Vocabulary
 
 @dataclass(frozen=True)
 class FixedRule:
-    """A rule given by the user, as ids; it is believed with `confidence` and never changes."""
+    """A rule given by the user, as ids. Its confidence is fixed, and it is not trained."""
 
     head: int
     template: Template
@@ -25,13 +25,13 @@ class FixedRule:
 
     @classmethod
     def of(cls, rule: Rule, predicates: Vocabulary) -> "FixedRule":
-        """Raises UnknownSymbol where the rule names a predicate that the KB does not have."""
+        """Looks up the ids; raises UnknownSymbol where the rule names a predicate that the KB does not have."""
         body = tuple(predicates.id(name) for name in rule.template.along(rule.body.predicates))
         return cls(predicates.id(rule.predicate), rule.template, body, rule.confidence)
 
 
 class Theory(nn.Module):
-    """All that is learnt, and the fixed rules beside it. A fixed rule's head is unified with the goal, like NTP's."""
+    """All learnt parameters, and the fixed rules, whose heads are unified with the goal as in NTP."""
 
     def __init__(
         self, num_predicates: int, select: Select, fixed: Sequence[FixedRule], generator: torch.Generator
@@ -41,7 +41,7 @@ class Theory(nn.Module):
         self.select = select
         self.fixed = tuple(fixed)
         if not select.groups and not fixed:
-            raise ConfigError("no template makes a rule: add one such as 2, or give rules")
+            raise ConfigError("no template makes a rule: add a template such as 2, or give rules of your own")
 
     @property
     def kernel(self) -> ExponentialKernel:
@@ -49,7 +49,7 @@ class Theory(nn.Module):
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        """Of every expansion, in order; the fixed rules come last."""
+        """The template of every expansion, in order; the fixed rules come last."""
         return (*self.select.groups, *dict.fromkeys(rule.template for rule in self.fixed))
 
     def expand(self, goals: Vectors) -> tuple[Expansion, ...]:
@@ -57,7 +57,7 @@ class Theory(nn.Module):
         return learnt + self._fixed(goals)
 
     def attentions(self, goals: Vectors) -> tuple[Attention | None, ...]:
-        """For each expansion its attention over known predicates, where it has one."""
+        """The attention of each expansion over known predicates, or None."""
         learnt = tuple(self.select.attention(template, goals) for template in self.select.groups)
         return learnt + (None,) * (len(self.templates) - len(learnt))
 

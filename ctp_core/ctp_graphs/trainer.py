@@ -1,4 +1,4 @@
-"""Training the prover on graphs: binary cross-entropy on the score of every target predicate."""
+"""Trains the prover on graphs, by binary cross-entropy on the score of every target predicate."""
 
 import torch
 
@@ -12,11 +12,11 @@ from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
 from ctp_core.ctp_graphs.rules import decode
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.errors import ConfigError, DataError
-from ctp_core.kb.graph_paths import joined
+from ctp_core.kb.graphs import joined
 from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.shapes import Float, Int, Tensor
 
-MAX_TRAINED_CELLS = 1 << 27  # numbers in one table of the recursion: 512 MB, and a gradient keeps several
+MAX_TRAINED_CELLS = 1 << 27  # numbers in one table of the recursion: 512 MB, and the gradient needs several
 
 
 class GraphsTrainer(GraphTrainer):
@@ -40,12 +40,12 @@ class GraphsTrainer(GraphTrainer):
         if cells > MAX_TRAINED_CELLS:
             raise ConfigError(
                 f"{len(self.config.templates)} templates at train_depth {self.config.train_depth} make tables of "
-                f"{cells:,} numbers for {self.config.batch_size} graphs, at most {MAX_TRAINED_CELLS:,} fit: use less "
-                "depth, fewer or shorter templates or a smaller batch_size, or prover tabled"
+                f"{cells:,} numbers for {self.config.batch_size} graphs, but at most {MAX_TRAINED_CELLS:,} fit: use "
+                "less depth, fewer or shorter templates, a smaller batch_size, or prover tabled"
             )
 
     def _check_lessons(self) -> None:
-        """Raises DataError where no rule could prove anything about the pair of any training graph."""
+        """Raises DataError where no rule can prove anything about the pair of any training graph."""
         for start in range(0, len(self.train.instances), self.config.batch_size):
             some = self.train.instances[start : start + self.config.batch_size]
             scores = self.scorer.training_scores(self.scorer.stack(some, self.config.train_depth))

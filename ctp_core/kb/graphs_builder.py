@@ -7,8 +7,7 @@ from hashlib import sha256
 from ctp_core.errors import DataError, EmptyKB, TooLarge
 from ctp_core.kb.facts_builder import KbLimits
 from ctp_core.kb.formats.graphs_jsonl import write_graphs_jsonl
-from ctp_core.kb.graph_checks import graphs_kb
-from ctp_core.kb.graph_paths import joined
+from ctp_core.kb.graphs import graphs_kb, joined
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.symbols import Vocabulary
 
@@ -35,7 +34,7 @@ class GraphsBuilder:
     def __init__(self, limits: KbLimits) -> None:
         self.limits = limits
         self._splits: dict[str, tuple[Graph, ...]] = {}
-        self._places: dict[str, tuple[str, list[int]]] = {}  # of a split: its file, and the line of each graph
+        self._places: dict[str, tuple[str, list[int]]] = {}  # split -> its file, and the line of each graph
         self._entities: dict[str, None] = {}
         self._num_facts = 0
 
@@ -78,7 +77,7 @@ class GraphsBuilder:
     def _remarks(self, kb: GraphsKB) -> Iterable[str]:
         for split in kb.splits:
             yield from self._named(split, "no path joins subject and object", lambda graph: not joined(graph))
-        yield from self._named("train", "there is no label, so that they teach nothing", lambda g: g.label is None)
+        yield from self._named("train", "there is no label, so they teach nothing", lambda g: g.label is None)
         for split in (split for split in kb.splits if split != "train"):
             yield from self._unseen(split, "predicate", set(kb.predicates), lambda g: {f.predicate for f in g.facts})
             yield from self._unseen(split, "label", set(kb.targets), lambda g: {g.label} if g.label else set())

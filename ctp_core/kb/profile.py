@@ -2,20 +2,22 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from ctp_core.kb.graph_paths import templates_needed
+from ctp_core.kb.graphs import templates_needed
 from ctp_core.kb.knowledge_base import GraphsKB, Kind, KnowledgeBase
 
-SMALL_KB = 500  # facts; below it a step costs nothing and there is little to learn from: many plain epochs
-DENSE = 0.1  # share of all possible facts that are known (Nations 0.15, Kinship 0.03, UMLS 0.006)
-HALF_DENSE = 0.02
-FEW_PREDICATES = 5  # their chains are few enough to learn all, and say more than what kind of thing something is
-DENSE_CELLS = 2e8  # cells of tables of all pairs that fit in memory with their gradients; beyond, edge lists
+# These thresholds separate the shapes of a few benchmarks (Countries, Nations, Kinship, UMLS). Presets were tuned on
+# those; for other KBs they are a guess.
+SMALL_KB = 500  # facts; a smaller KB has little to learn from, and many epochs cost little
+DENSE = 0.1  # share of all possible facts that are known: Nations 0.15, Kinship 0.03, UMLS 0.006
+HALF_DENSE = 0.02  # the same share; between Kinship and UMLS
+FEW_PREDICATES = 5  # so few that rules of every chain of them can be learnt, as in Countries
+DENSE_CELLS = 2e8  # cells of tables of all pairs that fit into memory with their gradients
 
 
 class Profile(BaseModel):
-    """Counts of a KB; `max_length` is the number of facts of the largest training graph, 0 for `facts`.
+    """Counts of a KB. `max_length` is the number of facts in the largest training graph, 0 for kind `facts`.
 
-    `templates` are those that its training graphs need besides chains.
+    `templates` are those that the training graphs need besides chains.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -28,7 +28,7 @@ def _template(text: str) -> str:
     except CtpError as error:
         raise ValueError(str(error)) from None
     if template.about:
-        raise ValueError(f"template {text!r} is about one entity alone: give 0, n or nR, such as 1, 1R or 2")
+        raise ValueError(f"template {text!r} is about a single entity: use 0, n or nR, such as 1, 1R or 2")
     return str(template)
 
 
@@ -45,7 +45,7 @@ GivenRule = Annotated[str, AfterValidator(_rule)]
 
 
 class SelectConfig(BaseConfig):
-    """A Conditional Theorem Prover; the defaults are the paper's."""
+    """Settings of a Conditional Theorem Prover on any KB; the defaults are the paper's."""
 
     method: Literal["ctp"] = "ctp"
     select: SelectName = Field(
@@ -57,9 +57,8 @@ class SelectConfig(BaseConfig):
         default=("0", "2"),
         min_length=1,
         max_length=64,
-        description="Shapes of the rules to learn, one rule for each entry, 1 to 64 entries: `0` matches facts "
-        "directly, `n` is a chain of n facts, `nR` a chain read from object to subject. More entries learn more rules "
-        "and take longer.",
+        description="Shapes of the rules to learn, 1 to 64, one rule each: `0` matches facts directly, `n` is a chain "
+        "of n facts, `nR` a chain read from object to subject. More entries learn more rules, but take longer.",
     )
     dim: Dim = 50
     slope: float = Field(

@@ -1,6 +1,6 @@
-"""⊗, one file each: how the parts of one proof make its score. A new one is a file here and a line in TNORMS.
+"""⊗, how the parts of one proof make its score, one file for each. A new one is a file here and a line in TNORMS.
 
-How the scores of several proofs become one (⊕) is apart from it, in `ctp_core.aggregations`.
+How the scores of several proofs become one (⊕) is in `ctp_core.aggregations`.
 """
 
 from ctp_core.tnorm.base import DistanceTimes, TNorm

@@ -22,26 +22,26 @@ class DistanceTimes(ABC):
 
     @abstractmethod
     def arrays(self, left: Any, right: Any, out: Floats | None = None) -> Floats:
-        """Of two arrays or numbers that broadcast against each other."""
+        """⊗ of two arrays or numbers that broadcast against each other."""
 
     @abstractmethod
     def tensors(self, left: "Tensor", right: "Tensor") -> "Tensor":
-        """The same with a gradient."""
+        """⊗ of two tensors, with a gradient."""
 
     @abstractmethod
     def down(self, table: "Tensor") -> "tuple[Tensor, Tensor | None]":
-        """⊗ of each column of [place, proof]; and the place that decided, None where every place counts in full."""
+        """⊗ of each column of [place, proof], and the place that decided it, or None where every place counts."""
 
 
 class TNorm(ABC):
     """⊗: how the parts of one proof make its score. On tensors, on arrays, on numbers, and on distances."""
 
-    name: ClassVar[str]  # of the semiring that answers with it: ⊕ is max
-    zero: ClassVar[float] = 0.0  # the score of what cannot be proved: ⊗ with it is no better
+    name: ClassVar[str]  # name of the semiring with this ⊗ and ⊕ = max
+    zero: ClassVar[float] = 0.0  # the score of what cannot be proved
     one: ClassVar[float] = 1.0
     associative: ClassVar[bool] = True
-    idempotent: ClassVar[bool] = False  # x ⊗ x = x: parts above the score of a proof make no difference to it
-    distances: ClassVar[DistanceTimes | None] = None  # None where distances do not say enough
+    idempotent: ClassVar[bool] = False  # x ⊗ x = x: parts above the score of a proof do not change it
+    distances: ClassVar[DistanceTimes | None] = None  # None where ⊗ cannot be computed from distances
 
     @abstractmethod
     def times(self, left: "Tensor", right: "Tensor") -> "Tensor":
@@ -49,7 +49,7 @@ class TNorm(ABC):
 
     @abstractmethod
     def arrays(self, left: Scores, right: Scores) -> Scores:
-        """The same of numpy's arrays."""
+        """⊗ of two NumPy arrays."""
 
     @abstractmethod
     def numbers(self, left: float, right: float) -> float: ...
@@ -59,7 +59,7 @@ class TNorm(ABC):
         return reduce(self.times, parts)
 
     def on_distances(self) -> DistanceTimes:
-        """Raises ConfigError where this ⊗ does not work on distances, as a KB of facts needs it."""
+        """This ⊗ on distances, which a KB of facts needs; raises ConfigError where there is none."""
         if self.distances is None:
             raise ConfigError(
                 f"semiring {self.name!r} does not work on a KB of kind 'facts', where proofs are compared by their "
@@ -72,16 +72,16 @@ class TNorm(ABC):
     start: ClassVar[float] = 1.0  # the total of no parts
 
     def join(self, total: float, value: float, weight: float) -> float:
-        """The total with one more part, which weighs as much as `weights` says."""
+        """The total with one more part of this weight."""
         del weight
         return self.numbers(total, value)
 
     def combine(self, closed: float, rest: float) -> float:
-        """Of two totals."""
+        """The total of two totals."""
         return self.numbers(closed, rest)
 
     def weights(self, count: int, weight: float) -> list[float]:
-        """Of `count` parts of a proof that itself has `weight`."""
+        """The weights of the `count` parts of a proof that itself has `weight`."""
         return [weight] * count
 
     def of(self, scores: Sequence[float]) -> float:

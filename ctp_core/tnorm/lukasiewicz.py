@@ -1,4 +1,4 @@
-"""The ⊗ of Łukasiewicz: doubts add up, and a proof with too many of them is no proof."""
+"""The ⊗ of Łukasiewicz: doubts add up, and with too many of them the score is 0."""
 
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ class Lukasiewicz(TNorm):
     """x ⊗ y = max(0, x + y - 1).
 
     Computed as min - (1 - max): ⊗ with 1 then changes no bit, and no rounding makes a proof better than its worst part,
-    so that scores of cyclic graphs settle. On distances it would depend on the slope and reach ∞: there is none.
+    so that scores of cyclic graphs settle. On distances it would depend on the slope and reach ∞, so there is none.
     """
 
     name = "max-lukasiewicz"

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 class Mean(TNorm):
     """x ⊗ y = (x + y) / 2.
 
-    What cannot be proved counts as −∞, because half of a missing proof is not half a proof. A mean of scores is no
-    function of distances that the search could bound: there is no ⊗ on distances.
+    What cannot be proved counts as −∞, because half of a missing proof is not half a proof. The search could not bound
+    a mean of scores by distances, so there is no ⊗ on distances.
     """
 
     name = "max-mean"

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, CursorResult, Select, and_, delete, func, 
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from ctp_core.errors import MAX_COMPARED, ArtifactError
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import SPLITS, FactsKB, Graph, GraphsKB, KnowledgeBase
 from ctp_core.symbols import Fact, Vocabulary
 from service.db.bulk import one_of

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from ctp_core.kb.facts_builder import BuiltKB
 from ctp_core.kb.formats.registry import FORMATS
 from ctp_core.kb.formats.tsv import UNSAFE, write_tsv
-from ctp_core.kb.graph_paths import templates_needed
+from ctp_core.kb.graphs import templates_needed
 from ctp_core.kb.graphs_builder import BuiltGraphs
 from ctp_core.kb.knowledge_base import SPLITS
 from ctp_core.symbols import Fact, Vocabulary

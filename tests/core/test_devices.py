@@ -14,7 +14,7 @@ from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_graphs import exact, tabled
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.select.registry import SELECTS
 from ctp_core.symbols import Goal
 from ctp_core.tnorm import TNORMS

@@ -13,7 +13,7 @@ from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.errors import ConfigError
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.hybrid.config import HybridConfig
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import FactsKB, Graph, Kind
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import (

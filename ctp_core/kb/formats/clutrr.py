@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from ctp_core.errors import DataError, ParseError
 from ctp_core.kb.formats.rows import FileLimits, whole_lines
-from ctp_core.kb.graph_checks import checked
+from ctp_core.kb.graphs import checked
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.kb.names import MAX_NAME_LENGTH
 from ctp_core.symbols import Fact

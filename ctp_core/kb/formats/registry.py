@@ -1,4 +1,4 @@
-"""The formats of facts and of graphs in one table, and how a file tells which one it is.
+"""The table of formats for facts and graphs, and how the format of a file is recognised.
 
 A new format is a file of its own in this folder, and a row here: uploads, exports, `GET /formats`, the page and the
 terminal read this table.
@@ -39,7 +39,7 @@ class Format(Generic[Read, Written]):
     read: Callable[[BinaryIO, str, FileLimits], Iterator[Read]]
     write: Callable[[Iterable[Written]], Iterator[str]] | None
     first_line: re.Pattern[str]  # matches the first line of content where the name of the file does not tell
-    # How little that says: formats are tried in this order. Where formats share a suffix, the last is the usual one.
+    # How weak that evidence is: formats are tried in this order. Of formats with one suffix, the last is the default.
     vagueness: int = 0
 
     def to_text(self, items: Iterable[Written]) -> Iterator[str]:
@@ -130,7 +130,7 @@ FORMATS: dict[str, Format[Any, Any]] = {
             media_type="text/csv",
             suffixes=(".csv",),
             read=clutrr_graphs,
-            write=None,  # its columns are made from stories, which are not kept
+            write=None,  # its columns hold stories, which are not kept
             first_line=re.compile(r"(?=.*story_edges)(?=.*edge_types)(?=.*query_edge)"),
         ),
         Format(
@@ -165,4 +165,4 @@ def recognise(file_name: str, head: bytes) -> str:
             return candidate.name
     if by_name:
         return candidates[-1].name
-    raise DataError(f"{file_name}: the format cannot be told; name it: {', '.join(FORMATS)}")
+    raise DataError(f"{file_name}: the format cannot be recognised; name one of {', '.join(FORMATS)}")

@@ -29,7 +29,7 @@ from ctp_core.benchmarks.paper.report import Results, _cell, mark, welch, write_
 from ctp_core.benchmarks.paper.store import Store
 from ctp_core.benchmarks.paper.summary import write_summary
 from ctp_core.errors import DataError
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import methods_of, parse_config, preset_for

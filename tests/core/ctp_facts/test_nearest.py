@@ -16,9 +16,8 @@ from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import SoftFacts
 from ctp_core.ctp_facts.model import CtpFactsModel
 from ctp_core.ctp_facts.nearest_loss import NearestRanking
-from ctp_core.ctp_facts.nearest_prover import NearestProver
 from ctp_core.ctp_facts.neighbours import Neighbours, nearest_entities
-from ctp_core.ctp_facts.table_prover import SoftProver
+from ctp_core.ctp_facts.provers import NearestProver, TableProver
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.errors import ConfigError
 from ctp_core.kb.knowledge_base import FactsKB
@@ -43,7 +42,7 @@ def theory_of(nearest: int, **settings: object) -> SoftTheory:
 
 
 @torch.no_grad()
-def scores(theory: SoftTheory, prover: type[NearestProver | SoftProver]) -> np.ndarray:
+def scores(theory: SoftTheory, prover: type[NearestProver | TableProver]) -> np.ndarray:
     return prover(theory, FACTS, SIZES[0]).objects(PAIRS[:, 1], PAIRS[:, 0])
 
 
@@ -52,11 +51,11 @@ def scores(theory: SoftTheory, prover: type[NearestProver | SoftProver]) -> np.n
 @pytest.mark.parametrize("unification", ["concat", "per_symbol"])
 def test_with_all_entities_near_the_search_is_exact(select: str, semiring: str, unification: str) -> None:
     theory = theory_of(SIZES[0], select=select, semiring=semiring, unification=unification, templates=("0", "1R", "2"))
-    np.testing.assert_allclose(scores(theory, NearestProver), scores(theory, SoftProver), atol=1e-6)
+    np.testing.assert_allclose(scores(theory, NearestProver), scores(theory, TableProver), atol=1e-6)
 
 
 def test_with_fewer_near_no_score_rises_and_some_stay() -> None:
-    exact = scores(theory_of(SIZES[0]), SoftProver)
+    exact = scores(theory_of(SIZES[0]), TableProver)
     before = exact + 1e-9
     for nearest in (6, 3, 1):
         found = scores(theory_of(nearest), NearestProver)

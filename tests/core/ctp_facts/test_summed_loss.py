@@ -95,7 +95,7 @@ def test_every_weight_learns_from_the_sum_that_of_rules_too() -> None:
     ids=str,
 )
 def test_what_cannot_be_summed_is_refused(changed: dict[str, object]) -> None:
-    with pytest.raises(ValidationError, match="loss 'summed' takes"):
+    with pytest.raises(ValidationError, match="loss 'summed' needs"):
         CtpFactsConfig(**{**SUMMED, **changed})  # type: ignore[arg-type]
 
 

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from ctp_core.ctp_facts import bounds as soft_bounds
 from ctp_core.ctp_facts import entities as soft_entities
+from ctp_core.ctp_facts import provers as soft_provers
 from ctp_core.ctp_facts import ranking_loss as soft_ranking
 from ctp_core.ctp_facts import search as soft_search
-from ctp_core.ctp_facts import table_prover as soft_proofs
 from ctp_core.ctp_facts.bounds import Atoms, Meeting
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import SoftFacts, SoftSearch
@@ -137,7 +137,7 @@ def test_rules_that_are_not_tried_are_not_searched(monkeypatch: pytest.MonkeyPat
         return ChainPairs(*arguments)
 
     monkeypatch.setattr(soft_search, "meeting", meeting)
-    monkeypatch.setattr(soft_proofs, "ChainPairs", pairs)
+    monkeypatch.setattr(soft_provers, "ChainPairs", pairs)
     theory = new_theory(select="gntp", templates=("0", *("2",) * 20), top_k=top_k)
     goals = Goals(np.array([0, 1, 1]), np.array([1, 2, 0]), np.array([2, 3, 1]), np.array([OWN, -1, -1]))
     facts = SoftFacts(FACTS, NUM_PREDICATES)
@@ -145,7 +145,7 @@ def test_rules_that_are_not_tried_are_not_searched(monkeypatch: pytest.MonkeyPat
     [(atoms, rows)] = searched
     assert atoms <= top_k * len(goals.predicate)
     assert rows <= top_k * NUM_PREDICATES
-    soft_proofs.SoftProver(theory, facts, NUM_ENTITIES).table(0)
+    soft_provers.TableProver(theory, facts, NUM_ENTITIES).table(0)
     assert len(tables) <= 1 + top_k
 
 

@@ -22,7 +22,7 @@ from ctp_core.ctp_graphs.reasoner import MAX_EXACT_DEPTH
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
 from ctp_core.errors import ArtifactError, BadQuestion, ConfigError, CtpError, DataError, UnknownSymbol
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import presets

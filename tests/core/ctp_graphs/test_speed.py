@@ -11,7 +11,7 @@ from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.ctp_graphs.config import ctp_graphs_preset
 from ctp_core.ctp_graphs.reasoner import GraphReasoner
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.profile import Profile
 
 ROOM = 4

@@ -18,7 +18,7 @@ from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.ctp_graphs.config import CtpGraphsConfig, ctp_graphs_preset
 from ctp_core.ctp_graphs.trainer import GraphsTrainer
 from ctp_core.errors import ArtifactError, ConfigError, DataError
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.kb.profile import Profile
 from ctp_core.select.config import SelectName

@@ -15,7 +15,7 @@ from ctp_core.errors import ConfigError, DataError, ParseError
 from ctp_core.kb.facts_builder import KbLimits
 from ctp_core.kb.formats.clutrr import UNTYPED, numbered_clutrr, read_clutrr
 from ctp_core.kb.formats.graphs_jsonl import numbered_graphs_jsonl, write_graphs_jsonl
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.graphs_builder import BuiltGraphs, GraphsBuilder
 from ctp_core.kb.isomorphism import canonical, distinct, number
 from ctp_core.kb.knowledge_base import Graph
@@ -224,7 +224,7 @@ def test_training_graphs_that_teach_nothing_are_told_with_their_place() -> None:
     unlabelled = replace(chain, label=None)
     assert built(train=[chain, apart, itself, unlabelled]).warnings == [
         "in 2 graphs of train no path joins subject and object, e.g. train.jsonl, line 3",
-        "in 1 graphs of train there is no label, so that they teach nothing, e.g. train.jsonl, line 5",
+        "in 1 graphs of train there is no label, so they teach nothing, e.g. train.jsonl, line 5",
     ]
     with pytest.raises(DataError, match=r"no training graph has a label: train\.jsonl, line 2 has none"):
         built(train=[unlabelled, unlabelled])

@@ -16,7 +16,7 @@ from ctp_core.base.graph_examples import accuracy
 from ctp_core.base.model import Answer, Answers, Budget, Question
 from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.errors import ArtifactError, BadQuestion, ConfigError, UnknownSymbol
-from ctp_core.kb.graph_checks import graphs_kb
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.isomorphism import CanonicalGraph, canonical
 from ctp_core.kb.knowledge_base import FactsKB, GraphsKB
 from ctp_core.kb.profile import Profile

@@ -1,11 +1,15 @@
-"""Checks whether graphs are usable, whatever their format, and builds a KB from them."""
+"""Graphs, whatever their format: whether they are usable, how facts connect their pair, and KBs built from them."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from ctp_core.errors import DataError, ParseError
 from ctp_core.kb.knowledge_base import SPLITS, Graph, GraphsKB
 from ctp_core.kb.names import MAX_NAME_LENGTH, check_name
 from ctp_core.symbols import Vocabulary
+
+# The share of training graphs that must need a template: rules in both directions cost too much for fewer.
+WORTHWHILE = 0.02
 
 
 def fault(graph: Graph) -> str | None:
@@ -58,3 +62,41 @@ def _check_graphs(kb: GraphsKB) -> None:
         for number, graph in enumerate(graphs, start=1):
             if (reason := fault(graph)) is not None:
                 raise DataError(f"{split}, graph {number}: {reason}")
+
+
+def templates_needed(graphs: Iterable[Graph]) -> tuple[str, ...]:
+    """The templates that graphs need besides chains (`2`, `3`, …).
+
+    `1` where one fact leads from subject to object; `1R` where some facts must be read backwards.
+    """
+    lies = [_needed(graph) for graph in graphs if graph.label is not None]
+    return tuple(template for template in ("1", "1R") if lies.count(template) > WORTHWHILE * len(lies))
+
+
+def joined(graph: Graph) -> bool:
+    """Whether facts in any direction lead from subject to object, or back to the same entity along their direction."""
+    following, around = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for fact in graph.facts:
+        following[fact.subject].add(fact.object)
+        around[fact.subject].add(fact.object)
+        around[fact.object].add(fact.subject)
+    ways = following if graph.subject == graph.object else around
+    return graph.object in _reachable(ways[graph.subject], ways)
+
+
+def _needed(graph: Graph) -> str | None:
+    following: dict[str, set[str]] = defaultdict(set)
+    for fact in graph.facts:
+        following[fact.subject].add(fact.object)
+    beyond = {name for middle in following[graph.subject] for name in following[middle]}
+    if graph.object in _reachable(beyond, following):
+        return None
+    return "1" if graph.object in following[graph.subject] else "1R"
+
+
+def _reachable(starts: Iterable[str], following: dict[str, set[str]]) -> set[str]:
+    reached, new = set[str](), set(starts)
+    while new:
+        reached |= new
+        new = {name for middle in new for name in following[middle]} - reached
+    return reached

@@ -11,12 +11,12 @@ from service.db.engine import Database
 from service.files.storage import make_storage
 from service.health.router import router as health
 from service.health.service import Parts
+from service.http.cache import Remembered
 from service.http.limits import BodyLimit, RateLimit
-from service.http.observed import Observed
 from service.http.openapi import PROBLEMS
 from service.http.parameters import KNOWN_PARAMETERS
 from service.http.problems import add_problem_handlers
-from service.http.remembered import Remembered
+from service.http.request_log import Observed
 from service.kbs.router import formats
 from service.kbs.router import router as kbs
 from service.keys.gate import Gate

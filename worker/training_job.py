@@ -30,7 +30,7 @@ from service.training.outcomes import Trained, checkpoint_owner, model_owner
 from service.training.repository import Claim, LeaseLost
 from service.training.retention import keep_checkpoints
 from worker.device import choose_device, limit_threads
-from worker.diary import Diary
+from worker.epoch_buffer import Diary
 from worker.heart import Heart, Pace, Released
 from worker.names import worker_name
 

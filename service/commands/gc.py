@@ -19,7 +19,7 @@ def gc(
     """
     from service.db.engine import Database  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
-    from service.files import stores  # noqa: PLC0415
+    from service.files import store_owner  # noqa: PLC0415
     from service.files.garbage import find_garbage  # noqa: PLC0415
     from service.files.storage import StorageError, make_storage  # noqa: PLC0415
 
@@ -28,7 +28,7 @@ def gc(
     try:
         with reaching(settings.database):
             database = Database(settings.database)
-            stores.check(database, storage)
+            store_owner.check(database, storage)
             findings = find_garbage(database, storage, min_age)
         for entry in findings.orphans:
             if not dry_run:

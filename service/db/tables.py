@@ -196,7 +196,7 @@ class Removal(Table):
 class Store(Table):
     """The store of files that belongs to this database: one row, with the id in the store's mark file.
 
-    `service.files.stores` compares the two.
+    `service.files.store_owner` compares the two.
     """
 
     __tablename__ = "stores"

@@ -2,8 +2,8 @@
 
 A key is `owner/sha256-of-the-manifest`, and the manifest holds the checksum of the tensors, so incomplete or damaged
 files are always noticed. Every process that may write has an owner of its own, so that no process removes what another
-has written. A mark file says which database the store belongs to (`service.files.stores`). A store without its mark is
-treated as absent (for example not mounted), not as empty.
+has written. A mark file says which database the store belongs to (`service.files.store_owner`). A store without its
+mark is treated as absent (for example not mounted), not as empty.
 """
 
 import errno

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.db.engine import Database
 from service.db.faults import DAMAGED, fault_of
-from service.files import stores
+from service.files import store_owner
 from service.files.storage import Storage, StorageError
 from service.leadership import DISPATCHER, leader
 from service.queue import QUERY_QUEUE, TRAIN_QUEUE, alive
@@ -90,7 +90,7 @@ def storage_state(database: Database, storage: Storage) -> str:
     try:
         storage.check()
         with suppress(SQLAlchemyError):
-            stores.check(database, storage)
+            store_owner.check(database, storage)
     except StorageError as error:
         return error.code
     return OK

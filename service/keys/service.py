@@ -7,7 +7,7 @@ from functools import lru_cache
 from service.db.engine import Database
 from service.db.tables import ApiKey
 from service.errors import Invalid, NotFound, Unauthorized
-from service.http.remembered import Remembered
+from service.http.cache import Remembered
 from service.keys import repository
 from service.keys.roles import Role
 from service.keys.tokens import Token

@@ -13,11 +13,11 @@ from ctp_core.prolog_rules import clause
 from service.db.tables import Checkpoint, Job, RuleRow
 from service.http.accept import preferred
 from service.http.bodies import json_body
+from service.http.cache import SECONDS as REMEMBERED_SECONDS
 from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
 from service.http.idempotency import Reply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
-from service.http.remembered import SECONDS as REMEMBERED_SECONDS
 from service.models import comparison, probe, repository, service, transfer
 from service.models.contest import Asking
 from service.models.schemas import (

@@ -6,7 +6,7 @@ from typing import Any
 from ctp_core.errors import ArtifactError
 from service.db.engine import Database
 from service.errors import Invalid, PayloadTooLarge
-from service.http.remembered import Remembered
+from service.http.cache import Remembered
 from service.kbs import service as kbs
 from service.models import service as models
 from service.queries.batcher import Batcher, Target

@@ -13,7 +13,7 @@ from service.db.migrate import migrate
 from service.db.tables import Job, Outbox
 from service.dispatch import Dispatcher
 from service.files import removals
-from service.files.stores import adopt
+from service.files.store_owner import adopt
 from service.kbs import service as kbs
 from service.local.cluster import wait_for
 from service.settings import Settings

@@ -9,7 +9,7 @@ from service.db.engine import Database
 from service.db.migrate import migrate
 from service.dispatch import Dispatcher
 from service.files import removals
-from service.files.stores import adopt
+from service.files.store_owner import adopt
 from service.settings import Settings
 
 

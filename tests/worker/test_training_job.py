@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from service.db.migrate import migrate
 from service.db.tables import Job, ModelVersion
-from service.files.stores import adopt
+from service.files.store_owner import adopt
 from service.kbs import service as kbs
 from service.local.cluster import wait_for
 from service.settings import Settings

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from service.http.remembered import Remembered
+from service.http.cache import Remembered
 
 
 class Source:

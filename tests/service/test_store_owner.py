@@ -8,7 +8,7 @@ import pytest
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import ModelVersion
-from service.files import stores
+from service.files import store_owner
 from service.files.storage import MARK, FolderStorage, StorageAway, StorageRefused
 from service.health.service import storage_state
 
@@ -31,7 +31,7 @@ def storage(tmp_path: Path) -> FolderStorage:
 def database(tmp_path: Path, storage: FolderStorage) -> Database:
     """Whose store it is, with a model in it."""
     made = new_database(tmp_path / "ctp.db")
-    stores.adopt(made, storage)
+    store_owner.adopt(made, storage)
     with made.write() as session:
         session.add(ModelVersion(**MODEL, artifact=f"models/model_1/import/{'0' * 64}"))
     return made
@@ -39,13 +39,13 @@ def database(tmp_path: Path, storage: FolderStorage) -> Database:
 
 def test_a_store_is_marked_once_for_its_database(database: Database, storage: FolderStorage) -> None:
     mark = storage.check()
-    stores.adopt(database, storage)
-    stores.check(database, storage)
+    store_owner.adopt(database, storage)
+    store_owner.check(database, storage)
     assert storage.check() == mark
     assert storage_state(database, storage) == "ok"
 
 
-@pytest.mark.parametrize("call", [stores.adopt, stores.check])
+@pytest.mark.parametrize("call", [store_owner.adopt, store_owner.check])
 def test_the_store_of_another_database_is_refused(
     database: Database, storage: FolderStorage, tmp_path: Path, call: Callable[[Database, FolderStorage], None]
 ) -> None:
@@ -53,7 +53,7 @@ def test_the_store_of_another_database_is_refused(
     with pytest.raises(StorageRefused, match="another database"):
         call(other, storage)
     assert storage_state(other, storage) == "storage_refused"
-    stores.check(database, storage)
+    store_owner.check(database, storage)
 
 
 def test_a_store_that_should_hold_models_is_waited_for_and_not_made_anew(
@@ -61,7 +61,7 @@ def test_a_store_that_should_hold_models_is_waited_for_and_not_made_anew(
 ) -> None:
     storage.root.rename(tmp_path / "elsewhere")
     with pytest.raises(StorageAway, match="models should be in it"):
-        stores.adopt(database, storage)
+        store_owner.adopt(database, storage)
     assert storage_state(database, storage) == "storage_away"
     assert not storage.root.exists()
     (tmp_path / "elsewhere").rename(storage.root)
@@ -71,21 +71,21 @@ def test_a_store_that_should_hold_models_is_waited_for_and_not_made_anew(
 def test_a_store_that_can_hold_nothing_is_marked_again(storage: FolderStorage, tmp_path: Path) -> None:
     """As after a kill between the row and the mark."""
     database = new_database(tmp_path / "ctp.db")
-    stores.adopt(database, storage)
+    store_owner.adopt(database, storage)
     (storage.root / MARK).unlink()
-    stores.adopt(database, storage)
-    stores.check(database, storage)
+    store_owner.adopt(database, storage)
+    store_owner.check(database, storage)
 
 
 def test_who_knows_better_may_take_a_store(database: Database, storage: FolderStorage, tmp_path: Path) -> None:
     other = new_database(tmp_path / "other.db")
-    stores.adopt(other, storage, take=True)
-    stores.check(other, storage)
+    store_owner.adopt(other, storage, take=True)
+    store_owner.check(other, storage)
     with pytest.raises(StorageRefused):
-        stores.check(database, storage)
+        store_owner.check(database, storage)
 
 
 def test_a_mark_that_cannot_be_read_is_nobodys(database: Database, storage: FolderStorage) -> None:
     (storage.root / MARK).write_bytes(b"")
     with pytest.raises(StorageRefused):
-        stores.adopt(database, storage)
+        store_owner.adopt(database, storage)

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ctp_core.shapes import Float, Int
-from ctp_core.tnorm import TNORMS, TNorm
+from ctp_core.tnorm.base import TNorm
+from ctp_core.tnorm.registry import TNORMS
 
 # Elements of the largest intermediate of a max-contraction: 16 MB of floats stays in cache on common machines.
 CONTRACT_CHUNK = 1 << 22

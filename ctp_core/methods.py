@@ -1,7 +1,6 @@
-"""What can be trained: the presets, and the settings of each (kind, method). Imports no torch, as the API reads it.
+"""What can be trained: the settings of each (kind, method). Imports no torch, as the API reads it.
 
-Everything that names presets or methods (the page, the terminal, the benchmarks, `GET /presets`) reads the two tables
-here. A new preset is a row of PRESETS, and its settings in the config of each family.
+Everything that names methods (the page, the terminal, the benchmarks, `GET /presets`) reads the table here.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,25 +21,9 @@ from ctp_core.kb.knowledge_base import Kind
 from ctp_core.kb.profile import Profile
 from ctp_core.networks.config import CONFIGS as NETWORK_CONFIGS
 from ctp_core.networks.config import network_preset
+from ctp_core.presets import PRESETS
 from ctp_core.select.config import FIXED_RULES, SelectName
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig, minerva_preset, neurallp_preset
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A sentence for people, and the method that the preset trains on each kind of KB unless another is named."""
-
-    text: str
-    methods: dict[Kind, str]
-
-
-PRESETS: dict[str, Preset] = {
-    "fast": Preset("Seconds to minutes: a good first look.", {"facts": "proofs", "graphs": "ctp"}),
-    "best": Preset("The most accurate settings we know; takes longer.", {"facts": "hybrid", "graphs": "ctp"}),
-    "paper": Preset("The paper's settings.", {"facts": "ctp", "graphs": "ctp"}),
-    "paper-long": Preset("The paper's settings, trained for longer.", {"facts": "ctp", "graphs": "ctp"}),
-}
-DEFAULT_PRESET = "fast"
 
 
 @dataclass(frozen=True)

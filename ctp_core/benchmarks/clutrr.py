@@ -26,8 +26,9 @@ from ctp_core.kb.formats.clutrr import UNTYPED, Task, read_clutrr
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.kb.profile import Profile
-from ctp_core.methods import DEFAULT_PRESET, PRESETS, checked_config, find_method, preset_for
+from ctp_core.methods import checked_config, find_method, preset_for
 from ctp_core.networks.model import NetworkModel
+from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from ctp_core.registry import create_trainer
 from ctp_core.select.config import SelectName
 from ctp_core.symbols import Goal

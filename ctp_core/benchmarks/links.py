@@ -29,7 +29,8 @@ from ctp_core.hybrid.trainer import HybridTrainer
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.manifest import MANIFEST
-from ctp_core.methods import DEFAULT_PRESET, PRESETS, checked_config, find_method, preset_for
+from ctp_core.methods import checked_config, find_method, preset_for
+from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from ctp_core.registry import create_trainer
 
 

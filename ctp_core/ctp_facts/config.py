@@ -12,7 +12,7 @@ from ctp_core.errors import ConfigError
 from ctp_core.kb.profile import DENSE, HALF_DENSE, Profile
 from ctp_core.rules import Template
 from ctp_core.select.config import FIXED_RULES, SelectConfig, SemiringName
-from ctp_core.tnorm import TNORMS
+from ctp_core.tnorm.registry import TNORMS
 
 
 def _on_distances(semiring: str) -> str:

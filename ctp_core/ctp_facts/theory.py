@@ -24,7 +24,7 @@ from ctp_core.kernels import ExponentialKernel
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
 from ctp_core.select.registry import SELECTS
-from ctp_core.tnorm import TNORMS
+from ctp_core.tnorm.registry import TNORMS
 
 ROUNDS = 2  # times that vectors spread along facts; the second adds what is stated of an entity's neighbours
 OWN = 0.3  # weight of an entity's own random vector, so that no two entities are equal

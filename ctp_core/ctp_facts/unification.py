@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ctp_core.tnorm import DistanceTimes
+from ctp_core.tnorm.base import DistanceTimes
 
 # √ has an infinite slope at 0. For float32 vectors of ordinary size, a smaller squared distance means equality.
 SQUARED_FLOOR = 1e-12

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ctp_core.base.config import GraphsConfig
 from ctp_core.kb.profile import Profile
 from ctp_core.select.config import FIXED_RULES, GivenRule, SelectConfig, SelectName, SemiringName
-from ctp_core.tnorm import TNORMS
+from ctp_core.tnorm.registry import TNORMS
 
 ProverName = Literal["tabled", "exact"]
 

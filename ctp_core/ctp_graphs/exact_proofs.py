@@ -12,7 +12,7 @@ from ctp_core.ctp_graphs.search import Move, Space
 from ctp_core.ctp_graphs.tabled_proofs import ByFact
 from ctp_core.rules import Template
 from ctp_core.shapes import Tensor
-from ctp_core.tnorm import TNorm
+from ctp_core.tnorm.base import TNorm
 
 Scores = NDArray[np.float64]
 

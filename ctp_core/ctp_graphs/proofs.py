@@ -13,7 +13,7 @@ from ctp_core.ctp_graphs.tabled_proofs import ByFact, ByRule
 from ctp_core.proofs import ProofNode, Unification
 from ctp_core.rules import SURE, Body, Rule
 from ctp_core.symbols import Fact, Vocabulary
-from ctp_core.tnorm import TNorm
+from ctp_core.tnorm.base import TNorm
 
 GATE = "gate"  # the name of a rule's own weight among the unifications of a node
 

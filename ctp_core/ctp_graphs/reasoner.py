@@ -22,7 +22,7 @@ from ctp_core.select.base import SelectOptions
 from ctp_core.select.registry import SELECTS
 from ctp_core.shapes import Float, Tensor
 from ctp_core.symbols import Vocabulary
-from ctp_core.tnorm import TNORMS
+from ctp_core.tnorm.registry import TNORMS
 
 MAX_EXACT_DEPTH = 4  # as deep as the paper's experiments; sub-goals grow exponentially with depth
 DEEPEST_ASKED = 2 * MAX_EXACT_DEPTH  # even where a question asks for more

@@ -10,7 +10,7 @@ from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.rules import SURE, Body, Rule, each_once
 from ctp_core.select.memory import MemorySelect
 from ctp_core.symbols import Vocabulary
-from ctp_core.tnorm import TNorm
+from ctp_core.tnorm.base import TNorm
 
 ALTERNATIVES = 3  # predicates decoded for a body place besides the nearest
 BODIES = (

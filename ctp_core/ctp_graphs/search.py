@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ctp_core.tnorm import TNorm
+from ctp_core.tnorm.base import TNorm
 
 MAX_POPS = 40_000  # moves tried; bounds the search in cyclic graphs with many equal proofs
 

@@ -20,7 +20,8 @@ from ctp_core.ctp_graphs.stepped_charts import SteppedChart, stepped_chart
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.rules import Template
 from ctp_core.shapes import Float, Int
-from ctp_core.tnorm import TNORMS, TNorm
+from ctp_core.tnorm.base import TNorm
+from ctp_core.tnorm.registry import TNORMS
 
 # Scores of cyclic graphs settle after a few rounds; the bound guards against rounding errors that never settle.
 MAX_ROUNDS = 1000

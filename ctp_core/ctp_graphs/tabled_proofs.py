@@ -12,7 +12,7 @@ from ctp_core.ctp_graphs.search import PRECISION, Move, Space, rounded
 from ctp_core.ctp_graphs.stepped_charts import SteppedChart
 from ctp_core.ctp_graphs.tabled import TabledTheory, Tables
 from ctp_core.rules import Template
-from ctp_core.tnorm import TNorm
+from ctp_core.tnorm.base import TNorm
 
 Scores = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.rules import Template
 from ctp_core.shapes import Attention, Bodies, Float, Heads, PredicateVectors, Vectors
-from ctp_core.tnorm import TNorm
+from ctp_core.tnorm.base import TNorm
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from ctp_core.base.config import BaseConfig, Dim, EvalEvery, LearningRate, Sched
 from ctp_core.errors import CtpError
 from ctp_core.prolog_rules import parse_rule
 from ctp_core.rules import Template
-from ctp_core.tnorm import TNORMS
+from ctp_core.tnorm.registry import TNORMS
 
 SelectName = Literal["linear", "attentive", "memory", "ntp", "gntp"]
 if TYPE_CHECKING:

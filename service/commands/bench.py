@@ -60,7 +60,7 @@ def links(
     import torch  # noqa: PLC0415
 
     from ctp_core.benchmarks.links import LinksRun, run, spread  # noqa: PLC0415
-    from ctp_core.methods import DEFAULT_PRESET  # noqa: PLC0415
+    from ctp_core.presets import DEFAULT_PRESET  # noqa: PLC0415
 
     torch.set_num_threads(1)
     settings = parsed(config) | ({"select": select} if select else {})
@@ -94,7 +94,7 @@ def clutrr(
     import torch  # noqa: PLC0415
 
     from ctp_core.benchmarks.clutrr import ClutrrRun, run  # noqa: PLC0415
-    from ctp_core.methods import DEFAULT_PRESET  # noqa: PLC0415
+    from ctp_core.presets import DEFAULT_PRESET  # noqa: PLC0415
 
     torch.set_num_threads(1)
     chosen = preset or DEFAULT_PRESET

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ctp_core.methods import DEFAULT_PRESET
+from ctp_core.presets import DEFAULT_PRESET
 from service.http.pages import Page
 from service.http.timestamps import Timestamp
 

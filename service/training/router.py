@@ -10,7 +10,8 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 
-from ctp_core.methods import DEFAULT_PRESET, PRESETS, method_texts
+from ctp_core.methods import method_texts
+from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.db.engine import Database
 from service.db.tables import Job
 from service.http.bodies import json_body

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ctp_core.base.config import MAX_SEED
-from ctp_core.methods import DEFAULT_PRESET, PRESETS, method_texts
+from ctp_core.methods import method_texts
+from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.http.timestamps import Timestamp
 from service.models.schemas import Tags
 from service.queue import PRIORITIES

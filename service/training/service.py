@@ -12,16 +12,8 @@ from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.errors import nearest
 from ctp_core.kb.knowledge_base import Kind
 from ctp_core.kb.profile import Profile
-from ctp_core.methods import (
-    DEFAULT_PRESET,
-    PRESETS,
-    find_method,
-    is_method,
-    method_texts,
-    methods_of,
-    parse_config,
-    preset_for,
-)
+from ctp_core.methods import find_method, is_method, method_texts, methods_of, parse_config, preset_for
+from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from ctp_core.prolog_rules import parse_rule
 from ctp_core.select.config import FIXED_RULES
 from service.db.engine import Database

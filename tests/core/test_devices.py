@@ -17,7 +17,7 @@ from ctp_core.ctp_graphs.trainer import GraphsTrainer
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.select.registry import SELECTS
 from ctp_core.symbols import Goal
-from ctp_core.tnorm import TNORMS
+from ctp_core.tnorm.registry import TNORMS
 from tests.core.ctp_graphs.worlds import edges, instance, theory
 
 META = torch.device("meta")

@@ -16,16 +16,8 @@ from ctp_core.hybrid.config import HybridConfig
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import FactsKB, Graph, Kind
 from ctp_core.kb.profile import Profile
-from ctp_core.methods import (
-    METHODS,
-    PRESETS,
-    checked_config,
-    method_texts,
-    parse_config,
-    preset_for,
-    presets,
-    stored_config,
-)
+from ctp_core.methods import METHODS, checked_config, method_texts, parse_config, preset_for, presets, stored_config
+from ctp_core.presets import PRESETS
 from ctp_core.registry import create_trainer
 from ctp_core.select.config import SelectName
 from ctp_core.symbols import Fact, Vocabulary

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from ctp_core.aggregations import Aggregation, Best, CappedSum, NoisyOr
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
-from ctp_core.tnorm import TNORMS, TNorm
+from ctp_core.tnorm.base import TNorm
+from ctp_core.tnorm.registry import TNORMS
 
 AGGREGATIONS: dict[str, Aggregation] = {
     **{name: Best(tnorm) for name, tnorm in TNORMS.items()},

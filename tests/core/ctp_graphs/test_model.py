@@ -31,7 +31,7 @@ from ctp_core.registry import create_trainer, load_model
 from ctp_core.select.registry import SELECTS
 from ctp_core.shapes import Vectors
 from ctp_core.symbols import Fact, Goal
-from ctp_core.tnorm import TNORMS
+from ctp_core.tnorm.registry import TNORMS
 from tests.core.clock import BudgetOfLooks
 
 CPU = torch.device("cpu")

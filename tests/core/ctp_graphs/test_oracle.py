@@ -11,7 +11,7 @@ from ctp_core.ctp_graphs import exact, tabled
 from ctp_core.ctp_graphs.theory import FixedRule
 from ctp_core.rules import Template
 from ctp_core.select.registry import SELECTS
-from ctp_core.tnorm import TNORMS
+from ctp_core.tnorm.registry import TNORMS
 from tests.core.ctp_graphs.oracle import NaiveProver, NaiveTabled
 from tests.core.ctp_graphs.worlds import CPU, NAMES, PREDICATES, edges, instance, theory
 

@@ -15,7 +15,7 @@ from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
 from ctp_core.ctp_graphs.rules import BODIES, decode
 from ctp_core.symbols import Fact, Goal, Vocabulary
-from ctp_core.tnorm import TNORMS
+from ctp_core.tnorm.registry import TNORMS
 
 NAMES = ("p", "q", "r")
 

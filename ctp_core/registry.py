@@ -15,7 +15,7 @@ from ctp_core.ctp_facts.model import CtpFactsModel
 from ctp_core.ctp_facts.trainer import CtpFactsTrainer
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
-from ctp_core.ctp_graphs.trainer import GraphsTrainer
+from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
 from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
 from ctp_core.embeddings.model import ComplexModel, DistMultModel
 from ctp_core.embeddings.trainer import EmbeddingTrainer
@@ -73,7 +73,7 @@ MODELS: dict[tuple[str, str], Entry[Any, Any]] = {
     ("facts", "distmult"): entry(DistMultConfig, FactsKB, DistMultModel, EmbeddingTrainer),
     ("facts", "neurallp"): entry(NeuralLpConfig, FactsKB, NeuralLpModel, NeuralLpTrainer),
     ("facts", "minerva"): entry(MinervaConfig, FactsKB, MinervaModel, MinervaTrainer),
-    ("graphs", "ctp"): entry(CtpGraphsConfig, GraphsKB, CtpGraphsModel, GraphsTrainer),
+    ("graphs", "ctp"): entry(CtpGraphsConfig, GraphsKB, CtpGraphsModel, CtpGraphsTrainer),
     **{
         ("graphs", method): entry(config, GraphsKB, NetworkModel, NetworkTrainer)
         for method, config in NETWORK_CONFIGS.items()

@@ -11,7 +11,7 @@ from service.db.engine import Database
 from service.files.storage import make_storage
 from service.health.router import router as health
 from service.health.service import Parts
-from service.http.cache import Remembered
+from service.http.cache import Cache
 from service.http.limits import BodyLimit, RateLimit
 from service.http.openapi import PROBLEMS
 from service.http.parameters import KNOWN_PARAMETERS
@@ -70,7 +70,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.importing = asyncio.Lock()
     app.state.redis = make_redis(settings)
     parts = Parts(app.state.database, app.state.redis, app.state.storage)
-    app.state.parts = Remembered(lambda _: parts.states(), PARTS_SECONDS)
+    app.state.parts = Cache(lambda _: parts.states(), PARTS_SECONDS)
     add_problem_handlers(app)
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimit, settings=settings)

@@ -9,10 +9,10 @@ from service.training import repository
 from service.training.repository import Claim
 
 # A commit takes longer than a small epoch.
-DIARY_SECONDS = 0.5
+WRITE_EVERY_SECONDS = 0.5
 
 
-class Diary:
+class EpochBuffer:
     """Call `note` after each epoch, and `write` when `due` and with every checkpoint.
 
     Epochs before a checkpoint are never run again, so they must be written with it.
@@ -25,7 +25,7 @@ class Diary:
 
     @property
     def due(self) -> bool:
-        return time.monotonic() - self._written_at >= DIARY_SECONDS
+        return time.monotonic() - self._written_at >= WRITE_EVERY_SECONDS
 
     def note(self, progress: dict[str, Any]) -> None:
         self._unwritten[progress["epoch"]] = progress

@@ -30,7 +30,7 @@ from service.training.outcomes import Trained, checkpoint_owner, model_owner
 from service.training.repository import Claim, LeaseLost
 from service.training.retention import keep_checkpoints
 from worker.device import choose_device, limit_threads
-from worker.epoch_buffer import Diary
+from worker.epoch_buffer import EpochBuffer
 from worker.heart import Heart, Pace, Released
 from worker.names import worker_name
 
@@ -105,19 +105,19 @@ class TrainingJob:
         limit_threads(self.settings.threads)
         kb = self._read(lambda session: kbs.read_kb(session, kbs.pinned(session, job.kb_id)))
         trainer = create_trainer(stored_config(kb.kind, job.config), kb, choose_device(self.settings.device))
-        heart.pace, diary = Pace(self._restore(job, claim, trainer, heart)), Diary(claim)
+        heart.pace, epochs = Pace(self._restore(job, claim, trainer, heart)), EpochBuffer(claim)
         saved_at = time.monotonic()
         while not trainer.finished:
             heart.check()
             progress = trainer.train_epoch(heart.check)
             heart.check(progress)
-            diary.note(heart.pace.values(progress))
+            epochs.note(heart.pace.values(progress))
             if trainer.finished or time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
-                self._save_checkpoint(claim, trainer, progress.metrics, diary)
+                self._save_checkpoint(claim, trainer, progress.metrics, epochs)
                 saved_at = time.monotonic()
-            elif diary.due:
-                self._write(diary.write)
-                diary.written()
+            elif epochs.due:
+                self._write(epochs.write)
+                epochs.written()
         self._register(job, claim, trainer.model(), heart)
 
     def _restore(self, job: Job, claim: Claim, trainer: Trainer, heart: Heart) -> int:
@@ -132,15 +132,15 @@ class TrainingJob:
             return checkpoint.epoch
         return 0
 
-    def _save_checkpoint(self, claim: Claim, trainer: Trainer, metrics: dict[str, float], diary: Diary) -> None:
+    def _save_checkpoint(self, claim: Claim, trainer: Trainer, metrics: dict[str, float], epochs: EpochBuffer) -> None:
         """Stores the files, then the row; if the storage fails, only this checkpoint is lost."""
         files = encode(trainer.checkpoint())
         try:
             key = self.storage.put(f"{checkpoint_owner(claim.job_id)}/{claim.attempt}", files)
         except StorageError as error:
             log.warning("checkpoint_not_saved", epoch=trainer.epoch, error=str(error))
-            self._write(diary.write)
-            diary.written()
+            self._write(epochs.write)
+            epochs.written()
             return
         size = sum(map(len, files.values()))
 
@@ -153,14 +153,14 @@ class TrainingJob:
                 num_bytes=size,
                 metrics=metrics,
             )
-            diary.write(session)
+            epochs.write(session)
             replaced = repository.record_checkpoint(session, claim, row)
             if replaced is not None and replaced.artifact != key:
                 remove_later(session, replaced.artifact)
             keep_checkpoints(session, claim.job_id, running=True)
 
         self._write(record)
-        diary.written()
+        epochs.written()
 
     def _register(self, job: Job, claim: Claim, model: Model, heart: Heart) -> None:
         """Stores the model's files, then writes the model, its rules and the end of the job in one transaction."""

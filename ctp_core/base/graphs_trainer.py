@@ -46,7 +46,7 @@ def enough_epochs(config: GraphsConfig, num_graphs: int) -> int:
     return min(config.epochs, max(MIN_EPOCHS, math.ceil(config.steps / per_epoch)))
 
 
-class GraphTrainer(GradientTrainer):
+class GraphsTrainer(GradientTrainer):
     """A subclass makes the scorer and says what its losses are; `depth` is that of its answers, where it has one.
 
     Keeps the weights with the lowest loss on the validation graphs.

@@ -102,7 +102,7 @@ class FactsCounter:
         return Counts(int(heads[bodies > 0].sum()), int(num_entities * (bodies > 0).sum()))
 
 
-_Triples = tuple[tuple[int, str, int], ...]
+_NumberedFacts = tuple[tuple[int, str, int], ...]
 
 
 class GraphsCounter:
@@ -110,7 +110,7 @@ class GraphsCounter:
 
     def __init__(self, graphs: Iterable[Graph]) -> None:
         # Equal graphs are counted once, with their number: CLUTRR repeats each graph about 25 times.
-        distinct = Counter((_anonymous(graph)) for graph in graphs)
+        distinct = Counter(_anonymous(graph) for graph in graphs)
         self.graphs = [(facts, known, weight) for (facts, known), weight in distinct.items()]
         self._counts: dict[tuple[Step, ...], tuple[Counter[str], int]] = {}
 
@@ -136,7 +136,7 @@ class GraphsCounter:
         return heads, total
 
 
-def _anonymous(graph: Graph) -> tuple[_Triples, _Triples]:
+def _anonymous(graph: Graph) -> tuple[_NumberedFacts, _NumberedFacts]:
     """(facts, facts and label), entities numbered in the order of appearance."""
     numbers: dict[str, int] = {}
     for name in (graph.subject, graph.object, *(name for fact in graph.facts for name in (fact.subject, fact.object))):
@@ -146,7 +146,7 @@ def _anonymous(graph: Graph) -> tuple[_Triples, _Triples]:
     return facts, facts + label
 
 
-def _connected(facts: _Triples, path: tuple[Step, ...]) -> set[tuple[int, int]]:
+def _connected(facts: _NumberedFacts, path: tuple[Step, ...]) -> set[tuple[int, int]]:
     """The pairs that a path of these steps connects."""
     pairs: set[tuple[int, int]] | None = None
     for wanted, inverse in path:

@@ -2,7 +2,7 @@
 
 import torch
 
-from ctp_core.base.graphs_trainer import GraphTrainer, of_each_target
+from ctp_core.base.graphs_trainer import GraphsTrainer, of_each_target
 from ctp_core.base.rule_counts import with_counts
 from ctp_core.ctp_graphs.batches import LayeredBatch
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
@@ -19,7 +19,7 @@ from ctp_core.shapes import Float, Int, Tensor
 MAX_TRAINED_CELLS = 1 << 27  # numbers in one table of the recursion: 512 MB, and the gradient needs several
 
 
-class GraphsTrainer(GraphTrainer):
+class CtpGraphsTrainer(GraphsTrainer):
     """Trains a CTP on a KB of graphs."""
 
     config: CtpGraphsConfig

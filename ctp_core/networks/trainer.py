@@ -2,7 +2,7 @@
 
 import torch
 
-from ctp_core.base.graphs_trainer import SCORE_FLOOR, GraphTrainer, among_targets
+from ctp_core.base.graphs_trainer import SCORE_FLOOR, GraphsTrainer, among_targets
 from ctp_core.base.randomness import following
 from ctp_core.base.trainer import OnStep, Progress, ignore
 from ctp_core.kb.knowledge_base import GraphsKB
@@ -13,7 +13,7 @@ from ctp_core.networks.rows import GraphNetwork, GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 
 
-class NetworkTrainer(GraphTrainer):
+class NetworkTrainer(GraphsTrainer):
     """The trainer of every network."""
 
     config: NetworkConfig

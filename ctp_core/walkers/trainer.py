@@ -44,7 +44,7 @@ class ReachTrainer(FactsTrainer):
         return torch.split(order, self.config.batch_size)
 
     def hidden(self, facts: Float[Tensor, "*goal entity entity"]) -> Float[Tensor, "*goal entity entity"]:
-        """Hides a random share of the facts; even the only fact of a predicate is hidden now and then."""
+        """Draws a random share of the facts, to be hidden in this step: at times the only fact of a predicate."""
         draws = torch.rand(facts.shape, generator=self.generator).to(self.device)
         return facts * (draws < self.config.hidden_facts)
 

@@ -4,7 +4,7 @@ The form is that of the code that runs, not a copy of it: ids of stored rules ar
 rule that is no path, which only a foreign archive could have brought, stays as it is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -106,5 +106,16 @@ def _rewrite_results(connection: sa.Connection) -> None:
     for job_id in connection.scalars(sa.select(JOBS.c.id).where(waiting)).all():
         this = JOBS.c.id == job_id
         result = connection.execute(sa.select(JOBS.c.result).where(this)).scalar_one()
-        rules = [{**rule, **_form(rule)} for rule in result["rules"]]
-        connection.execute(sa.update(JOBS).where(this).values(result={**result, "rules": rules}))
+        rules = _surest({**rule, **_form(rule)} for rule in result["rules"])
+        if rules != result["rules"]:
+            connection.execute(sa.update(JOBS).where(this).values(result={**result, "rules": rules}))
+
+
+def _surest(rules: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each rule once, with its highest confidence, in the order of first appearance."""
+    best: dict[str, dict[str, Any]] = {}
+    for rule in rules:
+        known = best.setdefault(rule["rule_id"], rule)
+        if rule["confidence"] > known["confidence"]:
+            best[rule["rule_id"]] = rule
+    return list(best.values())

@@ -7,18 +7,18 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-SECONDS = 2.0
-MOST = 10_000
+CACHE_SECONDS = 2.0
+MAX_KEYS = 10_000
 
 
-class Remembered(Generic[K, V]):
+class Cache(Generic[K, V]):
     """Looks up each key in a thread and remembers the answer for a while; errors are not remembered.
 
     Callers that ask during a look-up share it. Otherwise hundreds of simultaneous calls would all repeat the look-up
     of the same key whenever its answer expires.
     """
 
-    def __init__(self, look_up: Callable[[K], V], seconds: float = SECONDS) -> None:
+    def __init__(self, look_up: Callable[[K], V], seconds: float = CACHE_SECONDS) -> None:
         self._look_up, self._seconds = look_up, seconds
         self._known: dict[K, tuple[float, asyncio.Task[V]]] = {}
 
@@ -27,7 +27,7 @@ class Remembered(Generic[K, V]):
         asked = time.monotonic()
         found = self._known.get(key)
         if found is None or fresh or asked - found[0] >= self._seconds:
-            if len(self._known) >= MOST:
+            if len(self._known) >= MAX_KEYS:
                 self._known.clear()
             found = self._known[key] = (asked, asyncio.create_task(asyncio.to_thread(self._look_up, key)))
             found[1].add_done_callback(lambda task: self._forget_error(key, task))

@@ -7,7 +7,7 @@ from functools import lru_cache
 from service.db.engine import Database
 from service.db.tables import ApiKey
 from service.errors import Invalid, NotFound, Unauthorized
-from service.http.cache import Remembered
+from service.http.cache import Cache
 from service.keys import repository
 from service.keys.roles import Role
 from service.keys.tokens import Token
@@ -81,8 +81,8 @@ class Keyring:
     def __init__(self, database: Database, settings: Settings) -> None:
         self.database, self.settings = database, settings
         self._open = True
-        self._openness = Remembered[None, bool](lambda _: is_open(database, settings))
-        self._callers = Remembered(self._look_up)
+        self._openness = Cache[None, bool](lambda _: is_open(database, settings))
+        self._callers = Cache(self._look_up)
 
     async def caller(self, token: str) -> Caller:
         """Returns the caller of a key; raises Unauthorized if the key is unknown or revoked."""

@@ -13,7 +13,7 @@ from ctp_core.prolog_rules import clause
 from service.db.tables import Checkpoint, Job, RuleRow
 from service.http.accept import preferred
 from service.http.bodies import json_body
-from service.http.cache import SECONDS as REMEMBERED_SECONDS
+from service.http.cache import CACHE_SECONDS
 from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
 from service.http.idempotency import Reply
 from service.http.openapi import example, json_request
@@ -203,7 +203,7 @@ def set_tags(
 def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenant: TenantDep) -> None:
     """Delete a version without aliases, by id or `name@3`. Its number is not reused; its files are removed soon."""
     # A query that is under way may still need the files, and look-ups of its name are remembered for a while.
-    seconds = settings.reply_seconds + settings.query_seconds + REMEMBERED_SECONDS
+    seconds = settings.reply_seconds + settings.query_seconds + CACHE_SECONDS
     with database.write() as session:
         service.delete(session, tenant, model, seconds)
 

@@ -214,7 +214,7 @@ EXAMPLE_MODEL: dict[str, Any] = {
         "kb_id": "kb_5d1f0c9a7be84421",
         "kb_name": "family",
         "kb_sha256": "0f3a…",
-        "code_version": "0.1.0",
+        "code_version": "0.2.0",
         "seed": 0,
         "job_id": "job_0c9a7be844215d1f",
         "trained_by": "job_0c9a7be844215d1f",

@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from service.errors import TooMany, Unavailable
-from service.health import counters as metrics
+from service.health import counters
 from service.queries.wire import Reply, unpack
 from service.queue import QUERY_QUEUE, QUERY_TASK, alive_key, make_celery, redis_url
 from service.settings import Settings
@@ -154,7 +154,7 @@ class Batcher:
                 del self.lanes[target]
 
     async def _answer(self, target: Target, batch: list[Asked]) -> None:
-        metrics.BATCH_SIZE.observe(len(batch))
+        counters.BATCH_SIZE.observe(len(batch))
         try:
             replies = await self._send(target, batch)
             for asked, reply in zip(batch, replies, strict=True):

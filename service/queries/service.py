@@ -6,7 +6,7 @@ from typing import Any
 from ctp_core.errors import ArtifactError
 from service.db.engine import Database
 from service.errors import Invalid, PayloadTooLarge
-from service.http.cache import Remembered
+from service.http.cache import Cache
 from service.kbs import service as kbs
 from service.models import service as models
 from service.queries.batcher import Batcher, Target
@@ -22,7 +22,7 @@ class Targets:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._known = Remembered(self._look_up)
+        self._known = Cache(self._look_up)
 
     async def find(self, reference: Reference, *, fresh: bool = False) -> Target:
         """Returns the target of a query; raises NotFound or Conflict if the model cannot answer."""

@@ -13,7 +13,7 @@ from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_graphs import exact, tabled
-from ctp_core.ctp_graphs.trainer import GraphsTrainer
+from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.select.registry import SELECTS
 from ctp_core.symbols import Goal
@@ -60,7 +60,7 @@ def test_training_and_answering_leave_no_device_to_the_default(select: str, prov
         rules=("father(X,Y) :- brother(X,Z), father(Z,Y).",),
     )
     with ExplicitDevices():
-        trainer = GraphsTrainer(config, kb, torch.device("cpu"))
+        trainer = CtpGraphsTrainer(config, kb, torch.device("cpu"))
         model = trainer.fit()
         trainer.restore(trainer.checkpoint())
         [graph] = family_graphs(1, (3,), seed=2)

@@ -64,6 +64,6 @@ def test_workers_can_be_scaled() -> None:
 
 def test_every_command_of_the_containers_is_one_of_ctp() -> None:
     known = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
-    ours = [service for service in services().values() if service["image"] == "ctp:0.1.0"]
+    ours = [service for service in services().values() if service["image"] == "ctp:0.2.0"]
     assert ours
     assert {service["command"][0] for service in ours} | {"alive"} <= known  # type: ignore[index]

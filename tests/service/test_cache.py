@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from service.http.cache import Remembered
+from service.http.cache import Cache
 
 
 class Source:
@@ -26,7 +26,7 @@ class Source:
 
 def test_a_hundred_callers_at_once_ask_once() -> None:
     source = Source()
-    known = Remembered(source.look_up)
+    known = Cache(source.look_up)
 
     async def run() -> list[str]:
         calls = [asyncio.create_task(known.get("a")) for _ in range(100)]
@@ -42,7 +42,7 @@ def test_a_hundred_callers_at_once_ask_once() -> None:
 def test_what_is_old_or_asked_for_afresh_is_looked_up_again(seconds: float, fresh: bool, asked: int) -> None:
     source = Source()
     source.may_answer.set()
-    known = Remembered(source.look_up, seconds)
+    known = Cache(source.look_up, seconds)
 
     async def run() -> None:
         await known.get("a")
@@ -56,7 +56,7 @@ def test_an_error_reaches_all_who_wait_and_is_not_remembered() -> None:
     source = Source()
     source.may_answer.set()
     source.fails = True
-    known = Remembered(source.look_up)
+    known = Cache(source.look_up)
 
     async def run() -> str:
         for _ in range(2):
@@ -71,7 +71,7 @@ def test_an_error_reaches_all_who_wait_and_is_not_remembered() -> None:
 
 def test_a_caller_that_goes_away_does_not_take_the_answer_from_others() -> None:
     source = Source()
-    known = Remembered(source.look_up)
+    known = Cache(source.look_up)
 
     async def run() -> str:
         gone, patient = asyncio.create_task(known.get("a")), asyncio.create_task(known.get("a"))

@@ -9,7 +9,7 @@ from ctp_core.base.config import BaseConfig
 from ctp_core.base.graph_examples import Examples, accuracy, read_graphs
 from ctp_core.base.trainer import Progress
 from ctp_core.ctp_graphs.reasoner import Batch
-from ctp_core.ctp_graphs.trainer import GraphsTrainer
+from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
 from ctp_core.kb.isomorphism import WeightedGraph
 from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.registry import create_trainer
@@ -46,7 +46,7 @@ def settings(system: str) -> dict[str, Any]:
 def curve(config: BaseConfig, kb: GraphsKB) -> Curve:
     """(iteration, accuracy on training graphs) up to ITERATIONS gradient steps."""
     trainer = create_trainer(config, kb, torch.device("cpu"))
-    assert isinstance(trainer, GraphsTrainer)
+    assert isinstance(trainer, CtpGraphsTrainer)
     examples, batch = _sample(trainer)
     points: Curve = [(0, accuracy(trainer.scorer.scores(batch), examples))]
     done = 0
@@ -78,7 +78,7 @@ def _graphs(kb: GraphsKB) -> list[WeightedGraph]:
     return graphs[:: max(1, len(graphs) // SAMPLE)]
 
 
-def _sample(trainer: GraphsTrainer) -> tuple[Examples, Batch]:
+def _sample(trainer: CtpGraphsTrainer) -> tuple[Examples, Batch]:
     """The graphs as the prover sees them in training."""
     examples = Examples.of(_graphs(trainer.kb), trainer.scorer, 1.0)
     return examples, trainer.scorer.stack(examples.instances, trainer.config.train_depth)

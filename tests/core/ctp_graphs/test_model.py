@@ -20,7 +20,7 @@ from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.ctp_graphs.reasoner import MAX_EXACT_DEPTH
 from ctp_core.ctp_graphs.theory import Theory
-from ctp_core.ctp_graphs.trainer import GraphsTrainer
+from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
 from ctp_core.errors import ArtifactError, BadQuestion, ConfigError, CtpError, DataError, UnknownSymbol
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
@@ -43,12 +43,12 @@ def family_kb() -> GraphsKB:
     return graphs_kb({"train": family_graphs(120, (2, 3), seed=1)})
 
 
-def trainer(**settings: Any) -> GraphsTrainer:
+def trainer(**settings: Any) -> CtpGraphsTrainer:
     config = CtpGraphsConfig(
         **{"templates": ("2",) * 3, "dim": 8, "epochs": 2, "distinct": True, "depth": None, **settings}
     )
     made = create_trainer(config, family_kb(), CPU)
-    assert isinstance(made, GraphsTrainer)
+    assert isinstance(made, CtpGraphsTrainer)
     return made
 
 
@@ -66,7 +66,7 @@ def model(select: str = "attentive", prover: str = "tabled", semiring: str = "ma
 def good_model() -> CtpGraphsModel:
     kb = graphs_kb({"train": family_graphs(800, (2, 3), seed=1)})
     config = presets(Profile.of(kb))["fast"].model_copy(update={"epochs": 25, "steps": None})
-    fitted = GraphsTrainer(config, kb, CPU)
+    fitted = CtpGraphsTrainer(config, kb, CPU)
     fitted.fit()
     return fitted.model()
 
@@ -543,7 +543,7 @@ def test_the_fast_preset_learns_from_facts_in_either_direction_and_from_single_o
     single = [Graph((Fact("a", name, "b"),), "a", "b", "child") for name in ("son", "daughter")] * 20
     kb = graphs_kb({"train": turned(family_graphs(800, (2, 3), seed=1), 1) + single})
     config = presets(Profile.of(kb))["fast"].model_copy(update={"epochs": 30, "steps": None})
-    asked = GraphsTrainer(config, kb, CPU).fit()
+    asked = CtpGraphsTrainer(config, kb, CPU).fit()
     assert isinstance(asked, CtpGraphsModel)
     tests = turned(family_graphs(40, (3,), seed=77), 2) + single[:2]
     best = [ask(asked, g.subject, None, g.object, facts=g.facts, top_k=1, proofs=0).items for g in tests]
@@ -554,7 +554,7 @@ def test_a_kb_without_labels_cannot_be_trained_on() -> None:
     kb = family_kb()
     unlabelled = tuple(Graph(g.facts, g.subject, g.object, None) for g in kb.splits["train"])
     with pytest.raises(DataError, match="no labelled"):
-        GraphsTrainer(CtpGraphsConfig(), GraphsKB(kb.predicates, kb.targets, {"train": unlabelled}), CPU)
+        CtpGraphsTrainer(CtpGraphsConfig(), GraphsKB(kb.predicates, kb.targets, {"train": unlabelled}), CPU)
 
 
 def test_a_model_trained_by_lukasiewicz_answers_with_its_own_score_of_every_proof() -> None:

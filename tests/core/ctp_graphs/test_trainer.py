@@ -16,7 +16,7 @@ from ctp_core.base.trainer import Progress
 from ctp_core.benchmarks.clutrr import accuracy_on
 from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.ctp_graphs.config import CtpGraphsConfig, ctp_graphs_preset
-from ctp_core.ctp_graphs.trainer import GraphsTrainer
+from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
 from ctp_core.errors import ArtifactError, ConfigError, DataError
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph
@@ -44,12 +44,12 @@ SETTINGS = {
 }
 
 
-def trainer(**changes: object) -> GraphsTrainer:
+def trainer(**changes: object) -> CtpGraphsTrainer:
     kb = graphs_kb({"train": family_graphs(100, (2, 3), seed=1)})
-    return GraphsTrainer(CtpGraphsConfig(**{**SETTINGS, **changes}), kb, CPU)  # type: ignore[arg-type]
+    return CtpGraphsTrainer(CtpGraphsConfig(**{**SETTINGS, **changes}), kb, CPU)  # type: ignore[arg-type]
 
 
-def weights(of: GraphsTrainer) -> dict[str, torch.Tensor]:
+def weights(of: CtpGraphsTrainer) -> dict[str, torch.Tensor]:
     return of.model().to_artifact().tensors
 
 
@@ -133,13 +133,13 @@ ELSEWHERE = Graph((*APART.facts, Fact("b", "son", "e")), "a", "d", "grandmother"
 def test_graphs_of_which_nothing_can_be_proved_are_refused_with_the_reason(graph: Graph, prover: str) -> None:
     config = CtpGraphsConfig(**SETTINGS | {"prover": prover, "templates": ("2",)})  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"no training graph teaches .* \(in 3 of 3 no path joins the pair\)"):
-        GraphsTrainer(config, graphs_kb({"train": [graph] * 3}), CPU)
+        CtpGraphsTrainer(config, graphs_kb({"train": [graph] * 3}), CPU)
 
 
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 def test_a_step_without_a_lesson_leaves_the_others_theirs(prover: str) -> None:
     kb = graphs_kb({"train": [APART, *family_graphs(3, (2,), seed=1)]})
-    run = GraphsTrainer(CtpGraphsConfig(**SETTINGS | {"prover": prover, "batch_size": 1}), kb, CPU)  # type: ignore[arg-type]
+    run = CtpGraphsTrainer(CtpGraphsConfig(**SETTINGS | {"prover": prover, "batch_size": 1}), kb, CPU)  # type: ignore[arg-type]
     run.fit()
     assert run.epoch == 6
 
@@ -148,7 +148,7 @@ def test_a_validation_graph_with_an_unseen_predicate_decides_nothing() -> None:
     train, [unseen] = family_graphs(40, (2, 3), seed=1), family_graphs(1, (3,), seed=2)
     unseen = replace(unseen, facts=(*unseen.facts[:2], replace_predicate(unseen.facts[2], "never seen")))
     kb = graphs_kb({"train": train, "valid": [*family_graphs(5, (3,), seed=3), unseen]})
-    run = GraphsTrainer(CtpGraphsConfig(**SETTINGS), kb, CPU)  # type: ignore[arg-type]
+    run = CtpGraphsTrainer(CtpGraphsConfig(**SETTINGS), kb, CPU)  # type: ignore[arg-type]
     assert 1 <= len(run.valid.instances) <= 5
     assert "never seen" not in kb.predicates
 
@@ -185,7 +185,7 @@ def test_validation_scores_every_graph_as_it_is_answered_though_in_batches(
 ) -> None:
     monkeypatch.setattr("ctp_core.base.graph_examples.SCORED_AT_ONCE", 4)
     splits = {"train": family_graphs(100, (2, 3), seed=1), "valid": family_graphs(11, (2, 6), seed=2)}
-    run = GraphsTrainer(CtpGraphsConfig(**SETTINGS | {"prover": prover}), graphs_kb(splits), CPU)  # type: ignore[arg-type]
+    run = CtpGraphsTrainer(CtpGraphsConfig(**SETTINGS | {"prover": prover}), graphs_kb(splits), CPU)  # type: ignore[arg-type]
     run.train_epoch()
     scores = run.valid_scores()
     assert max(len(batch.query_rows) for batch in run.valid_batches) == 4
@@ -218,7 +218,7 @@ def test_a_graph_that_no_others_teach_is_not_held_out() -> None:
 @pytest.mark.slow
 def test_the_fast_preset_learns_from_chains_of_two_what_longer_ones_mean() -> None:
     kb = graphs_kb({"train": family_graphs(400, (2,), seed=1)})
-    model = GraphsTrainer(ctp_graphs_preset(Profile.of(kb), "fast"), kb, CPU).fit()
+    model = CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), "fast"), kb, CPU).fit()
     assert accuracy_on(model, family_graphs(100, (2, 4, 6), seed=99)) > 0.95
 
 
@@ -227,12 +227,12 @@ def test_fixed_rules_learn_by_the_best_proof_alone() -> None:
     """.52 to .58 of three seeds; .28 to .43 where rules start as far from predicates as these from each other."""
     kb = graphs_kb({"train": family_graphs(3000, (2, 3), seed=1)})
     rules = {"templates": ("2",) * 32, "top_k": 5, "optimiser": "adam", "learning_rate": 0.02}
-    learnt = GraphsTrainer(ctp_graphs_preset(Profile.of(kb), "paper", "gntp").model_copy(update=rules), kb, CPU)
+    learnt = CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), "paper", "gntp").model_copy(update=rules), kb, CPU)
     assert accuracy_on(learnt.fit(), kb.splits["train"]) > 0.48
 
 
 def test_of_equal_validation_losses_the_later_weights_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GraphsTrainer, "validation_loss", lambda self, scores: torch.tensor(0.5))
+    monkeypatch.setattr(CtpGraphsTrainer, "validation_loss", lambda self, scores: torch.tensor(0.5))
     run = trainer(epochs=4, patience=9)
     run.fit()
     assert run.stale == 1
@@ -242,11 +242,11 @@ def test_of_equal_validation_losses_the_later_weights_are_kept(monkeypatch: pyte
 
 def test_a_graph_seen_twice_weighs_twice() -> None:
     graphs = family_graphs(60, (2, 3), seed=3)
-    twice = GraphsTrainer(
+    twice = CtpGraphsTrainer(
         CtpGraphsConfig(**SETTINGS | {"validation": 0.0}), graphs_kb({"train": graphs + graphs[:20]}), CPU
     )  # type: ignore[arg-type]
     assert len(twice.train.instances) == len(read_graphs(graphs, merge=True))
-    rows = GraphsTrainer(CtpGraphsConfig(**SETTINGS | {"distinct": False}), graphs_kb({"train": graphs}), CPU)  # type: ignore[arg-type]
+    rows = CtpGraphsTrainer(CtpGraphsConfig(**SETTINGS | {"distinct": False}), graphs_kb({"train": graphs}), CPU)  # type: ignore[arg-type]
     assert len(rows.train.instances) + len(rows.valid.instances) == 60
     assert twice.train.weights.max() > 1.5 * twice.train.weights.min()
 
@@ -272,7 +272,7 @@ def test_enough_steps_mean_fewer_epochs_on_more_graphs(graphs: int, epochs: int)
 @pytest.mark.parametrize("select", SELECTS)
 def test_every_parameter_of_every_preset_has_a_gradient_on_the_first_batch(select: SelectName, preset: str) -> None:
     kb = graphs_kb({"train": family_graphs(300, (2, 3), seed=1)})
-    run = GraphsTrainer(ctp_graphs_preset(Profile.of(kb), preset, select), kb, CPU)
+    run = CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), preset, select), kb, CPU)
     run.loss(torch.arange(run.config.batch_size)).backward()
     for name, parameter in run.scorer.module.named_parameters():
         assert parameter.grad is not None, name

@@ -159,7 +159,7 @@ def _existing(kb: Kb, content: StoredKB) -> Kb:
     if kb.sha256 != content.sha256 and kb.tenant == repository.SAMPLE_TENANT:
         raise Conflict("kb_is_sample", f"{kb.name!r} is the name of a sample: choose another name")
     if kb.sha256 != content.sha256:
-        detail = f"a KB named {kb.name!r} and other facts exists: choose another name, or delete that KB first"
+        detail = f"a KB named {kb.name!r} with other facts exists: choose another name, or delete that KB first"
         raise Conflict("kb_exists", detail)
     return kb
 

@@ -164,7 +164,7 @@ def grounded(session: Session, tenant: str, reference: str, rule_id: str, after:
     model = ready(session, tenant, reference)
     rule = repository.rule(session, model, rule_id)
     if rule is None:
-        why = "proofs may use rules that were too weak to be listed"
+        why = "proofs may use rules beyond those that are listed"
         raise NotFound("rule_not_found", f"model {reference!r} lists no rule {rule_id[:80]!r}: {why}")
     kb = repository.kb_of(session, model)
     if kb is None:

@@ -161,7 +161,7 @@ def test_the_facts_behind_a_rule_come_page_by_page(client: httpx.Client, model: 
 def test_a_rule_that_is_not_listed_is_told_why_it_may_be_missing(client: httpx.Client, model: dict[str, Any]) -> None:
     answer = client.get(f"/models/{model['id']}/rules/abcdef012345/groundings")
     assert (answer.status_code, answer.json()["code"]) == (404, "rule_not_found")
-    assert "too weak to be listed" in answer.json()["detail"]
+    assert "beyond those that are listed" in answer.json()["detail"]
 
 
 def test_the_facts_behind_a_rule_make_its_body_true(client: httpx.Client, model: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 import boto3
+import httpx
 from moto.server import ThreadedMotoServer
 from werkzeug.serving import WSGIRequestHandler
 
@@ -42,6 +43,8 @@ def object_store() -> Iterator[ObjectStore]:
     """A server with one empty bucket; its variables hold in this process too."""
     store = ObjectStore()
     try:
+        # All servers of a process share what they hold: without this, one test would find what another has left.
+        httpx.post(f"http://127.0.0.1:{store.port}/moto-api/reset").raise_for_status()
         with patch.dict(os.environ, store.variables):
             client = boto3.client("s3")
             client.create_bucket(Bucket=BUCKET)

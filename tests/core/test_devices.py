@@ -11,8 +11,8 @@ from torch.overrides import TorchFunctionMode
 from ctp_core.aggregations import Best
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.benchmarks.family_graphs import family_graphs
-from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_graphs import exact, tabled
+from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.select.registry import SELECTS
@@ -47,7 +47,7 @@ def test_the_watch_itself_sees_a_missing_device() -> None:
 @pytest.mark.parametrize("select", SELECTS)
 def test_training_and_answering_leave_no_device_to_the_default(select: str, prover: str) -> None:
     kb = graphs_kb({"train": family_graphs(60, (2, 3), seed=1)})
-    config = CtpFactsConfig(
+    config = CtpGraphsConfig(
         select=select,
         prover=prover,
         templates=("2", "1R"),

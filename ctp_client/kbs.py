@@ -33,7 +33,7 @@ def format_of(file: Path, given: str | None, formats: Callable[[], Iterable[Form
 
 
 def suffix_of(kind: str, name: str | None, formats: Iterable[Format]) -> str:
-    """Of a file in this format, or in the one that the service likes best for the kind of the KB: its first."""
+    """The first file ending of this format, or of the default format for the kind of the KB."""
     for known in formats:
         if known.writable and (known.name == name if name else known.kind == kind):
             return known.suffixes[0]

@@ -110,7 +110,7 @@ class Body:
 
     @classmethod
     def of(cls, template: Template, predicates: tuple[str, ...]) -> "Body":
-        """Of predicates in the order of a template between X and Y: `2R` of a and b is b(Z,X), a(Y,Z)."""
+        """Builds a body from predicates in the order of a template: `2R` of a and b is b(Z,X), a(Y,Z)."""
         return cls(tuple(Step(predicate, template.reversed) for predicate in template.along(predicates)))
 
     @property

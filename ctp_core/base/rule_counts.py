@@ -91,7 +91,7 @@ class FactsCounter:
         return Counts(round(scale * support), round(scale * reached.nnz))
 
     def _count_unary(self, head: int, atom: int, *, about_subject: bool) -> Counts:
-        """p(X,Y) :- p(X,Z) holds of a pair only with a Z other than Y: the fact itself is no grounding."""
+        """Counts p(X,Y) :- p(X,Z) only with a Z other than Y: the fact itself is not a grounding."""
         num_entities, num_predicates = self._edges.num_entities, self._edges.num_predicates
         inverse = (head + num_predicates) % (2 * num_predicates)
         own = head if about_subject else inverse  # of the entity that the body is about

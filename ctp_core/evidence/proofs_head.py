@@ -27,7 +27,7 @@ from ctp_core.rules import Template
 EXCLUDED = -1e9  # an attention logit whose softmax is exactly 0 in float32
 INITIAL_WEIGHT = 0.0  # softplus(0) = 0.69: every reformulator starts as evidence worth following
 LONG_BODY_HALF = 1.0  # of bodies of several atoms, and of those about one entity
-INITIAL_BIAS = -3.0  # most pairs of entities are no facts
+INITIAL_BIAS = -3.0  # most pairs of entities are not facts
 
 
 def half_count(template: Template, saturation: float | None) -> float | None:

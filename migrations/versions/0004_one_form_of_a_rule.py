@@ -1,7 +1,7 @@
 """Ids and texts of stored rules in the one form that rules have, whatever method they come from.
 
 The form is that of the code that runs, not a copy of it: ids of stored rules are compared with those of new ones. A
-rule that is no path, which only a foreign archive could have brought, stays as it is.
+rule that is not a path, which only a foreign archive could have brought, stays as it is.
 """
 
 from collections.abc import Iterable, Iterator

@@ -69,7 +69,7 @@ def shown(session: Session, models: Sequence[ModelVersion]) -> list[ModelOut]:
 
 
 def _explainable(model: ModelVersion) -> bool:
-    """Of a method that this version no longer has, too: its answers are what they were."""
+    """Holds also for a method that this version no longer has: its answers are what they were."""
     found = METHODS.get((cast(Kind, model.kind), model.method))
     return found is None or found.config.explainable
 

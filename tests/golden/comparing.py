@@ -49,7 +49,7 @@ def _missing(wanted: Sequence[Json], rules: Sequence[Json]) -> list[Json]:
 
 
 def _predicates(rule: Json) -> tuple[str, ...]:
-    """Of the head, then of the body, whose atoms may be written in another order."""
+    """The predicate of the head, then those of the body, whose atoms may be written in another order."""
     return (rule["head"], *sorted(rule["body"]))
 
 

@@ -250,7 +250,7 @@ def interrupt(client: httpx.Client) -> str:
 
 
 def status_of(data: Path, job: str) -> str:
-    """Of a service that was stopped."""
+    """The status of a job, read from the database of a stopped service."""
     with closing(sqlite3.connect(data / "ctp.db")) as database:
         (status,) = database.execute("SELECT status FROM jobs WHERE id = ?", (job,)).fetchone()
     return str(status)

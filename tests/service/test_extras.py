@@ -46,7 +46,7 @@ for words in json.loads(sys.argv[1]):
             said.append((end.code, stderr.getvalue()))
 print(json.dumps(said))
 """
-# What measures the workers needs them, and is no part of the service.
+# Benchmarks measure the workers, so they need them; they are not part of the service.
 MEASURES = {ROOT / f"service/commands/{name}.py" for name in ("bench", "paper", "peers", "scale")}
 
 

@@ -104,7 +104,7 @@ def test_rows_that_are_the_same_rule_become_one_the_surer(engine: Engine) -> Non
     first, second = listed(engine, "m0")[:2]
     found = listed(engine, "m1")
     assert [(row.rule_id, row.confidence) for row in found[:2]] == [(second.rule_id, 0.5), (first.rule_id, 0.95)]
-    assert found[2].text == PROOFS[3]["text"], "what is no path stays as it was"
+    assert found[2].text == PROOFS[3]["text"], "a rule that is not a path stays as it was"
     assert len(found) == 3
 
 

@@ -18,7 +18,7 @@ def counter_on(edges: EdgeList) -> FactsCounter:
 
 
 def test_support_counts_pairs_not_paths() -> None:
-    # a -p-> b -q-> d and a -p-> c -q-> d: two paths, one pair; head r(a, d) holds; b -q-> d alone is no chain.
+    # a -p-> b -q-> d and a -p-> c -q-> d: two paths, one pair; head r(a, d) holds; b -q-> d alone is not a chain.
     a, b, c, d, e = range(5)
     p, q, r = range(3)
     facts = np.array([(a, p, b), (a, p, c), (b, q, d), (c, q, d), (a, r, d), (e, p, b)])
@@ -37,7 +37,7 @@ def test_a_rule_about_one_entity_does_not_count_the_fact_itself() -> None:
 
 
 def test_the_counts_of_a_large_kb_are_estimates_from_some_of_the_entities(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 400 entities each has one p and every second the q that the rule r(X,Y) :- p(X,Z), q(Z,Y) promises."""
+    """400 entities have one p each; every second has the q that the rule r(X,Y) :- p(X,Z), q(Z,Y) promises."""
     p, q, r, size = 0, 1, 2, 400
     begin = np.arange(size)
     facts = [

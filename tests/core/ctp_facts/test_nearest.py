@@ -183,7 +183,7 @@ NUM_ENTITIES, NUM_FACTS, MAX_MB = 10_000, 20_000, 1500
 def test_ten_thousand_entities_train_and_answer_within_memory() -> None:
     """Tables would have 4e8 cells; a chain of teams makes the half of `wider` that is asked for provable.
 
-    In a process of its own: what other tests took before is no measure for this one.
+    In a process of its own: what other tests took before does not count here.
     """
     with ProcessPoolExecutor(1, get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)) as alone:
         taken = alone.submit(bytes_to_train_and_answer).result()

@@ -95,7 +95,7 @@ FACTS = torch.tensor([[[1.0, 0.0], [0.0, 0.0]]])
 
 
 def gradient_at(logit: float) -> float:
-    """Of the open-world loss, in the logit of a pair that is not stated."""
+    """The slope of the open-world loss in the logit of a pair that is not stated."""
     logits = torch.zeros_like(FACTS, requires_grad=True)
     open_world(logits + logit, FACTS).backward()
     assert logits.grad is not None

@@ -19,8 +19,8 @@ MAX_BUCKETS = 10_000
 
 
 async def _refuse(error: ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with the error and closes the connection, so that the rest of the body need not be read."""
-    await respond(error.problem(), {**error.headers, "Connection": "close"})(scope, receive, send)
+    """Answers with the error; the server drops the rest of the body."""
+    await respond(error.problem(), error.headers)(scope, receive, send)
 
 
 @dataclass

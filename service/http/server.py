@@ -1,4 +1,4 @@
-"""Runs uvicorn with a deadline for the head of a request: on its own, uvicorn waits for ever."""
+"""Runs uvicorn with a deadline for what a request begins with and ends with: on its own, uvicorn waits for ever."""
 
 import asyncio
 from typing import Any
@@ -17,43 +17,54 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
     """Makes the protocol class with the deadline of these settings; uvicorn creates one object per connection."""
 
     class Deadline(HttpToolsProtocol):
-        """Closes a connection whose request head is too large or not complete in time."""
+        """Closes a connection whose request head is too large or late.
 
-        _head_timer: asyncio.TimerHandle | None = None
+        The rest of a body that was answered early is read and dropped until the same deadline: closing a connection
+        with unread bytes resets it, and the client may lose the answer.
+        """
+
+        _timer: asyncio.TimerHandle | None = None
         _head_bytes = 0
+        _in_body = False
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._expect_head()
+            self._start_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._head_came()
+            self._stop_timer()
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
-            if self._head_timer is None and (self.cycle is None or self.cycle.response_complete):
-                self._expect_head()
+            if self._timer is None and (self.cycle is None or self.cycle.response_complete):
+                self._start_timer()
             super().data_received(data)
-            if self._head_timer is not None:
+            if self._timer is not None and not self._in_body:
                 self._head_bytes += len(data)
                 if self._head_bytes > MAX_HEAD_BYTES:
                     self._give_up()
 
         def on_headers_complete(self) -> None:
-            self._head_came()
+            self._stop_timer()
+            self._in_body = True
             super().on_headers_complete()
 
-        def _expect_head(self) -> None:
-            self._head_timer = self.loop.call_later(settings.header_seconds, self._give_up)
+        def on_message_complete(self) -> None:
+            self._stop_timer()
+            self._in_body = False
+            super().on_message_complete()
 
-        def _head_came(self) -> None:
+        def _start_timer(self) -> None:
+            self._timer = self.loop.call_later(settings.header_seconds, self._give_up)
+
+        def _stop_timer(self) -> None:
             self._head_bytes = 0
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
         def _give_up(self) -> None:
-            self._head_timer = None
+            self._timer = None
             if not self.transport.is_closing():
                 self.transport.close()
 

@@ -163,6 +163,31 @@ def test_a_body_that_trickles_in_is_cut_off(strict: RunningService, head: bytes)
 
 
 @pytest.mark.slow
+def test_the_rest_of_a_refused_body_does_not_reset_the_connection(strict: RunningService) -> None:
+    """The client of a reset connection may lose the answer that says what to do."""
+    host = strict.url.removeprefix("http://").encode()
+    head = b"POST /kbs HTTP/1.1\r\nHost: " + host + b"\r\n"
+    with closing(connect(strict)) as connection, connection.makefile("rb") as answers:
+        connection.sendall(head + b"Content-Length: 1000000\r\n\r\n")
+        assert answers.readline().startswith(b"HTTP/1.1 413")
+        connection.sendall(bytes(1_000_000) + b"GET /healthz HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        assert any(b"HTTP/1.1 200 OK" in line for line in iter(answers.readline, b""))
+
+
+@pytest.mark.slow
+def test_the_rest_of_a_refused_body_that_trickles_in_is_cut_off(strict: RunningService) -> None:
+    host = strict.url.removeprefix("http://").encode()
+    with closing(connect(strict)) as connection:
+        connection.sendall(b"POST /kbs HTTP/1.1\r\nHost: " + host + b"\r\nContent-Length: 1000000\r\n\r\n")
+        began = time.monotonic()
+        with pytest.raises(OSError):
+            while time.monotonic() - began < 15:
+                connection.sendall(b"x")
+                time.sleep(0.1)
+        assert time.monotonic() - began < 10
+
+
+@pytest.mark.slow
 def test_a_chunked_body_over_the_limit_is_refused(strict: RunningService) -> None:
     def chunks() -> Iterator[bytes]:
         yield b'--x\r\ncontent-disposition: form-data; name="file"; filename="f.tsv"\r\n\r\n'

@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from ctp_core.base import cost as dense
+from ctp_core.base import cost
 from ctp_core.base.config import BaseConfig
+from ctp_core.base.edges import atom_tables
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.errors import BadQuestion, ConfigError
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
-from ctp_core.walkers import model as walkers
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
 
 CPU = torch.device("cpu")
@@ -25,7 +25,7 @@ SMALL = {"epochs": 1, "dim": 4}
     ids=lambda config: config.method,
 )
 def test_a_question_with_too_many_new_entities_is_refused(config: BaseConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "MAX_CELLS", 2.0 * 2 * 6**2)
+    monkeypatch.setattr(cost, "MAX_CELLS", 2.0 * 2 * 6**2)
     model = create_trainer(config, KB, CPU).fit()
     few = tuple(Fact("a", "p", f"new{i}") for i in range(3))
     many = (*few, Fact("a", "p", "new3"))
@@ -36,7 +36,7 @@ def test_a_question_with_too_many_new_entities_is_refused(config: BaseConfig, mo
 
 
 def test_the_walks_that_are_followed_at_once_count_as_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "MAX_CELLS", 16.0 * len(KB.entities) ** 2)
+    monkeypatch.setattr(cost, "MAX_CELLS", 16.0 * len(KB.entities) ** 2)
     model = create_trainer(MinervaConfig(**SMALL, beam=16), KB, CPU).fit()
     (error,) = model.answer([Question(Goal("a", "q", None), (Fact("a", "p", "new"),))], Budget())
     assert isinstance(error, BadQuestion)
@@ -46,8 +46,7 @@ def test_the_walks_that_are_followed_at_once_count_as_tables(monkeypatch: pytest
 
 def test_the_tables_of_a_kb_are_made_once_for_all_its_predicates(monkeypatch: pytest.MonkeyPatch) -> None:
     model, made = create_trainer(NeuralLpConfig(**SMALL), KB, CPU).fit(), list[int]()
-    original = walkers.atom_tables
-    monkeypatch.setattr(walkers, "atom_tables", lambda *sizes: made.append(1) or original(*sizes))
+    monkeypatch.setattr("ctp_core.walkers.model.atom_tables", lambda *sizes: made.append(1) or atom_tables(*sizes))
     model.answer([Question(Goal("a", None, "c")), Question(Goal("a", "p", None))], Budget())
     assert len(made) == 1
 
@@ -56,6 +55,6 @@ def test_the_tables_of_a_kb_are_made_once_for_all_its_predicates(monkeypatch: py
 def test_more_chains_than_tables_fit_are_refused_before_training(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = CtpFactsConfig(depth=2, templates=("0", "2", "2"), loss=loss, **SMALL)
     create_trainer(config, KB, CPU)
-    monkeypatch.setattr(dense, "MAX_CELLS", 100.0)  # P·E² is 18
+    monkeypatch.setattr(cost, "MAX_CELLS", 100.0)  # P·E² is 18
     with pytest.raises(ConfigError, match="lower `depth`"):
         create_trainer(config, KB, CPU)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ctp_core.artifact import decode, encode
-from ctp_core.base import cost as dense
+from ctp_core.base import cost
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.ctp_facts import neighbours
 from ctp_core.ctp_facts.config import CtpFactsConfig
@@ -167,11 +167,11 @@ def test_a_run_that_goes_on_from_its_checkpoint_learns_the_same() -> None:
 def test_auto_takes_tables_where_they_fit_and_the_nearest_where_not(monkeypatch: pytest.MonkeyPatch) -> None:
     config = CtpFactsConfig(templates=("0",), dim=4, epochs=1)
     assert create_trainer(config, KB, CPU).module.dense  # type: ignore[attr-defined]
-    monkeypatch.setattr(dense, "MAX_CELLS", 100.0)
+    monkeypatch.setattr(cost, "MAX_CELLS", 100.0)
     assert not create_trainer(config, KB, CPU).module.dense  # type: ignore[attr-defined]
     with pytest.raises(ConfigError, match="search 'nearest'"):
         create_trainer(config.model_copy(update={"search": "tables"}), KB, CPU)
-    monkeypatch.setattr(dense, "MAX_EDGES", 100.0)
+    monkeypatch.setattr(cost, "MAX_EDGES", 100.0)
     with pytest.raises(ConfigError, match="lower `nearest`"):
         create_trainer(config, KB, CPU)
 

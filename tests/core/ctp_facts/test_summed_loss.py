@@ -7,7 +7,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ctp_core.base import cost as dense
+from ctp_core.base import cost
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import SoftFacts
 from ctp_core.ctp_facts.summed_loss import FIRST, LAST, sharpness, soft_squared, stated, summed_loss
@@ -102,6 +102,6 @@ def test_what_cannot_be_summed_is_refused(changed: dict[str, object]) -> None:
 def test_sums_that_do_not_fit_are_refused_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
     config = CtpFactsConfig(dim=4, epochs=2, batch_size=2, **SUMMED)  # type: ignore[arg-type]
     create_trainer(config, KB, torch.device("cpu")).fit()
-    monkeypatch.setattr(dense, "MAX_CELLS", 100.0)
+    monkeypatch.setattr(cost, "MAX_CELLS", 100.0)
     with pytest.raises(ConfigError, match="use loss 'all'"):
         create_trainer(config, KB, torch.device("cpu"))

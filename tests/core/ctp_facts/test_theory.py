@@ -9,11 +9,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ctp_core.ctp_facts import bounds as soft_bounds
-from ctp_core.ctp_facts import entities as soft_entities
-from ctp_core.ctp_facts import provers as soft_provers
-from ctp_core.ctp_facts import ranking_loss as soft_ranking
-from ctp_core.ctp_facts import search as soft_search
+from ctp_core.ctp_facts import bounds, provers, search
 from ctp_core.ctp_facts.bounds import Atoms, Meeting
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import SoftFacts, SoftSearch
@@ -118,7 +114,7 @@ def test_two_atoms_meet_alike_with_and_without_a_table_of_all_entities(
     goals = Goals(np.array([0, 1, 1]), np.array([1, 2, 0]), np.array([2, 3, 1]), np.array([OWN, -1, -1]))
     facts = SoftFacts(FACTS, NUM_PREDICATES)
     few = theory.scores(goals, facts)
-    monkeypatch.setattr(soft_entities, "MAX_JOINED", 0)
+    monkeypatch.setattr("ctp_core.ctp_facts.entities.MAX_JOINED", 0)
     np.testing.assert_allclose(few.numpy(), theory.scores(goals, facts).numpy(), atol=1e-6)
 
 
@@ -128,16 +124,16 @@ def test_rules_that_are_not_tried_are_not_searched(monkeypatch: pytest.MonkeyPat
     searched: list[tuple[int, int]] = []
     tables: list[Any] = []
 
-    def meeting(search: SoftSearch, atoms: tuple[Atoms, Atoms], *rest: Any) -> Meeting:
+    def meeting(places: SoftSearch, atoms: tuple[Atoms, Atoms], *rest: Any) -> Meeting:
         searched.append((len(atoms[0].row), len(atoms[0].costs)))
-        return soft_bounds.meeting(search, atoms, *rest)
+        return bounds.meeting(places, atoms, *rest)
 
     def pairs(*arguments: Any) -> ChainPairs:
         tables.append(arguments)
         return ChainPairs(*arguments)
 
-    monkeypatch.setattr(soft_search, "meeting", meeting)
-    monkeypatch.setattr(soft_provers, "ChainPairs", pairs)
+    monkeypatch.setattr(search, "meeting", meeting)
+    monkeypatch.setattr(provers, "ChainPairs", pairs)
     theory = new_theory(select="gntp", templates=("0", *("2",) * 20), top_k=top_k)
     goals = Goals(np.array([0, 1, 1]), np.array([1, 2, 0]), np.array([2, 3, 1]), np.array([OWN, -1, -1]))
     facts = SoftFacts(FACTS, NUM_PREDICATES)
@@ -145,7 +141,7 @@ def test_rules_that_are_not_tried_are_not_searched(monkeypatch: pytest.MonkeyPat
     [(atoms, rows)] = searched
     assert atoms <= top_k * len(goals.predicate)
     assert rows <= top_k * NUM_PREDICATES
-    soft_provers.TableProver(theory, facts, NUM_ENTITIES).table(0)
+    provers.TableProver(theory, facts, NUM_ENTITIES).table(0)
     assert len(tables) <= 1 + top_k
 
 
@@ -192,7 +188,7 @@ def test_tables_of_all_pairs_hold_the_same_scores(
 def test_the_ranking_loss_has_the_gradient_of_its_value(
     monkeypatch: pytest.MonkeyPatch, templates: tuple[str, ...], settings: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(soft_ranking, "NEGLIGIBLE", 0.0)
+    monkeypatch.setattr("ctp_core.ctp_facts.ranking_loss.NEGLIGIBLE", 0.0)
     theory = new_theory(templates=templates, **settings)
     seen, hidden = SoftFacts(FACTS[:-1], NUM_PREDICATES), SoftFacts(FACTS[-1:], NUM_PREDICATES)
     both = torch.arange(NUM_PREDICATES)

@@ -5,7 +5,7 @@ import pytest
 
 from ctp_core.base.evaluation import OWN_FROM, known_filters
 from ctp_core.base.goals import GoalIds
-from ctp_core.hybrid import weights as combination
+from ctp_core.hybrid import weights
 from ctp_core.hybrid.weights import WEIGHTS, ValidationLogits, choose_weights
 from tests.core.base.test_facts_model import KB, model_of
 
@@ -54,7 +54,7 @@ def test_few_questions_choose_no_weight_of_their_own() -> None:
 
 def test_of_many_facts_the_ranks_alone_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     proofs, embedding = model_of("proofs"), model_of("complex")
-    monkeypatch.setattr(combination, "MANY_FACTS", len(FACTS))
-    ranks = combination._reciprocal_ranks(proofs, embedding, known_filters(KB, "valid"), FACTS)
+    monkeypatch.setattr(weights, "MANY_FACTS", len(FACTS))
+    ranks = weights._reciprocal_ranks(proofs, embedding, known_filters(KB, "valid"), FACTS)
     best = WEIGHTS[int(ranks.mean((1, 2)).argmax())]
     assert set(choose_weights(proofs, embedding, KB, FACTS).tolist()) == {best}

@@ -21,7 +21,6 @@ from ctp_core.kb.isomorphism import CanonicalGraph, canonical
 from ctp_core.kb.knowledge_base import FactsKB, GraphsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import methods_of, parse_config, preset_for
-from ctp_core.networks import model as network
 from ctp_core.networks.config import NETWORKS, NetworkConfig
 from ctp_core.networks.messages import AttentionLayer, ConvolutionLayer, Edges
 from ctp_core.networks.model import NetworkModel
@@ -275,7 +274,7 @@ class Ending(Budget):
 def test_an_open_question_is_scored_some_pairs_at_a_time_until_its_time_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = model("rnn", "joint")
     whole = ask(asked, "a", "brother", None, facts=RING, top_k=100)
-    monkeypatch.setattr(network, "FACTS_AT_ONCE", 12)  # two pairs over six facts
+    monkeypatch.setattr("ctp_core.networks.model.FACTS_AT_ONCE", 12)  # two pairs over six facts
     assert [a.fact for a in ask(asked, "a", "brother", None, facts=RING, top_k=100)] == [a.fact for a in whole]
     [answers] = asked.answer([Question(Goal("a", "brother", None), RING, top_k=100)], Ending(3))
     assert isinstance(answers, Answers)

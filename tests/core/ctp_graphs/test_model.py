@@ -1,65 +1,29 @@
-"""The CTP on graphs: training, answers, proofs, rules, artifacts; every select with both provers."""
+"""The CTP on graphs: answers, proofs, rules, artifacts; every select with both provers."""
 
 import itertools
 import math
-import random
 import time
-import tracemalloc
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
-import torch
 
 from ctp_core.artifact import Artifact, decode, encode
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.benchmarks.family_graphs import family_graphs
-from ctp_core.ctp_graphs import exact
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
-from ctp_core.ctp_graphs.reasoner import MAX_EXACT_DEPTH
-from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
-from ctp_core.errors import ArtifactError, BadQuestion, ConfigError, CtpError, DataError, UnknownSymbol
+from ctp_core.errors import ArtifactError, BadQuestion, DataError, UnknownSymbol
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import presets
 from ctp_core.proofs import ProofNode
-from ctp_core.registry import create_trainer, load_model
-from ctp_core.select.registry import SELECTS
-from ctp_core.shapes import Vectors
+from ctp_core.registry import load_model
 from ctp_core.symbols import Fact, Goal
 from ctp_core.tnorm.registry import TNORMS
-from tests.core.clock import BudgetOfLooks
-
-CPU = torch.device("cpu")
-VARIANTS = list(itertools.product(SELECTS, ("tabled", "exact")))
-
-
-@cache
-def family_kb() -> GraphsKB:
-    return graphs_kb({"train": family_graphs(120, (2, 3), seed=1)})
-
-
-def trainer(**settings: Any) -> CtpGraphsTrainer:
-    config = CtpGraphsConfig(
-        **{"templates": ("2",) * 3, "dim": 8, "epochs": 2, "distinct": True, "depth": None, **settings}
-    )
-    made = create_trainer(config, family_kb(), CPU)
-    assert isinstance(made, CtpGraphsTrainer)
-    return made
-
-
-@cache
-def model(select: str = "attentive", prover: str = "tabled", semiring: str = "max-product") -> CtpGraphsModel:
-    # By Łukasiewicz doubts add up: with vectors and gates as they start, nothing would be proved at all.
-    doubting = semiring == "max-lukasiewicz"
-    gate, slope = prover == "tabled" and not doubting, 0.01 if doubting else 1.0
-    made = trainer(select=select, prover=prover, semiring=semiring, gate=gate, slope=slope)
-    made.fit()
-    return made.model()
+from tests.core.ctp_graphs.small_models import CHAIN, CPU, RING, VARIANTS, ask, family_kb, model, trainer
 
 
 @cache
@@ -69,16 +33,6 @@ def good_model() -> CtpGraphsModel:
     fitted = CtpGraphsTrainer(config, kb, CPU)
     fitted.fit()
     return fitted.model()
-
-
-def ask(asked: CtpGraphsModel, *goal: str | None, facts: tuple[Fact, ...], **more: Any) -> Answers:
-    [answers] = asked.answer([Question(Goal(*goal), facts, **more)], Budget())
-    assert isinstance(answers, Answers), answers
-    return answers
-
-
-CHAIN = (Fact("a", "brother", "b"), Fact("b", "father", "c"), Fact("c", "sister", "d"), Fact("d", "mother", "e"))
-RING = (*CHAIN, Fact("e", "daughter", "a"), Fact("b", "wife", "b"))
 
 
 @pytest.mark.parametrize(("select", "prover"), VARIANTS)
@@ -216,143 +170,6 @@ def test_depth_bounds_the_facts_of_a_proof() -> None:
     assert ask(model(), "a", None, "c", facts=CHAIN, depth=0).items == ()
 
 
-@pytest.mark.parametrize("prover", ["tabled", "exact"])
-def test_a_budget_that_is_over_truncates_instead_of_looping(prover: str) -> None:
-    asked = model(prover=prover)
-    [answers] = asked.answer([Question(Goal("a", None, "e"), RING)], Budget(seconds=-1))
-    assert isinstance(answers, Answers)
-    assert answers.truncated
-
-
-def test_the_exact_prover_answers_by_facts_alone_when_there_is_no_time_for_more() -> None:
-    facts = (Fact("a", "brother", "b"), Fact("b", "father", "c"))
-    question = Question(Goal("a", "brother", None), facts)
-    [hurried] = model(prover="exact").answer([question], Budget(seconds=-1))
-    assert isinstance(hurried, Answers)
-    assert [answer.fact for answer in hurried.items] == [facts[0]]
-    assert hurried.truncated
-    unhurried = ask(model(prover="exact"), *question.goal, facts=facts)
-    assert Fact("a", "brother", "c") in [answer.fact for answer in unhurried.items]
-    assert not unhurried.truncated
-
-
-def test_the_exact_prover_looks_at_the_time_inside_its_recursion_and_never_loses_what_it_found() -> None:
-    """Cut at every moment: scores only grow with time, and only the whole search is not truncated."""
-    question, found = Question(Goal("a", None, "e"), CHAIN, top_k=100, proofs=0), []
-    for looks in range(40):
-        [answers] = model(prover="exact").answer([question], BudgetOfLooks(looks=looks))
-        assert isinstance(answers, Answers)
-        found.append((answers.truncated, sum(answer.score for answer in answers.items)))
-        if not answers.truncated:
-            break
-    totals = [total for _, total in found]
-    assert totals == sorted(totals)
-    assert totals[0] == 0
-    assert totals[-1] > 0
-    assert len(found) > MAX_EXACT_DEPTH + 1  # it looked more often than once a depth
-
-
-def test_a_depth_beyond_memory_is_cut_and_says_so() -> None:
-    chain = tuple(Fact(f"e{i}", "brother", f"e{i + 1}") for i in range(30))
-    answers = ask(model(prover="exact"), "e0", None, "e2", facts=chain, depth=20, proofs=1)
-    assert answers.truncated
-    assert answers.items
-
-
-def cyclic(entities: int) -> tuple[Fact, ...]:
-    """A ring both ways: everybody is connected with everybody in many ways."""
-    return tuple(Fact(f"e{i}", "brother", f"e{(i + way) % entities}") for i in range(entities) for way in (1, -1))
-
-
-def peak_megabytes(asked: CtpGraphsModel, question: Question, budget: Budget) -> tuple[Answers | CtpError, float]:
-    """What the arrays of charts take; tables are torch's and small beside them."""
-    tracemalloc.start()
-    try:
-        [answers] = asked.answer([question], budget)
-        return answers, tracemalloc.get_traced_memory()[1] / 1e6
-    finally:
-        tracemalloc.stop()
-
-
-def test_a_depth_far_beyond_the_fixpoint_costs_what_the_fixpoint_costs() -> None:
-    facts = cyclic(20)
-    deep, megabytes = peak_megabytes(model(), Question(Goal("e0", None, "e7"), facts, depth=1000, proofs=1), Budget())
-    [settled] = model().answer([Question(Goal("e0", None, "e7"), facts, proofs=1)], Budget())
-    assert isinstance(deep, Answers)
-    assert isinstance(settled, Answers)
-    assert [a.score for a in deep.items] == pytest.approx([a.score for a in settled.items], rel=1e-9)
-    assert not deep.truncated
-    assert megabytes < 60
-
-
-def test_a_chain_too_long_to_prove_is_refused_before_it_takes_memory() -> None:
-    chain = tuple(Fact(f"e{i}", "brother", f"e{i + 1}") for i in range(1100))
-    refused, megabytes = peak_megabytes(model(), Question(Goal("e0", None, "e1100"), chain), Budget())
-    assert isinstance(refused, DataError)
-    assert "too many" in str(refused)
-    assert megabytes < 400
-
-
-def test_more_entities_than_a_table_of_pairs_can_hold_are_refused() -> None:
-    facts = tuple(Fact(f"a{i}", "brother", f"b{i}") for i in range(5000))
-    refused, megabytes = peak_megabytes(model(), Question(Goal("a0", None, "b0"), facts), Budget())
-    assert isinstance(refused, DataError)
-    assert "10,000 entities" in str(refused)
-    assert megabytes < 50
-
-
-@pytest.mark.parametrize("depth", [None, 6])
-def test_the_tabled_prover_looks_at_the_time_everywhere_and_never_loses_what_it_found(depth: int | None) -> None:
-    """Cut at every moment, while the chart is made too: scores only grow, and only the whole is not truncated."""
-    found = []
-    for looks in itertools.count():
-        question = Question(Goal("a", None, "e"), RING, top_k=100, proofs=0, depth=depth)
-        [answers] = model().answer([question], BudgetOfLooks(looks=looks))
-        assert isinstance(answers, Answers)
-        found.append((answers.truncated, sum(answer.score for answer in answers.items)))
-        if not answers.truncated:
-            break
-    totals = [total for _, total in found]
-    assert totals == sorted(totals)
-    assert totals[0] == 0
-    assert totals[-1] > 0
-    assert len(found) > 20  # in the connections, the splits, the steps and in each step
-
-
-@pytest.mark.parametrize("prover", ["tabled", "exact"])
-def test_the_best_answers_have_a_proof_whenever_the_time_ends(prover: str) -> None:
-    """Cut at every moment, while proofs are read back too."""
-    asked, question = model(prover=prover), Question(Goal("a", None, "e"), CHAIN, top_k=4, proofs=3)
-    for looks in itertools.count():
-        [answers] = asked.answer([question], BudgetOfLooks(looks=looks))
-        assert isinstance(answers, Answers)
-        for answer in answers.items:
-            assert answer.proofs[0].score == pytest.approx(answer.score, rel=1e-9)
-        if not answers.truncated:
-            break
-    assert answers.items
-
-
-def test_the_exact_prover_goes_no_deeper_than_proofs_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    depths: list[int] = []
-
-    def grow(theory: Theory, goals: Vectors, depth: int, *more: Any) -> list[exact.Level]:
-        depths.append(depth)
-        return exact_grow(theory, goals, depth, *more)
-
-    exact_grow = exact.grow
-    monkeypatch.setattr(exact, "grow", grow)
-    asked = model(prover="exact")
-    for facts, end, deepest in ((CHAIN[:2], "c", 1), (CHAIN[:3], "d", 2), (CHAIN, "e", 3), (RING, "a", 4)):
-        depths.clear()
-        assert not ask(asked, "a", None, end, facts=facts, depth=4).truncated
-        assert max(depths) == deepest
-    whole = {answer.fact: answer.score for answer in ask(asked, "a", None, "e", facts=CHAIN, top_k=99).items}
-    monkeypatch.setattr("ctp_core.ctp_graphs.explainer.MAX_EDGES_LOOKED_AT", 0)
-    deeper = ask(asked, "a", None, "e", facts=CHAIN, top_k=99, depth=4)
-    assert {answer.fact: answer.score for answer in deeper.items} == pytest.approx(whole)
-
-
 @pytest.mark.parametrize("select", ["linear", "memory"])
 def test_a_rule_has_one_confidence_in_proofs_and_in_the_list(select: str) -> None:
     made = trainer(select=select, prover="exact", semiring="max-product", gate=True)
@@ -371,32 +188,6 @@ def test_a_rule_has_one_confidence_in_proofs_and_in_the_list(select: str) -> Non
             # Of equal rules by several reformulators the most confident is listed.
             assert alone.confidence <= rule.confidence * (1 + 1e-5)
     assert any(a.confidence == pytest.approx(listed.get(a.text), rel=1e-5) for a in own[1] if a is not None)
-
-
-def test_when_the_time_is_over_later_questions_are_not_begun() -> None:
-    question = Question(Goal("a", None, "b"), CHAIN)
-    first, *others = model().answer([question] * 3, Budget(seconds=-1))
-    assert isinstance(first, Answers)
-    assert [answer.fact for answer in first.items][:1] == [CHAIN[0]]
-    assert first.truncated
-    assert others == [Answers((), truncated=True)] * 2
-
-
-def test_ten_thousand_parallel_edges_answer_at_once() -> None:
-    names = list(family_kb().predicates)
-    facts = tuple(Fact("a", names[i % 14], "b") for i in range(5000)) + tuple(
-        Fact("b", names[i % 14], "c") for i in range(5000)
-    )
-    answers = ask(model(), "a", None, "c", facts=facts)
-    assert answers.items
-    assert not answers.truncated
-
-
-def test_a_graph_too_dense_to_prove_is_refused_with_the_reason() -> None:
-    facts = tuple(Fact(f"e{i}", "brother", f"e{j}") for i in range(200) for j in range(200) if i != j)
-    [answer] = model().answer([Question(Goal("e0", None, "e1"), facts)], Budget())
-    assert isinstance(answer, DataError)
-    assert "too many" in str(answer)
 
 
 @pytest.mark.parametrize(("select", "prover"), VARIANTS)
@@ -475,79 +266,6 @@ def test_a_fixed_rule_answers_what_was_never_learnt() -> None:
 def test_a_fixed_rule_about_unknown_predicates_is_refused() -> None:
     with pytest.raises(UnknownSymbol, match="unclee"):
         trainer(rules=("unclee(X,Y) :- wife(X,Y).",))
-
-
-def test_settings_that_contradict_each_other_are_refused() -> None:
-    for settings in (
-        {"prover": "tabled", "semiring": "max-mean"},
-        {"templates": ("9",)},
-        {"rules": ("p(X)",)},
-        {"dimm": 3},
-    ):
-        with pytest.raises(ValueError, match=r"max-mean|template|rule|dimm"):
-            CtpGraphsConfig(**settings)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="no template makes a rule"):
-        trainer(templates=("0",))
-
-
-def test_a_theory_too_large_for_its_prover_is_refused_before_it_takes_memory() -> None:
-    with pytest.raises(ConfigError, match=r"at train_depth 10 make tables of .* numbers for 16 graphs"):
-        trainer(prover="exact", train_depth=10)
-    with pytest.raises(ConfigError, match=r"at train_depth 3 make tables .* shorter templates"):
-        trainer(prover="exact", train_depth=3, templates=("8",) * 8, dim=50)
-    many = tuple(Graph((Fact("a", f"p{i}", "b"),), "a", "b", f"p{i}") for i in range(3000))
-    with pytest.raises(ConfigError, match="8 rules over 3,000 predicates are too many"):
-        create_trainer(CtpGraphsConfig(prover="tabled", templates=("2",) * 8), graphs_kb({"train": many}), CPU)
-
-
-def test_presets_fit_the_kb() -> None:
-    offered = presets(Profile.of(family_kb()))
-    assert set(offered) == {"fast", "best", "paper", "paper-long"}
-    paper = offered["paper"]
-    assert isinstance(paper, CtpGraphsConfig)
-    assert (paper.prover, paper.templates, paper.dim, paper.batch_size) == ("exact", ("2", "2", "2"), 20, 32)
-    long = Profile(kind="graphs", num_facts=9, num_entities=0, num_predicates=40, max_length=8)
-    deep = presets(long)["fast"]
-    assert isinstance(deep, CtpGraphsConfig)
-    assert (deep.train_depth, len(deep.templates)) == (6, 32)
-
-
-def turned(graphs: list[Graph], seed: int) -> list[Graph]:
-    """Three facts of ten the other way round, under another name."""
-    rng = random.Random(seed)
-
-    def some(fact: Fact) -> Fact:
-        return fact if rng.random() < 0.7 else Fact(fact.object, f"{fact.predicate} of", fact.subject)
-
-    return [replace(graph, facts=tuple(map(some, graph.facts))) for graph in graphs]
-
-
-def test_a_preset_has_the_templates_that_the_graphs_need() -> None:
-    chains = family_graphs(50, (2, 3), seed=1)
-    assert Profile.of(graphs_kb({"train": chains})).templates == ()
-    flipped = graphs_kb({"train": turned(chains, 1)})
-    assert Profile.of(flipped).templates == ("1R",)
-    single = [Graph((Fact("a", "son", "b"),), "a", "b", "child")] * 5
-    parallel = [Graph((Fact("a", "son", "c"), Fact("a", "son", "b"), Fact("b", "son", "c")), "a", "c", "child")] * 5
-    assert Profile.of(graphs_kb({"train": chains + parallel})).templates == ()
-    both = graphs_kb({"train": turned(chains, 1) + single})
-    fast = presets(Profile.of(both))["fast"]
-    assert isinstance(fast, CtpGraphsConfig)
-    assert set(fast.templates) == {"1", "1R", "2"}
-    rare = chains * 10 + single
-    assert Profile.of(graphs_kb({"train": rare})).templates == ()
-
-
-@pytest.mark.slow
-def test_the_fast_preset_learns_from_facts_in_either_direction_and_from_single_ones() -> None:
-    single = [Graph((Fact("a", name, "b"),), "a", "b", "child") for name in ("son", "daughter")] * 20
-    kb = graphs_kb({"train": turned(family_graphs(800, (2, 3), seed=1), 1) + single})
-    config = presets(Profile.of(kb))["fast"].model_copy(update={"epochs": 30, "steps": None})
-    asked = CtpGraphsTrainer(config, kb, CPU).fit()
-    assert isinstance(asked, CtpGraphsModel)
-    tests = turned(family_graphs(40, (3,), seed=77), 2) + single[:2]
-    best = [ask(asked, g.subject, None, g.object, facts=g.facts, top_k=1, proofs=0).items for g in tests]
-    assert sum(bool(a) and a[0].fact.predicate == g.label for a, g in zip(best, tests, strict=True)) >= 38
 
 
 def test_a_kb_without_labels_cannot_be_trained_on() -> None:

@@ -29,6 +29,7 @@ BLOCK_SECONDS = 1
 RECONNECT_SECONDS = 0.2
 WATCH_SECONDS = 0.5
 CANCEL_AGAIN_SECONDS = 0.1
+MAX_CANCELLATIONS = 50  # five seconds: a loop that misses so many is not going to end
 ATTEMPTS = 2
 
 
@@ -104,17 +105,21 @@ class Batcher:
         await self.redis.aclose()
 
     async def _end_tasks(self) -> None:
-        """Cancels all tasks, repeatedly until they are done.
+        """Cancels all tasks, repeatedly until they are done; logs and leaves those that no cancellation ends.
 
         One cancellation is not enough: `asyncio.wait_for` of Python 3.11, which the Redis client uses, loses one that
         arrives just when its own call is done, and a loop would go on for ever.
         """
-        tasks = list(self.tasks)
-        while running := [task for task in tasks if not task.done()]:
+        tasks = running = set(self.tasks)
+        for _ in range(MAX_CANCELLATIONS):
+            if not running:
+                break
             for task in running:
                 task.cancel()
-            await asyncio.wait(running, timeout=CANCEL_AGAIN_SECONDS)
-        await asyncio.gather(*tasks, return_exceptions=True)
+            _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_SECONDS)
+        if running:
+            log.error("tasks_do_not_end", tasks=[repr(task.get_coro()) for task in running], tries=MAX_CANCELLATIONS)
+        await asyncio.gather(*tasks - running, return_exceptions=True)
 
     async def ask(self, target: Target, questions: Sequence[dict[str, Any]], request_id: str) -> list[Reply]:
         """Returns one reply per question; raises TooMany if too many wait, Unavailable if no worker answers."""

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from ctp_core.symbols import Fact
 from service.errors import ServiceError, TooMany, Unavailable
@@ -100,6 +101,32 @@ def test_a_loop_that_misses_its_cancellation_does_not_keep_the_process_from_stop
         return task.cancelled()
 
     assert asyncio.run(stop())
+
+
+def test_a_loop_that_no_cancellation_ends_is_named_and_left(alone: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.queries.batcher.MAX_CANCELLATIONS", 3)
+    released = asyncio.Event()
+
+    async def deaf() -> None:
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+
+    async def stop() -> bool:
+        batcher = Batcher(alone)
+        task = batcher._spawn(deaf())
+        await asyncio.sleep(0)
+        async with asyncio.timeout(30):
+            await batcher.stop()
+        left = not task.done()
+        released.set()
+        await task
+        return left
+
+    with capture_logs() as logs:
+        assert asyncio.run(stop())
+    [error] = [entry for entry in logs if entry["event"] == "tasks_do_not_end"]
+    assert "deaf" in error["tasks"][0]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
-from ctp_core.base.config import BaseConfig, walk
+from ctp_core.base.config import BaseConfig, parts_with_models
 from ctp_core.ctp_facts.config import CtpFactsConfig, ctp_facts_preset
 from ctp_core.ctp_graphs.config import CtpGraphsConfig, ctp_graphs_preset
 from ctp_core.embeddings.config import ComplexConfig, DistMultConfig, complex_preset, distmult_preset
@@ -160,7 +160,7 @@ def checked_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
 
 
 def _place(config: type[BaseConfig], loc: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part, _ in walk(config, loc))
+    return ".".join(str(part) for part, _ in parts_with_models(config, loc))
 
 
 def _check_read(kind: Kind, method: str, config: type[BaseConfig], names: Iterable[str]) -> None:

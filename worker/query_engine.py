@@ -28,7 +28,7 @@ REPLY_TTL_SECONDS = 60
 ANSWER_SHARE = 0.8  # share of the time that the sender waits; the rest is for transport
 
 
-class Counts:
+class PendingCounts:
     """Counts that are not in Redis yet; safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class QueryEngine:
 
     def __init__(self, settings: Settings) -> None:
         limit_threads(settings.threads)
-        self.counts = Counts()
+        self.counts = PendingCounts()
         self.models = ModelCache(settings, self.counts.add)
         self.redis = make_redis(settings)
 

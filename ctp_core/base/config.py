@@ -166,7 +166,7 @@ Model = type[BaseModel]
 Part = int | str
 
 
-def walk(model: Model | None, loc: tuple[Part, ...]) -> Iterator[tuple[Part, Model | None]]:
+def parts_with_models(model: Model | None, loc: tuple[Part, ...]) -> Iterator[tuple[Part, Model | None]]:
     """The parts of a place, each with the model of the object that stands there, if it is one.
 
     Left out are the tags that pydantic puts behind a field which holds one of several models: whoever gave

@@ -12,7 +12,7 @@ from torch.nn import functional
 from ctp_core.base.evaluation import KnownFilter
 from ctp_core.ctp_facts.entities import Ids, SoftFacts
 from ctp_core.ctp_facts.neighbours import nearest_entities, soft_edges
-from ctp_core.ctp_facts.reach import ChainCosts, Paths, SoftReach, Starts
+from ctp_core.ctp_facts.reach import ChainCosts, SoftPaths, SoftReach, Starts
 from ctp_core.ctp_facts.search import Chains, Leaves, as_tensor
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.kb.knowledge_base import FactIds
@@ -91,12 +91,12 @@ def _question_losses(asked: _Questions, way: int, known: KnownFilter) -> Float[T
 
 def _arrived(
     asked: _Questions, chains: Chains, number: int, given: Ids, *, backwards: bool
-) -> tuple[Chains, int, Paths]:
+) -> tuple[Chains, int, SoftPaths]:
     atoms = ChainCosts(chains.costs[asked.row, number], chains.plan.flips)
     paths = asked.reach.arrive(atoms.reversed if backwards else atoms, Starts(given, asked.own))
     if chains.guards is not None:
         guards = chains.guards.detach().cpu().numpy()[asked.row[paths.question], number]
-        paths = Paths(paths.question, asked.reach.times(paths.distance, guards), paths.stations, paths.facts)
+        paths = SoftPaths(paths.question, asked.reach.times(paths.distance, guards), paths.stations, paths.facts)
     return chains, number, paths
 
 
@@ -111,7 +111,7 @@ class _Best:
     place: Ids
 
 
-def _best_of(arrived: list[Paths], num_entities: int) -> _Best:
+def _best_of(arrived: list[SoftPaths], num_entities: int) -> _Best:
     question, end, distance = (
         np.concatenate([getattr(paths, name) for paths in arrived]) for name in ("question", "end", "distance")
     )
@@ -126,7 +126,7 @@ def _best_of(arrived: list[Paths], num_entities: int) -> _Best:
 
 
 def _distances(
-    asked: _Questions, arrived: list[tuple[Chains, int, Paths]], best: _Best, chosen: Ids, *, backwards: bool
+    asked: _Questions, arrived: list[tuple[Chains, int, SoftPaths]], best: _Best, chosen: Ids, *, backwards: bool
 ) -> Float[Tensor, " chosen"]:
     """Distances of the chosen paths, by the current vectors and with their gradient."""
     parts, order = [], []

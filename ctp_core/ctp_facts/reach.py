@@ -21,7 +21,7 @@ class Starts:
 
 
 @dataclass(frozen=True)
-class Paths:
+class SoftPaths:
     """Paths from the start of a question along facts."""
 
     question: Int[np.ndarray, " path"]
@@ -36,11 +36,11 @@ class Paths:
     def __len__(self) -> int:
         return len(self.question)
 
-    def at(self, chosen: Ids) -> "Paths":
-        return Paths(self.question[chosen], self.distance[chosen], self.stations[chosen], self.facts[chosen])
+    def at(self, chosen: Ids) -> "SoftPaths":
+        return SoftPaths(self.question[chosen], self.distance[chosen], self.stations[chosen], self.facts[chosen])
 
     @classmethod
-    def joined(cls, parts: Sequence["Paths"]) -> "Paths":
+    def joined(cls, parts: Sequence["SoftPaths"]) -> "SoftPaths":
         return cls(
             *(
                 np.concatenate([getattr(p, name) for p in parts])
@@ -68,21 +68,21 @@ class SoftReach:
     def __init__(self, edges: SoftEdges, times: Join, unification: str) -> None:
         self.edges, self.times, self.join = edges, times, JOINS[unification]
 
-    def arrive(self, chain: ChainCosts, starts: Starts, keep: int = 1) -> Paths:
+    def arrive(self, chain: ChainCosts, starts: Starts, keep: int = 1) -> SoftPaths:
         """The `keep` best paths of each question to every entity it reaches."""
         paths = _started(starts, chain.costs.dtype)
         for place, flip in enumerate(chain.flips):
             paths = self._onward(paths, chain.costs[:, place], flip, starts, keep)
         return paths
 
-    def meet(self, chain: ChainCosts, starts: Starts, ends: Ids, keep: int = 1) -> Paths:
+    def meet(self, chain: ChainCosts, starts: Starts, ends: Ids, keep: int = 1) -> SoftPaths:
         """The `keep` best paths of each question to its given end."""
         paths = self.arrive(ChainCosts(chain.costs[:, :-1], chain.flips[:-1]), starts, keep)
         index, edge = self.edges.between(paths.end, ends[paths.question], chain.flips[-1])
         found = self._along(paths, index, edge, chain.costs[:, -1], chain.flips[-1], starts)
         return _best(found, self.edges.size, keep)
 
-    def _onward(self, paths: Paths, costs: Floats, flip: bool, starts: Starts, keep: int) -> Paths:
+    def _onward(self, paths: SoftPaths, costs: Floats, flip: bool, starts: Starts, keep: int) -> SoftPaths:
         total = np.cumsum(self.edges.degrees(paths.end, flip))
         cuts = np.unique(np.searchsorted(total, np.arange(EXPANDED, int(total[-1]) if len(total) else 0, EXPANDED)))
         parts = []
@@ -90,16 +90,16 @@ class SoftReach:
             here = paths.at(some)
             index, edge = self.edges.leaving(here.end, flip)
             parts.append(_best(self._along(here, index, edge, costs, flip, starts), self.edges.size, keep))
-        return parts[0] if len(parts) == 1 else _best(Paths.joined(parts), self.edges.size, keep)
+        return parts[0] if len(parts) == 1 else _best(SoftPaths.joined(parts), self.edges.size, keep)
 
-    def _along(self, paths: Paths, index: Ids, edge: Ids, costs: Floats, flip: bool, starts: Starts) -> Paths:
+    def _along(self, paths: SoftPaths, index: Ids, edge: Ids, costs: Floats, flip: bool, starts: Starts) -> SoftPaths:
         """Extends path index[i] by edge[i]; drops edges of the fact that the question may not use."""
         allowed = self.edges.fact[edge] != starts.own[paths.question[index]]
         index, edge = index[allowed], edge[allowed]
         fact, question = self.edges.fact[edge], paths.question[index]
         step = np.sqrt(self.join(costs[question, self.edges.predicate[fact]], self.edges.squared[edge]))
         end = (self.edges.subject if flip else self.edges.object)[edge]
-        return Paths(
+        return SoftPaths(
             question,
             self.times(paths.distance[index], step),
             np.column_stack([paths.stations[index], end]),
@@ -107,13 +107,13 @@ class SoftReach:
         )
 
 
-def _started(starts: Starts, dtype: np.dtype[np.floating]) -> Paths:
+def _started(starts: Starts, dtype: np.dtype[np.floating]) -> SoftPaths:
     size = len(starts.entity)
     nothing = np.zeros(size, dtype=dtype)  # distance 0 is ⊗'s one
-    return Paths(np.arange(size), nothing, starts.entity[:, None], np.empty((size, 0), dtype=np.int64))
+    return SoftPaths(np.arange(size), nothing, starts.entity[:, None], np.empty((size, 0), dtype=np.int64))
 
 
-def _best(paths: Paths, num_entities: int, keep: int) -> Paths:
+def _best(paths: SoftPaths, num_entities: int, keep: int) -> SoftPaths:
     """Keeps the `keep` nearest paths of each question to each end, sorted by question and end."""
     key = paths.question * num_entities + paths.end
     order = np.lexsort((paths.distance, key))

@@ -12,7 +12,7 @@ from ctp_core.kb.knowledge_base import FactIds, FactsKB
 
 Filters = tuple[KnownFilter, KnownFilter]
 WEIGHTS = (0.0, *(0.02 * 1.25**step for step in range(31)))  # 0.02 … 16
-MAX_CELLS = 3e7  # logits kept of each part: bounds memory at half a gigabyte
+MAX_LOGITS = 3e7  # logits kept of each part: bounds memory at half a gigabyte
 CHOOSING = 3000  # validation facts that choose
 MANY_FACTS = 2000  # from here on MRR tells neighbouring weights apart
 
@@ -74,7 +74,7 @@ def choose_weights(
 
 
 def _affordable(kb: FactsKB, facts: FactIds) -> int:
-    return min(len(facts), max(1, int(MAX_CELLS / len(kb.entities))))
+    return min(len(facts), max(1, int(MAX_LOGITS / len(kb.entities))))
 
 
 def _reciprocal_ranks(

@@ -14,7 +14,7 @@ from service.local.processes import worker_command
 from service.settings import UserError, get_settings
 
 
-class Role(StrEnum):
+class WorkerRole(StrEnum):
     train = "train"
     query = "query"
 
@@ -57,7 +57,7 @@ def api() -> None:
 
 
 @needs("worker")
-def worker(role: Annotated[Role, typer.Argument(help="train: train models; query: answer queries.")]) -> None:
+def worker(role: Annotated[WorkerRole, typer.Argument(help="train: train models; query: answer queries.")]) -> None:
     """Run a Celery worker that trains models or answers queries."""
     command = worker_command(role.value)
     os.execv(command[0], command)  # noqa: S606

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
-from ctp_core.base.config import walk
+from ctp_core.base.config import parts_with_models
 from ctp_core.errors import nearest
 from service.errors import Invalid, UnsupportedMedia
 from service.http.suggestions import did_you_mean
@@ -53,7 +53,7 @@ def invalid(error: ValidationError, model: type[BaseModel], inside: str = "") ->
     """What is wrong in the terms of `model`, which stands at the place `inside` of the body."""
     faults = []
     for fault in first_faults(error):
-        steps = [(inside, model), *walk(model, fault["loc"])]
+        steps = [(inside, model), *parts_with_models(model, fault["loc"])]
         shown = ".".join(str(part)[:MAX_SHOWN_CHARACTERS] for part, _ in steps if part != "")
         faults.append({"place": shown or "body", "reason": _reason(fault, [found for _, found in steps])})
     detail = "; ".join(f"{fault['place']}: {fault['reason']}" for fault in faults)

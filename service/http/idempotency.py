@@ -22,7 +22,7 @@ RACE_RETRIES = 5
 
 
 @dataclass(frozen=True)
-class Reply:
+class CreationReply:
     """The answer of a creating call."""
 
     status: int
@@ -39,7 +39,7 @@ class Once:
     route: str
     key: str | None
 
-    def create(self, database: Database, content: bytes, create: Callable[[Session], Reply]) -> Reply:
+    def create(self, database: Database, content: bytes, create: Callable[[Session], CreationReply]) -> CreationReply:
         """Runs `create` in a transaction, or returns the stored answer of an earlier call with this key.
 
         `content` is the body of the call: a different body under the same key raises Invalid. An IntegrityError means
@@ -53,7 +53,7 @@ class Once:
                 continue
         raise Conflict("busy", "too many calls are creating the same thing at once: try again")
 
-    def kept(self, database: Database, content: bytes) -> Reply | None:
+    def kept(self, database: Database, content: bytes) -> CreationReply | None:
         """Returns the stored answer of an earlier call with this key, so that costly work can be skipped."""
         if self.key is None:
             return None
@@ -63,7 +63,7 @@ class Once:
             kept = session.scalar(select(IdempotencyKey).filter_by(**mine).where(fresh))
         return None if kept is None else self._replay(kept, sha256(content).hexdigest())
 
-    def _create(self, session: Session, digest: str, create: Callable[[Session], Reply]) -> Reply:
+    def _create(self, session: Session, digest: str, create: Callable[[Session], CreationReply]) -> CreationReply:
         if self.key is None:
             return create(session)
         expired = IdempotencyKey.created_at < now() - KEPT_SECONDS
@@ -82,13 +82,13 @@ class Once:
         row.status, row.headers, row.body = reply.status, reply.headers, reply.body
         return reply
 
-    def _replay(self, kept: IdempotencyKey, digest: str) -> Reply:
+    def _replay(self, kept: IdempotencyKey, digest: str) -> CreationReply:
         if kept.body_sha256 != digest:
             raise Invalid(
                 "idempotency_key_reused",
                 f"Idempotency-Key {self.key!r} was used with a different body: use a new key for a new request",
             )
-        return Reply(kept.status, kept.body, kept.headers, replayed=True)
+        return CreationReply(kept.status, kept.body, kept.headers, replayed=True)
 
 
 def forget_old_keys(session: Session) -> None:

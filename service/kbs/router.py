@@ -8,7 +8,7 @@ from fastapi.responses import StreamingResponse
 from ctp_core.kb.formats.registry import FORMATS
 from service.db.tables import Kb, Symbol
 from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep
-from service.http.idempotency import Reply
+from service.http.idempotency import CreationReply
 from service.http.openapi import example, upload_body
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.kbs import repository, service
@@ -64,8 +64,8 @@ def create_kb(
     """Upload a knowledge base, as JSON facts or as files. Answers 200 if the same content has this name already."""
     built = upload.build(settings)
 
-    def reply(kb: Kb, created: bool) -> Reply:
-        return Reply(201 if created else 200, shown(kb).model_dump(mode="json"), {"Location": f"/kbs/{kb.id}"})
+    def reply(kb: Kb, created: bool) -> CreationReply:
+        return CreationReply(201 if created else 200, shown(kb).model_dump(mode="json"), {"Location": f"/kbs/{kb.id}"})
 
     content = f"{upload.name}\n{built.sha256}".encode()
     answer = once.kept(database, content)

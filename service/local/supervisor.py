@@ -42,7 +42,7 @@ class StartError(UserError):
 
 
 @dataclass(kw_only=True)
-class Child(Part):
+class RestartedPart(Part):
     """A part that is restarted when it ends, after a pause that grows with every quick end."""
 
     name: str
@@ -61,7 +61,7 @@ class Supervisor:
 
     settings: Settings
     console: Console = field(default_factory=lambda: Console(highlight=False, markup=False, soft_wrap=True))
-    children: list[Child] = field(default_factory=list)
+    children: list[RestartedPart] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     _socket_folder: Path | None = None
     _open: bool = True
@@ -148,7 +148,7 @@ class Supervisor:
             self._say(f"  access     {access}")
             database.dispose()
 
-    def _start_children(self, children: Iterable[Child]) -> None:
+    def _start_children(self, children: Iterable[RestartedPart]) -> None:
         for child in children:
             child.start()
             self._say(f"  {child.name:<10} started")
@@ -164,7 +164,7 @@ class Supervisor:
             self.environment["CTP_REDIS_URL"] = f"unix://{path}"
             parts = {"queue": redis_command(folder, path), **PARTS}
         self.children = [
-            Child(name=name, command=command, environment=self.environment, log=logs / f"{name}.log")
+            RestartedPart(name=name, command=command, environment=self.environment, log=logs / f"{name}.log")
             for name, command in parts.items()
         ]
 
@@ -231,7 +231,7 @@ class Supervisor:
                     child.start()
                     self._say(f"  {child.name:<10} started again")
 
-    def _lay_queue_aside(self, child: Child) -> bool:
+    def _lay_queue_aside(self, child: RestartedPart) -> bool:
         """Moves the queue's files aside if it ended because it cannot read them; returns whether it did.
 
         No job is lost: the database knows all of them. Done only once: if the queue still fails, its files were not the
@@ -250,7 +250,7 @@ class Supervisor:
         )
         return True
 
-    def _plan_restart(self, child: Child) -> None:
+    def _plan_restart(self, child: RestartedPart) -> None:
         assert child.process is not None
         self._lay_queue_aside(child)
         self._say(f"  {child.name:<10} ended with {child.process.returncode}; its log is {child.log}")
@@ -289,13 +289,13 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _signal(children: list[Child], number: signal.Signals) -> None:
+def _signal(children: list[RestartedPart], number: signal.Signals) -> None:
     for child in children:
         if child.alive:
             child.signal(number)
 
 
-def _wait(children: list[Child], seconds: float) -> None:
+def _wait(children: list[RestartedPart], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     for child in children:
         if child.process is not None:

@@ -76,7 +76,7 @@ class Edges:
             yield from ((graph, s, object_) for s in self.by_object.of(graph, object_).tolist())
 
 
-class OutOfTime(Exception):
+class TimeLimitReached(Exception):
     """The search has reached its time limit."""
 
 
@@ -104,7 +104,7 @@ class Search:
             ways = self._known() if known else self._unknown()
             while len(found) < limit and (pairs := next(ways, None)) is not None:
                 found[pairs] = None
-        except OutOfTime:
+        except TimeLimitReached:
             self.truncated = True
         return list(found)
 
@@ -129,7 +129,7 @@ class Search:
         subject, object_, edges = self.body[atom]
         for where, s, o in edges.matches(graph, binding.get(subject), binding.get(object_)):
             if time.monotonic() > self.ends:
-                raise OutOfTime
+                raise TimeLimitReached
             if subject == object_ and s != o:
                 continue
             for end, bound, rest in self._ways(atom + 1, where, {**binding, subject: s, object_: o}):

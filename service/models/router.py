@@ -15,7 +15,7 @@ from service.http.accept import preferred
 from service.http.bodies import json_body
 from service.http.cache import CACHE_SECONDS
 from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
-from service.http.idempotency import Reply
+from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.models import comparison, probe, repository, service, transfer
@@ -115,10 +115,10 @@ async def import_model(
         found = await asyncio.to_thread(transfer.Import, archive.file, name or archive.name, settings)
         await asyncio.to_thread(found.store, database, storage)
 
-    def create(session: Session) -> Reply:
+    def create(session: Session) -> CreationReply:
         model = found.register(session, once.tenant)
         shown = service.shown(session, [model])[0]
-        return Reply(201, shown.model_dump(mode="json"), {"Location": f"/models/{model.id}"})
+        return CreationReply(201, shown.model_dump(mode="json"), {"Location": f"/models/{model.id}"})
 
     try:
         await probe.check_loads(request.app.state.batcher, found.model_id, found.artifact)

@@ -14,7 +14,7 @@ from service.db.tables import ModelVersion
 from service.errors import ServiceError, TooMany
 from service.files.removals import keep, remove_later
 from service.files.storage import Storage
-from service.http.idempotency import Once, Reply
+from service.http.idempotency import CreationReply, Once
 from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service
 from service.models.archive import Card, CardRule, pack, rules_of, unpack
@@ -80,7 +80,7 @@ class Import:
         with database.write() as session:
             remove_later(session, self.owner)
 
-    def create(self, database: Database, once: Once, create: Callable[[Session], Reply]) -> Reply:
+    def create(self, database: Database, once: Once, create: Callable[[Session], CreationReply]) -> CreationReply:
         """Registers the model; drops its files if the call is refused or repeats an earlier one.
 
         A ServiceError is raised before the commit. Any other error may come after it, when the files are needed, so

@@ -16,7 +16,7 @@ from service.db.engine import Database
 from service.db.tables import Job
 from service.http.bodies import json_body
 from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep, WaitingDep
-from service.http.idempotency import Reply
+from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.kbs import service as kbs
@@ -89,10 +89,10 @@ async def train(
 ) -> TrainResponse:
     """Train a model on a KB. The answer names the job to follow and the model version that it will create."""
 
-    def create(session: Session) -> Reply:
+    def create(session: Session) -> CreationReply:
         job, model = service.submit(session, once.tenant, request, settings)
         body = TrainResponse(job=service.shown(session, [job])[0], model=ModelRef.model_validate(vars(model)))
-        return Reply(202, body.model_dump(mode="json"), {"Location": f"/jobs/{job.id}"})
+        return CreationReply(202, body.model_dump(mode="json"), {"Location": f"/jobs/{job.id}"})
 
     content = request.model_dump_json().encode()
     # The waiting place is taken first: a call that is refused one must not start a training.

@@ -25,7 +25,7 @@ from service.db.tables import ModelVersion, Removal
 from service.errors import Invalid, TooMany, storage_problem
 from service.files.removals import due
 from service.files.storage import StorageFull
-from service.http.idempotency import Once, Reply
+from service.http.idempotency import CreationReply, Once
 from service.models.archive import Card, pack, rules_of, unpack
 from service.models.schemas import TagsIn
 from service.models.transfer import Import, alone
@@ -149,8 +149,8 @@ def test_an_import_whose_commit_was_not_heard_of_keeps_its_files(tmp_path: Path)
     def unheard(_: Session) -> None:
         raise OperationalError("COMMIT", None, Exception("the connection was lost"))
 
-    def create(session: Session) -> Reply:
-        return Reply(201, {"version": found.register(session, "default").version}, {})
+    def create(session: Session) -> CreationReply:
+        return CreationReply(201, {"version": found.register(session, "default").version}, {})
 
     event.listen(Session, "after_commit", unheard)
     try:
@@ -215,7 +215,7 @@ def test_a_refused_import_keeps_neither_memory_nor_files(tmp_path: Path) -> None
     found.store(database, storage)
     assert found.files == {}
 
-    def refuse(_: Session) -> Reply:
+    def refuse(_: Session) -> CreationReply:
         raise Invalid("bad_archive", "no")
 
     with pytest.raises(Invalid):

@@ -10,7 +10,7 @@ from service.db.engine import Database
 from service.db.tables import Checkpoint, IdempotencyKey, Job, Metric, ModelVersion, Outbox, Removal
 from service.errors import Conflict, Invalid, TooMany
 from service.files.garbage import find_garbage
-from service.http.idempotency import KEPT_SECONDS, Once, Reply
+from service.http.idempotency import KEPT_SECONDS, CreationReply, Once
 from service.kbs import service as kbs
 from service.models import service as models
 from service.settings import Settings
@@ -234,8 +234,8 @@ def test_an_idempotency_key_is_forgotten_after_a_day(database: Database) -> None
     once = Once(TENANT, "POST /x", "key")
     replies = iter(range(10))
 
-    def create(_: object) -> Reply:
-        return Reply(201, {"number": next(replies)}, {})
+    def create(_: object) -> CreationReply:
+        return CreationReply(201, {"number": next(replies)}, {})
 
     assert [once.create(database, b"one", create).body["number"] for _ in range(2)] == [0, 0]
     with pytest.raises(Invalid):

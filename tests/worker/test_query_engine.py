@@ -26,7 +26,7 @@ from service.health.counters import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.samples import read_sample
 from service.settings import Settings
 from tests.stores import folder_store
-from worker.query_engine import Counts, QueryEngine
+from worker.query_engine import PendingCounts, QueryEngine
 
 pytestmark = pytest.mark.slow
 CONFIG = {"method": "proofs", "templates": {"1": 4, "2": 4}, "epochs": 2}
@@ -176,7 +176,7 @@ def test_what_may_be_better_later_is_a_503(tmp_path: Path, files: Files, error: 
 
 
 def test_nothing_is_lost_when_threads_count_and_tell_at_once() -> None:
-    counts, told, start = Counts(), [], threading.Barrier(4)
+    counts, told, start = PendingCounts(), [], threading.Barrier(4)
 
     def count() -> None:
         start.wait()

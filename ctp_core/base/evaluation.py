@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
+from ctp_core.base.edges import slices
 from ctp_core.base.goals import GoalIds, Place, Score
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB
 
@@ -33,12 +34,10 @@ class KnownFilter:
         self, given: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Bool[np.ndarray, "question entity"]:
         keys = given * self._num_predicates + predicates
-        starts = np.searchsorted(self._keys, keys, side="left")
-        lengths = np.searchsorted(self._keys, keys, side="right") - starts
-        question = np.repeat(np.arange(len(keys)), lengths)
-        offsets = np.cumsum(lengths) - lengths
+        starts, ends = np.searchsorted(self._keys, keys), np.searchsorted(self._keys, keys, side="right")
+        question, known = slices(starts, ends)
         mask = np.zeros((len(keys), self._num_entities), dtype=bool)
-        mask[question, self._asked[np.arange(len(question)) + (starts - offsets)[question]]] = True
+        mask[question, self._asked[known]] = True
         return mask
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ctp_core.artifact import Artifact
+from ctp_core.base.checkpoints import under
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import OPEN, GoalIds, Place
@@ -216,10 +217,8 @@ def read_config(artifact: Artifact, config: type[Config]) -> Config:
 
 def load_state(module: nn.Module, name: str, artifact: Artifact) -> None:
     """Loads the tensors that were stored under `name`; raises ArtifactError where they do not fit."""
-    prefix = f"{name}."
-    state = {key.removeprefix(prefix): t for key, t in artifact.tensors.items() if key.startswith(prefix)}
     try:
-        module.load_state_dict(state)
+        module.load_state_dict(under(f"{name}.", artifact))
     except RuntimeError as error:
         raise ArtifactError(f"the tensors do not fit the config: {error}") from None
 

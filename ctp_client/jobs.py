@@ -4,8 +4,7 @@ import time
 from collections.abc import Iterator
 
 from ctp_client.events import follow
-from ctp_client.paths import segment
-from ctp_client.transport import Transport
+from ctp_client.transport import Transport, segment
 from ctp_client.types import Event, Job
 
 WAIT_STEP_SECONDS = 30.0

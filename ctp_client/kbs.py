@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ctp_client.errors import ClientError
-from ctp_client.paths import segment
-from ctp_client.transport import Transport
+from ctp_client.transport import Transport, segment
 from ctp_client.types import FactRow, Format, Kb, Page, Symbol
 
 UPLOAD_SECONDS = 600

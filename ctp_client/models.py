@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctp_client.paths import segment
-from ctp_client.transport import Transport
+from ctp_client.transport import Transport, segment
 from ctp_client.types import Epoch, Model, Rule
 
 IMPORT_SECONDS = 600

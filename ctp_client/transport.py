@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
+from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel
@@ -15,6 +16,11 @@ from ctp_client.types import Page
 M = TypeVar("M", bound=BaseModel)
 PAGE_SIZE = 500
 NO_ERROR = 400
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path, whatever is in it; `@` stays readable."""
+    return quote(name, safe="@")
 
 
 class Transport:

@@ -2,7 +2,8 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -14,6 +15,8 @@ from ctp_core.base.checkpoints import State, check_config, restore_tensors, stat
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.trainer import OnStep, Progress, Trainer, finite, ignore
 from ctp_core.errors import ArtifactError
+
+SEEDS = 2**62
 
 
 class Criterion(NamedTuple):
@@ -126,3 +129,15 @@ class GradientTrainer(Trainer):
             self.stale = checkpoint.manifest.get("stale", 0)  # of facts, checkpoints of version 0.1.0 have none
         except (KeyError, RuntimeError, ValueError, TypeError) as error:
             raise ArtifactError(f"the checkpoint does not fit this run: {error}") from None
+
+
+@contextmanager
+def following(generator: torch.Generator, device: torch.device) -> Iterator[None]:
+    """Within, torch's own generator, which layers and dropout draw from, starts at a seed that `generator` gave.
+
+    Afterwards its state is what it was before.
+    """
+    seed = int(torch.randint(SEEDS, (1,), generator=generator))
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield

@@ -18,8 +18,7 @@ from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
 from ctp_core.base.training_loop import GradientTrainer
-from ctp_core.benchmarks.data import countries_regions, read_benchmark
-from ctp_core.benchmarks.resplits import read_resplit
+from ctp_core.benchmarks.data import countries_regions, read_benchmark, read_resplit
 from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ConfigError
 from ctp_core.evidence.proofs_trainer import ProofsTrainer

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from ctp_core.errors import DataError, EmptyKB, ParseError, TooLarge
 from ctp_core.kb.formats.rows import Row
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, distinct_facts
-from ctp_core.kb.names import MAX_NAME_LENGTH, check_name
-from ctp_core.symbols import Vocabulary
+from ctp_core.symbols import MAX_NAME_LENGTH, Vocabulary, check_name
 
 # Common names of the columns. CSV files may have a header; in other formats, such a row is stored as a fact.
 HEADER_NAMES = (

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from ctp_core.errors import DataError, ParseError
 from ctp_core.kb.knowledge_base import SPLITS, Graph, GraphsKB
-from ctp_core.kb.names import MAX_NAME_LENGTH, check_name
-from ctp_core.symbols import Vocabulary
+from ctp_core.symbols import MAX_NAME_LENGTH, Vocabulary, check_name
 
 # The share of training graphs that must need a template: rules in both directions cost too much for fewer.
 WORTHWHILE = 0.02

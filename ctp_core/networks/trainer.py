@@ -3,8 +3,8 @@
 import torch
 
 from ctp_core.base.graphs_trainer import SCORE_FLOOR, GraphsTrainer, among_targets
-from ctp_core.base.randomness import following
 from ctp_core.base.trainer import OnStep, Progress, ignore
+from ctp_core.base.training_loop import following
 from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.networks.config import NetworkConfig
 from ctp_core.networks.model import NetworkModel, NetworkScorer

@@ -11,7 +11,7 @@ from ctp_core.base.cost import check_dense
 from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.goals import Score
-from ctp_core.base.randomness import following
+from ctp_core.base.training_loop import following
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import WalkerConfig

@@ -2,7 +2,7 @@
 
 Nothing in an archive is trusted. Names are compared with the known ones and never used as paths; sizes are checked
 before and during unpacking; checksums are verified. Whether the tensors really form a model is checked by loading them
-in a query worker (`probe`).
+in a query worker (`transfer.check_loads`).
 """
 
 import io

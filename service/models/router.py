@@ -18,7 +18,7 @@ from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, Storage
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
-from service.models import comparison, probe, repository, service, transfer
+from service.models import comparison, repository, service, transfer
 from service.models.contest import Asking
 from service.models.schemas import (
     EXAMPLE_CHECKPOINT,
@@ -121,7 +121,7 @@ async def import_model(
         return CreationReply(201, shown.model_dump(mode="json"), {"Location": f"/models/{model.id}"})
 
     try:
-        await probe.check_loads(request.app.state.batcher, found.model_id, found.artifact)
+        await transfer.check_loads(request.app.state.batcher, found.model_id, found.artifact)
     except Exception:
         await asyncio.to_thread(found.drop, database)
         raise

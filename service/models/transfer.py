@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import ModelVersion
-from service.errors import ServiceError, TooMany
+from service.errors import Invalid, ServiceError, TooMany, Unavailable
 from service.files.removals import keep, remove_later
 from service.files.storage import Storage
 from service.http.idempotency import CreationReply, Once
@@ -19,12 +19,22 @@ from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service
 from service.models.archive import Card, CardRule, pack, rules_of, unpack
 from service.names import check_name, new_id
+from service.queries.batcher import Batcher, Target
 from service.settings import Settings
 from service.training.outcomes import add_rules, model_owner
 from service.training.repository import next_version
 
 # Files of an import whose row does not appear within this time are removed.
 UNCLAIMED_SECONDS = 3600.0
+# Any answer will do, even that the name is unknown: the model was loaded to tell.
+PROBE = {
+    "goal": ["ctp:probe", "ctp:probe", "ctp:probe"],
+    "facts": [],
+    "top_k": 1,
+    "proofs": 0,
+    "depth": None,
+    "exclude_known": False,
+}
 
 
 def export(database: Database, storage: Storage, tenant: str, reference: str) -> tuple[str, bytes]:
@@ -120,3 +130,16 @@ class Import:
         session.flush()
         session.refresh(model)
         return model
+
+
+async def check_loads(batcher: Batcher, model_id: str, artifact: str) -> None:
+    """Has a query worker load the model, since the API has no torch.
+
+    Raises Invalid if the files are not a model, Unavailable if this cannot be checked now.
+    """
+    (reply,) = await batcher.ask(Target(model_id, artifact), [PROBE], "")
+    problem = reply if isinstance(reply, dict) else {}
+    if problem.get("status") == Unavailable.status:
+        raise Unavailable(problem["code"], problem["detail"])
+    if problem.get("status", 0) >= 500 or problem.get("code") == "bad_artifact":
+        raise Invalid("bad_archive", f"the archive cannot be imported: {problem.get('detail', 'it does not load')}")

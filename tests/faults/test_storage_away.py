@@ -8,7 +8,7 @@ import pytest
 
 from service.errors import Unavailable
 from service.local.cluster import Cluster, wait_for
-from service.models.probe import check_loads
+from service.models.transfer import check_loads
 from service.queries.batcher import Batcher
 from tests.faults.watching import FAST, JOB, SHORT, Watch, undisturbed
 from tests.object_store import BUCKET, ObjectStore, object_store

@@ -12,8 +12,8 @@ from ctp_core.symbols import Fact
 from service.errors import ServiceError, TooMany, Unavailable
 from service.local.cluster import Cluster
 from service.models.contest import Asking, Prepared, Trial, hold
-from service.models.probe import QUESTION
 from service.models.schemas import Contest
+from service.models.transfer import PROBE
 from service.queries.batcher import UNDER_WAY, Batcher, Target, apart
 from service.queries.wire import Reply
 from service.queue import QUERY_QUEUE, alive_key
@@ -36,7 +36,7 @@ def test_a_message_that_is_none_of_ours_stops_nobody(settings: Settings) -> None
         await batcher.start()
         await batcher.redis.rpush(batcher.reply_key, b"no message", b'{"batch_id": "x"}', b"\xff\n")
         try:
-            return list(await batcher.ask(NOBODY, [QUESTION], ""))
+            return list(await batcher.ask(NOBODY, [PROBE], ""))
         finally:
             await batcher.stop()
 
@@ -76,7 +76,7 @@ def test_who_waits_when_the_process_stops_is_told(alone: Settings) -> None:
     async def ask() -> list[BaseException | list[Reply]]:
         batcher = Batcher(alone)
         batcher.lanes[NOBODY].senders = UNDER_WAY  # its lane is busy
-        waiting = asyncio.ensure_future(batcher.ask(NOBODY, [QUESTION] * 200, ""))
+        waiting = asyncio.ensure_future(batcher.ask(NOBODY, [PROBE] * 200, ""))
         await asyncio.sleep(0)
         await batcher.stop()
         return await asyncio.gather(waiting, return_exceptions=True)
@@ -138,7 +138,7 @@ def test_questions_that_cannot_be_sent_or_kept_are_refused(
     async def ask() -> None:
         batcher = Batcher(alone)
         try:
-            await batcher.ask(NOBODY, [QUESTION] * questions, "")
+            await batcher.ask(NOBODY, [PROBE] * questions, "")
         finally:
             await batcher.stop()
 
@@ -150,7 +150,7 @@ def test_questions_that_cannot_be_sent_or_kept_are_refused(
 def test_a_worker_that_answers_too_little_costs_its_callers_a_try(settings: Settings) -> None:
     async def ask() -> None:
         batcher = Batcher(settings)
-        asked = asyncio.ensure_future(batcher.ask(NOBODY, [QUESTION], ""))
+        asked = asyncio.ensure_future(batcher.ask(NOBODY, [PROBE], ""))
         async with asyncio.timeout(30):
             while not batcher.under_way:
                 await asyncio.sleep(0)

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from ctp_core.base.graph_examples import Examples, accuracy
-from ctp_core.base.randomness import following
+from ctp_core.base.training_loop import following
 from ctp_core.benchmarks.paper.published_layers import UnscaledEncoder, published_encoder, published_layers
 from ctp_core.kb.isomorphism import CanonicalGraph, WeightedGraph
 from ctp_core.kb.knowledge_base import Graph, GraphsKB

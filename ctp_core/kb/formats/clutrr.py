@@ -18,8 +18,7 @@ from ctp_core.errors import DataError, ParseError
 from ctp_core.kb.formats.rows import FileLimits, whole_lines
 from ctp_core.kb.graphs import checked
 from ctp_core.kb.knowledge_base import Graph
-from ctp_core.kb.names import MAX_NAME_LENGTH
-from ctp_core.symbols import Fact
+from ctp_core.symbols import MAX_NAME_LENGTH, Fact
 
 COLUMNS = ("story_edges", "edge_types", "query_edge", "target", "genders")
 # The robust splits list noise edges after the edges of the story and give them no type. They are facts all the same:

@@ -8,8 +8,7 @@ from ctp_core.errors import ParseError
 from ctp_core.kb.formats.rows import FileLimits, whole_lines
 from ctp_core.kb.graphs import checked
 from ctp_core.kb.knowledge_base import Graph
-from ctp_core.kb.names import MAX_NAME_LENGTH
-from ctp_core.symbols import Fact
+from ctp_core.symbols import MAX_NAME_LENGTH, Fact
 
 KEYS = {"facts", "subject", "object", "label"}
 EXAMPLE = '{"facts": [["ann", "mother", "bob"], …], "subject": "ann", "object": "cyd", "label": "grandmother"}'

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from ctp_core.errors import ParseError
-from ctp_core.kb.names import MAX_NAME_LENGTH
+from ctp_core.symbols import MAX_NAME_LENGTH
 
 Row = tuple[int, str, str, str]  # line, subject, predicate, object; the names are not checked yet
 BLOCK_BYTES = 1 << 20

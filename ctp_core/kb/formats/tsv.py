@@ -10,8 +10,7 @@ from typing import BinaryIO
 
 from ctp_core.errors import DataError, ParseError
 from ctp_core.kb.formats.rows import FileLimits, Row, read_lines
-from ctp_core.kb.names import check_name
-from ctp_core.symbols import Fact
+from ctp_core.symbols import Fact, check_name
 
 COLUMNS = 3
 ESCAPED = "#escaped"

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from ctp_core import artifact
 from ctp_core.base.evaluation import auc_pr
-from ctp_core.benchmarks.data import read_benchmark
+from ctp_core.benchmarks.data import read_benchmark, read_resplit
 from ctp_core.benchmarks.links import CPU_SECONDS, LinksRun, run
-from ctp_core.benchmarks.resplits import read_resplit
 from ctp_core.errors import DataError
 from service.cli import app
 from tests.core.families import random_family

@@ -14,8 +14,7 @@ from ctp_core.kb.formats.gzipped import ZipLimits, maybe_gunzipped
 from ctp_core.kb.formats.registry import FORMATS, formats_of, recognise
 from ctp_core.kb.formats.rows import FileLimits, read_lines
 from ctp_core.kb.formats.tsv import UNSAFE, write_tsv
-from ctp_core.kb.names import check_name
-from ctp_core.symbols import Fact
+from ctp_core.symbols import Fact, check_name
 
 BAD_FILES = Path(__file__).parent / "bad_files"
 LIMITS = FileLimits(max_line_bytes=4096)

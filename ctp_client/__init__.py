@@ -10,7 +10,6 @@ from ctp_client.types import (
     Event,
     Fact,
     FactRow,
-    Forecast,
     Format,
     Goal,
     Job,
@@ -25,7 +24,6 @@ from ctp_client.types import (
     Rule,
     Symbol,
     Training,
-    Trial,
     Unification,
 )
 
@@ -41,7 +39,6 @@ __all__ = [
     "Event",
     "Fact",
     "FactRow",
-    "Forecast",
     "Format",
     "Goal",
     "Job",
@@ -56,7 +53,6 @@ __all__ = [
     "Rule",
     "Symbol",
     "Training",
-    "Trial",
     "Unification",
     "Unreachable",
 ]

@@ -17,10 +17,8 @@ from ctp_core.base.facts_model import (
     read_calibration,
     read_config,
     read_kb,
-    read_probabilities,
 )
 from ctp_core.base.goals import GoalIds
-from ctp_core.base.progress import OnPart, unheard
 from ctp_core.embeddings.config import ComplexConfig, DistMultConfig, EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
@@ -28,7 +26,7 @@ from ctp_core.rules import Rule
 
 
 class EmbeddingModel(FactsModel):
-    """logit = scale · φ(s, p, o) + offset, on the scale of a logit, so that a hybrid can add it to proofs."""
+    """logit = scale · φ(s, p, o) + offset, fitted on validation so that the sigmoid reads as a probability."""
 
     config_class: ClassVar[type[EmbeddingConfig]]
 
@@ -93,9 +91,8 @@ class EmbeddingModel(FactsModel):
             for part in parts
         ]
 
-    def rules(self, on_part: OnPart = unheard) -> list[Rule]:
+    def rules(self) -> list[Rule]:
         """Always empty: an embedding has no rules."""
-        del on_part
         return []
 
     def to_artifact(self) -> Artifact:
@@ -109,8 +106,7 @@ class EmbeddingModel(FactsModel):
         sizes = (len(kb.entities), len(kb.predicates))
         factorisation = FACTORISATIONS[config.method](sizes, config.rank, torch.Generator(), device)
         load_state(factorisation, "factorisation", artifact)
-        model = cls(config, kb, factorisation.requires_grad_(False), read_calibration(artifact))
-        return model.calibrated_by(read_probabilities(artifact))
+        return cls(config, kb, factorisation.requires_grad_(False), read_calibration(artifact))
 
 
 class ComplexModel(EmbeddingModel):

@@ -11,8 +11,7 @@ from ctp_core.methods import method_texts
 from ctp_core.select.config import SelectName
 from service.db.tables import Kb
 from service.errors import Invalid
-from service.kbs.service import profile_of
-from service.training.service import preset_configs, resolve_config
+from service.training.service import preset_configs, profile_of, resolve_config
 
 
 def graphs() -> Kb:
@@ -59,8 +58,7 @@ def test_a_setting_of_a_part_overrides_that_setting_alone() -> None:
     preset = resolve_config(facts(), "best", {}).model_dump()
     changed = resolve_config(facts(), "best", {"embedding": {"rank": 20}}).model_dump()
     named = resolve_config(facts(), "best", {"embedding": {"method": "complex", "rank": 20}}).model_dump()
-    searched = tuple(name for name in preset["embedding"]["search"] if name != "rank")
-    assert changed == named == {**preset, "embedding": {**preset["embedding"], "rank": 20, "search": searched}}
+    assert changed == named == {**preset, "embedding": {**preset["embedding"], "rank": 20}}
 
 
 def test_a_part_of_another_method_has_none_of_the_settings_before() -> None:

@@ -67,7 +67,11 @@ class Settings(BaseSettings):
     max_requests_per_second: float = Field(
         5000.0, ge=1, description="Most calls per second from one tenant to one API process, at least 1."
     )
-    header_seconds: float = Field(10.0, gt=0, description="Time in which the headers of a request must arrive.")
+    header_seconds: float = Field(
+        10.0,
+        gt=0,
+        description="Time in which the headers of a request must arrive, and what is left of a body that was refused.",
+    )
     body_seconds: float = Field(
         10.0, gt=0, description="Time that the API waits for a body before the minimum rate below applies."
     )

@@ -15,6 +15,9 @@ from ctp_client.types import Page
 
 M = TypeVar("M", bound=BaseModel)
 PAGE_SIZE = 500
+# Threads may share a client. A pool that closes surplus connections can close one that another thread has just
+# taken up, so none is surplus.
+LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=None)
 NO_ERROR = 400
 
 
@@ -29,7 +32,7 @@ class Transport:
     def __init__(self, url: str, key: str | None, timeout: float) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.url = url.rstrip("/")
-        self.http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout)
+        self.http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout, limits=LIMITS)
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         """Raises Unreachable or ApiError."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from ctp_client.transport import LIMITS
 from service.local.cluster import free_port
 
 STOP_SECONDS = 60
@@ -27,7 +28,8 @@ class RunningService:
     printed: str
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.url, timeout=240)
+        # Tests share it between threads: see `LIMITS` of the client.
+        return httpx.Client(base_url=self.url, timeout=240, limits=LIMITS)
 
     def children(self) -> dict[str, int]:
         """Part -> process id of the supervisor's child that runs it."""

@@ -10,6 +10,7 @@ from ctp_client.types import (
     Event,
     Fact,
     FactRow,
+    Forecast,
     Format,
     Goal,
     Job,
@@ -24,6 +25,7 @@ from ctp_client.types import (
     Rule,
     Symbol,
     Training,
+    Trial,
     Unification,
 )
 
@@ -39,6 +41,7 @@ __all__ = [
     "Event",
     "Fact",
     "FactRow",
+    "Forecast",
     "Format",
     "Goal",
     "Job",
@@ -53,6 +56,7 @@ __all__ = [
     "Rule",
     "Symbol",
     "Training",
+    "Trial",
     "Unification",
     "Unreachable",
 ]

@@ -2,12 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ctp_client.transport import Transport, segment
 from ctp_client.types import Epoch, Model, Rule
 
 IMPORT_SECONDS = 600
+
+
+class RuleFilter(TypedDict, total=False):
+    """Which rules to list, beside those of a predicate and of a least confidence."""
+
+    min_support: int | None  # 0 lists rules that conclude nothing known as well
+    min_precision: float | None
+    constants: bool | None  # rules about a named entity as well
+    priors: bool | None  # rules about X or Y alone as well: they say how common it is
 
 
 class Models:
@@ -27,17 +36,28 @@ class Models:
         return self._transport.items(Epoch, f"/models/{segment(model)}/metrics")
 
     def rules(
-        self, model: str, predicate: str | None = None, min_confidence: float | None = None, limit: int | None = None
+        self,
+        model: str,
+        predicate: str | None = None,
+        min_confidence: float | None = None,
+        limit: int | None = None,
+        **wanted: Unpack[RuleFilter],
     ) -> Iterator[Rule]:
-        """Best first."""
+        """By head; within a head those that explain most first."""
         path = f"/models/{segment(model)}/rules"
-        return self._transport.items(Rule, path, limit, predicate=predicate, min_confidence=min_confidence)
+        asked = {"predicate": predicate, "min_confidence": min_confidence, **wanted}
+        return self._transport.items(Rule, path, limit, **asked)
 
     def prolog(
-        self, model: str, predicate: str | None = None, min_confidence: float | None = None, limit: int = 1000
+        self,
+        model: str,
+        predicate: str | None = None,
+        min_confidence: float | None = None,
+        limit: int = 1000,
+        **wanted: Unpack[RuleFilter],
     ) -> str:
-        """The rules, best first, as a Prolog program; at most 1000 of them."""
-        asked = {"predicate": predicate, "min_confidence": min_confidence, "limit": limit}
+        """The rules as a Prolog program, in the same order; at most 1000 of them."""
+        asked = {"predicate": predicate, "min_confidence": min_confidence, "limit": limit, **wanted}
         params = {key: value for key, value in asked.items() if value is not None}
         path = f"/models/{segment(model)}/rules"
         return self._transport.send("GET", path, params=params, headers={"Accept": "text/plain"}).text

@@ -74,6 +74,24 @@ class Format(Wire):
     writable: bool
 
 
+class Forecast(Wire):
+    """What a training is expected to cost; `basis` says what the figures rest on."""
+
+    cpu_seconds: float
+    peak_bytes: int
+    basis: str = ""
+
+    def __str__(self) -> str:
+        """In words: `about 40 s, 0.6 GB`."""
+        return f"about {_duration(self.cpu_seconds)}, {self.peak_bytes / 1e9:.1f} GB"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{max(1, round(seconds, -1 if seconds >= 20 else 0)):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+
+
 class Preset(Wire):
     """A preset and the settings it means for a KB; `methods` can be trained on it. The texts are for people."""
 
@@ -81,8 +99,10 @@ class Preset(Wire):
     text: str = ""
     default: bool = False
     config: dict[str, Any]
+    forecast: Forecast | None = None
     methods: list[str] = []
     method_texts: dict[str, str] = {}
+    setting_texts: dict[str, str] = {}
 
 
 class Job(Wire):
@@ -94,6 +114,7 @@ class Job(Wire):
     model: str = ""
     kb_id: str
     attempt: int
+    forecast: Forecast | None = None
     progress: dict[str, Any]
     waiting_for: str | None = None
     error: dict[str, Any] | None
@@ -141,6 +162,16 @@ class Lineage(Wire):
     job_id: str | None = None
 
 
+class Trial(Wire):
+    """Settings that were tried on the KB before training: what they reached, what they cost, and whether they won."""
+
+    settings: dict[str, Any]
+    metric: str
+    value: float
+    cpu_seconds: float
+    chosen: bool = False
+
+
 class Model(ModelRef):
     """One version of a model."""
 
@@ -150,6 +181,7 @@ class Model(ModelRef):
     preset: str | None
     config: dict[str, Any]
     metrics: dict[str, Any]
+    trials: list[Trial] = Field(default_factory=list)
     tags: dict[str, Any]
     aliases: list[str]
     lineage: Lineage
@@ -172,7 +204,7 @@ class Epoch(Wire):
     """Loss and validation metrics of one epoch."""
 
     epoch: int
-    loss: float
+    loss: float | None
     metrics: dict[str, Any]
 
 
@@ -185,7 +217,7 @@ class Atom(Wire):
 
 
 class Rule(Wire):
-    """A learnt rule: confidence as the model has it, support and precision counted over the KB."""
+    """A learnt rule: confidence, support and precision as counted over the KB, weight as the model has it."""
 
     id: str
     head: Atom
@@ -196,6 +228,8 @@ class Rule(Wire):
     support: int | None
     precision: float | None
     approximate: bool = False
+    weight: float | None = None
+    prior: bool = False
 
 
 class Goal(Wire):
@@ -243,9 +277,10 @@ class Proof(Wire):
 
 
 class Answer(Fact):
-    """A fact with its score, and the proofs it rests on."""
+    """A fact with its score, and the proofs it rests on. `probability` is None in models that were not calibrated."""
 
     score: float
+    probability: float | None = None
     rank: int
     known: bool
     proofs: list[Proof]
@@ -261,3 +296,4 @@ class Answers(Wire):
     explainable: bool = True
     semiring: str = ""
     truncated: bool = False
+    warnings: list[str] = []

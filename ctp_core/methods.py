@@ -3,27 +3,39 @@
 Everything that names methods (the page, the terminal, the benchmarks, `GET /presets`) reads the table here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast, get_args
 
 from pydantic import ValidationError
 
-from ctp_core.base.config import BaseConfig, parts_with_models
+from ctp_core.base.budget import budget_seconds
+from ctp_core.base.config import BaseConfig, SearchedConfig, parts_with_models
+from ctp_core.base.cost import Forecast
+from ctp_core.base.halving import Space
 from ctp_core.ctp_facts.config import CtpFactsConfig, ctp_facts_preset
+from ctp_core.ctp_facts.cost import forecast as forecast_ctp_facts
 from ctp_core.ctp_graphs.config import CtpGraphsConfig, ctp_graphs_preset
-from ctp_core.embeddings.config import ComplexConfig, DistMultConfig, complex_preset, distmult_preset
+from ctp_core.ctp_graphs.cost import forecast as forecast_ctp_graphs
+from ctp_core.embeddings import candidates as embeddings
+from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
+from ctp_core.embeddings.cost import forecast as forecast_embedding
 from ctp_core.errors import ConfigError
-from ctp_core.evidence.config import ProofsConfig, RulesConfig, proofs_preset, rules_preset
+from ctp_core.evidence import candidates as evidence
+from ctp_core.evidence.config import ProofsConfig, RulesConfig
+from ctp_core.evidence.cost import forecast as forecast_evidence
 from ctp_core.hybrid.config import HybridConfig, hybrid_preset
+from ctp_core.hybrid.cost import one_after_the_other
 from ctp_core.kb.knowledge_base import Kind
 from ctp_core.kb.profile import Profile
 from ctp_core.networks.config import CONFIGS as NETWORK_CONFIGS
 from ctp_core.networks.config import network_preset
-from ctp_core.presets import PRESETS
+from ctp_core.networks.cost import forecast as forecast_network
+from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from ctp_core.select.config import FIXED_RULES, SelectName
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig, minerva_preset, neurallp_preset
+from ctp_core.walkers.cost import forecast as forecast_walker
 
 
 @dataclass(frozen=True)
@@ -33,8 +45,16 @@ class Method:
     text: str
     config: type[BaseConfig]
     preset: Callable[[Profile, str], BaseConfig]
+    # What a training with these settings will cost on a KB of this profile, and what to change so that it needs less
+    # memory. The functions are in each family's `cost.py`.
+    forecast: Callable[[Any, Profile], Forecast]
+    saving: str
     # `preset` for a given `select`, in methods that have one.
     preset_of_select: Callable[[Profile, str, SelectName], BaseConfig] | None = None
+    # The settings to try where some are searched, at full effort and the most promising first; and cheaper settings
+    # that tell as much as possible about the full ones.
+    candidates: Callable[[Any, Profile], Sequence[BaseConfig]] | None = None
+    at_effort: Callable[[Any, float], BaseConfig] | None = None
 
 
 NETWORK_TEXTS = {
@@ -49,40 +69,102 @@ NETWORK_TEXTS = {
 }
 
 
+# What to change so that a training needs less memory.
+PROOFS_SAVING = "lower `batch_size` or the numbers in `templates`, or use method 'rules' or 'complex'"
+RULES_SAVING = "lower `sample`, `rules_per_template` or `max_length`"
+EMBEDDING_SAVING = "lower `rank` or `batch_size`, or set `negatives`"
+HYBRID_SAVING = "lower `embedding.rank` or the settings of `proofs`, or use method 'rules'"
+CTP_SAVING = "lower `batch_size`, `train_depth` or `depth`, list fewer `templates`, or use search 'nearest' on facts"
+WALKER_SAVING = "lower `batch_size`, `beam` or `rank`, or use method 'rules' or 'complex'"
+NETWORK_SAVING = "lower `batch_size`, `dim` or `hidden`"
+
+
 def _network(method: str) -> Method:
     def preset(profile: Profile, name: str) -> BaseConfig:
         del profile
         return network_preset(method, name)
 
-    return Method(NETWORK_TEXTS[method], NETWORK_CONFIGS[method], preset)
+    return Method(NETWORK_TEXTS[method], NETWORK_CONFIGS[method], preset, forecast_network, NETWORK_SAVING)
+
+
+def _forecast_hybrid(config: HybridConfig, profile: Profile) -> Forecast:
+    proofs, embedding = forecast(config.part("proofs"), profile), forecast(config.part("embedding"), profile)
+    return one_after_the_other(proofs, embedding, profile)
 
 
 METHODS: dict[tuple[Kind, str], Method] = {
-    ("facts", "proofs"): Method("Weighted rules whose proofs add up.", ProofsConfig, proofs_preset),
-    ("facts", "hybrid"): Method("Proofs with an embedding added: the most accurate.", HybridConfig, hybrid_preset),
-    ("facts", "complex"): Method("ComplEx embedding: accurate, no proofs.", ComplexConfig, complex_preset),
+    ("facts", "proofs"): Method(
+        "Weighted rules whose proofs add up.",
+        ProofsConfig,
+        evidence.proofs_preset,
+        forecast_evidence,
+        PROOFS_SAVING,
+        candidates=evidence.candidates,
+        at_effort=evidence.at_effort,
+    ),
+    ("facts", "hybrid"): Method(
+        "Proofs with an embedding added: the most accurate.",
+        HybridConfig,
+        hybrid_preset,
+        _forecast_hybrid,
+        HYBRID_SAVING,
+    ),
+    ("facts", "complex"): Method(
+        "ComplEx embedding: accurate, no proofs.",
+        ComplexConfig,
+        embeddings.complex_preset,
+        forecast_embedding,
+        EMBEDDING_SAVING,
+        candidates=embeddings.candidates,
+        at_effort=embeddings.at_effort,
+    ),
     ("facts", "distmult"): Method(
-        "DistMult embedding, the same in both directions; no proofs.", DistMultConfig, distmult_preset
+        "DistMult embedding, the same in both directions; no proofs.",
+        DistMultConfig,
+        embeddings.distmult_preset,
+        forecast_embedding,
+        EMBEDDING_SAVING,
+        candidates=embeddings.candidates,
+        at_effort=embeddings.at_effort,
     ),
     ("facts", "ctp"): Method(
         "The paper's prover: rules made for each question, entities that may stand in for similar ones.",
         CtpFactsConfig,
         ctp_facts_preset,
+        forecast_ctp_facts,
+        CTP_SAVING,
         ctp_facts_preset,
     ),
     ("facts", "neurallp"): Method(
         "NeuralLP: learns which walks along facts lead to the answer; lists rules, no proofs.",
         NeuralLpConfig,
         neurallp_preset,
+        forecast_walker,
+        WALKER_SAVING,
     ),
     ("facts", "minerva"): Method(
-        "MINERVA: a walker that learns where to go for each predicate; no proofs.", MinervaConfig, minerva_preset
+        "MINERVA: a walker that learns where to go for each predicate; no proofs.",
+        MinervaConfig,
+        minerva_preset,
+        forecast_walker,
+        WALKER_SAVING,
     ),
     ("facts", "rules"): Method(
-        "Rules mined from paths between entities, up to millions of facts.", RulesConfig, rules_preset
+        "Rules mined from paths between entities, without attention.",
+        RulesConfig,
+        evidence.rules_preset,
+        forecast_evidence,
+        RULES_SAVING,
+        candidates=evidence.candidates,
+        at_effort=evidence.at_effort,
     ),
     ("graphs", "ctp"): Method(
-        "The paper's prover: rules made for each question.", CtpGraphsConfig, ctp_graphs_preset, ctp_graphs_preset
+        "The paper's prover: rules made for each question.",
+        CtpGraphsConfig,
+        ctp_graphs_preset,
+        forecast_ctp_graphs,
+        CTP_SAVING,
+        ctp_graphs_preset,
     ),
     **{("graphs", method): _network(method) for method in NETWORK_CONFIGS},
 }
@@ -101,6 +183,11 @@ def method_texts(kind: Kind) -> dict[str, str]:
 def is_method(name: str) -> bool:
     """Whether any kind of KB has a method of this name."""
     return any(name in method_texts(kind) for kind in get_args(Kind))
+
+
+def saving(method: str) -> str:
+    """What to change so that a training by this method needs less memory."""
+    return next((found.saving for (_, name), found in METHODS.items() if name == method), "choose another method")
 
 
 def presets(profile: Profile) -> dict[str, BaseConfig]:
@@ -124,6 +211,63 @@ def _preset(profile: Profile, name: str, method: str, select: object) -> BaseCon
     if found.preset_of_select and select in get_args(SelectName):
         return found.preset_of_select(profile, name, cast(SelectName, select))
     return found.preset(profile, name)
+
+
+def search_space(config: BaseConfig, profile: Profile) -> Space[Any] | None:
+    """What is tried before training with this config; None where all of its settings are given.
+
+    Raises ConfigError where the method has no settings that can be searched.
+    """
+    if not isinstance(config, SearchedConfig) or not config.search:
+        return None
+    method = find_method(profile.kind, config.method)
+    if method.candidates is None or method.at_effort is None:
+        raise ConfigError(f"method {config.method!r} has no settings to search: leave out `search`")
+    forecast = method.forecast
+    return Space(
+        method.candidates(config, profile),
+        method.at_effort,
+        lambda one: forecast(one, profile).cpu_seconds,
+        config.budget_seconds or budget_seconds(DEFAULT_PRESET, profile.num_facts),
+    )
+
+
+def forecast(config: BaseConfig, profile: Profile) -> Forecast:
+    """What a training costs on a KB of this profile, its search included."""
+    method = find_method(profile.kind, config.method)
+    space = search_space(config, profile)
+    if space is None:
+        return method.forecast(config, profile)
+    full = [method.forecast(one, profile) for one in space.candidates]
+    seconds = space.forecast_search() + max(one.cpu_seconds for one in full)
+    tried = f"a search among {len(full)} settings, then the costliest of them: " if space.plan() else ""
+    basis = tried + max(full, key=lambda one: one.cpu_seconds).basis
+    return Forecast(seconds, max(one.peak_bytes for one in full), basis)
+
+
+def with_settings(base: BaseConfig, given: dict[str, Any]) -> dict[str, Any]:
+    """The JSON values of a preset with a user's settings on top; what is given is not searched any more.
+
+    A part of a hybrid is merged setting by setting, unless its method changes.
+    """
+    values = base.model_dump(mode="json")
+    merged = _without_search({**values, **given}, given)
+    for name, part in given.items():
+        before = getattr(base, name, None)
+        if (
+            isinstance(before, BaseConfig)
+            and isinstance(part, dict)
+            and part.get("method", before.method) == before.method
+        ):
+            merged[name] = with_settings(before, part)
+    return merged
+
+
+def _without_search(values: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    # A prover on facts has another setting of this name: how it looks for proofs.
+    if "search" in given or not isinstance(values.get("search"), list):
+        return values
+    return {**values, "search": [name for name in values["search"] if name not in given]}
 
 
 def find_method(kind: Kind, name: object) -> Method:

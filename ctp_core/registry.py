@@ -7,8 +7,9 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from ctp_core.artifact import Artifact, check_consistent
-from ctp_core.base.config import BaseConfig
+from ctp_core.base.config import BaseConfig, SearchedConfig
 from ctp_core.base.model import Model
+from ctp_core.base.search import SearchTrainer
 from ctp_core.base.trainer import Trainer
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.model import CtpFactsModel
@@ -22,14 +23,15 @@ from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ArtifactError, ConfigError, UnknownSymbol
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.evidence.proofs_model import ProofsModel
-from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
+from ctp_core.evidence.trainer import evidence_trainer
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.trainer import HybridTrainer
 from ctp_core.kb.knowledge_base import FactsKB, GraphsKB, KnowledgeBase
-from ctp_core.methods import find_method
+from ctp_core.kb.profile import Profile
+from ctp_core.methods import find_method, search_space
 from ctp_core.networks.config import CONFIGS as NETWORK_CONFIGS
 from ctp_core.networks.model import NetworkModel
 from ctp_core.networks.trainer import NetworkTrainer
@@ -65,7 +67,7 @@ def entry(
 
 
 MODELS: dict[tuple[str, str], Entry[Any, Any]] = {
-    ("facts", "proofs"): entry(ProofsConfig, FactsKB, ProofsModel, ProofsTrainer),
+    ("facts", "proofs"): entry(ProofsConfig, FactsKB, ProofsModel, evidence_trainer),
     ("facts", "rules"): entry(RulesConfig, FactsKB, RulesModel, RulesTrainer),
     ("facts", "hybrid"): entry(HybridConfig, FactsKB, HybridModel, HybridTrainer),
     ("facts", "ctp"): entry(CtpFactsConfig, FactsKB, CtpFactsModel, CtpFactsTrainer),
@@ -84,7 +86,12 @@ MODELS: dict[tuple[str, str], Entry[Any, Any]] = {
 def create_trainer(config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> Trainer:
     """Raises ConfigError where the method or a setting does not work on this kind of KB."""
     find_method(kb.kind, config.method)
-    return MODELS[kb.kind, config.method].train(config, kb, device)
+    entry = MODELS[kb.kind, config.method]
+    if isinstance(config, SearchedConfig) and isinstance(kb, FactsKB) and config.search:
+        space = search_space(config, Profile.of(kb))
+        if space is not None:
+            return SearchTrainer(config, kb, lambda one, on: entry.train(one, on, device), space)
+    return entry.train(config, kb, device)
 
 
 def load_model(artifact: Artifact, device: torch.device) -> Model:

@@ -18,6 +18,7 @@ from ctp_core.symbols import Fact
 
 SURE = 1 - 1e-6  # a generated vector that meets a predicate this well is that predicate
 ID_LENGTH = 12
+PESSIMISM = 5.0  # cases against a rule that are assumed beside those that were seen
 MAX_BODY = 8  # atoms; a longer body is a mistake, and its search would be one too
 About = Literal["", "X", "Y"]
 T = TypeVar("T")
@@ -149,8 +150,11 @@ def _others(count: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A decoded rule: confidence as the model has it, support and precision as counted over the KB.
+    """A decoded rule, with what was counted over the KB and what the model makes of it.
 
+    `confidence` is the chance that what the rule concludes is true: support ÷ (pairs that the body connects +
+    PESSIMISM). On graphs, and until a rule is counted, it is what the model has. `weight` is what a single proof by
+    the rule adds to the logit in models that add evidence, and its score in models that take the best proof.
     `constant` is the entity in the head, whose body is then about the other place. `approximate` says that a body
     predicate was generated and is shown by its nearest name.
     """
@@ -162,6 +166,7 @@ class Rule:
     support: int | None = None
     precision: float | None = None
     approximate: bool = False
+    weight: float | None = None
 
     @cached_property
     def head(self) -> Atom:
@@ -176,6 +181,16 @@ class Rule:
             return SIDES[self.body.about == "Y"]
         steps, about = self.body.steps, self.body.about
         return Template(len(steps), reversed=not about and all(step.inverse for step in steps), about=about)
+
+    @property
+    def prior(self) -> bool:
+        """One variable of the head is not in the body, so that the rule only says how common the other one is."""
+        return self.template.unary
+
+    @property
+    def explains(self) -> float:
+        """How much of the KB rests on the rule: its weight for each fact that it concludes."""
+        return (self.confidence if self.weight is None else self.weight) * (self.support or 0)
 
     @cached_property
     def text(self) -> str:
@@ -193,14 +208,35 @@ class Rule:
             "body": [vars(atom) for atom in self.body.atoms],
             "template": str(self.template),
             "confidence": self.confidence,
+            "weight": self.weight,
             "support": self.support,
             "precision": self.precision,
             "approximate": self.approximate,
         }
 
     def counted(self, support: int, pairs: int) -> Self:
-        """A copy with support and precision; precision is None where the body never holds."""
-        return replace(self, support=support, precision=support / pairs if pairs else None)
+        """A copy with what was counted; what the model had as confidence becomes the weight, unless it has one.
+
+        Precision is None where the body never holds.
+        """
+        return replace(
+            self,
+            confidence=support / (pairs + PESSIMISM),
+            weight=self.confidence if self.weight is None else self.weight,
+            support=support,
+            precision=support / pairs if pairs else None,
+        )
+
+
+def by_what_they_explain(rules: Iterable[Rule]) -> list[Rule]:
+    """Grouped by head; the head and the rules that explain most first, priors behind all other rules of their head."""
+    heads: dict[str, list[Rule]] = {}
+    for rule in rules:
+        heads.setdefault(rule.predicate, []).append(rule)
+    for group in heads.values():
+        group.sort(key=lambda rule: (rule.prior, -rule.explains, -rule.confidence, rule.text))
+    groups = sorted(heads.items(), key=lambda head: (head[1][0].prior, -head[1][0].explains, head[0]))
+    return [rule for _, group in groups for rule in group]
 
 
 def each_once(rules: Iterable[Rule]) -> list[Rule]:

@@ -18,8 +18,9 @@ def rule_from_values(values: Mapping[str, Any]) -> Rule:
     """A rule as any version stored it; raises DataError, or KeyError or TypeError where a part is missing."""
     head, *body = (Atom(**atom) for atom in (values["head"], *values["body"]))
     rule = rule_from_atoms(head, body, values["confidence"])
-    support, precision, approximate = (values.get(name) for name in ("support", "precision", "approximate"))
-    return replace(rule, support=support, precision=precision, approximate=bool(approximate))
+    support, precision, weight = (values.get(name) for name in ("support", "precision", "weight"))
+    approximate = bool(values.get("approximate"))
+    return replace(rule, support=support, precision=precision, weight=weight, approximate=approximate)
 
 
 def _read(head: Atom, atoms: Sequence[Atom]) -> tuple[Body, str | None]:

@@ -143,6 +143,12 @@ class Settings(BaseSettings):
     )
     max_model_bytes: int = Field(1024 * MIB, gt=0, description="Largest model that may be imported, after unpacking.")
     max_import_bytes: int = Field(512 * MIB, gt=0, description="Largest archive of a model that may be imported.")
+    train_memory_bytes: int = Field(
+        0,
+        ge=0,
+        description="Memory that one training may use before it is ended; 0: 70 % of what is free when its process "
+        "starts, shared by all train workers of the machine.",
+    )
     max_attempts: int = Field(3, ge=1, description="Number of lost workers after which a job fails, at least 1.")
 
     url: str = Field("http://127.0.0.1:8000", description="URL of the service that client commands call.")

@@ -18,7 +18,12 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 def answers_json(model: Model, answers: Answers) -> bytes:
     """Returns the JSON of the answers without its outer braces; raises ValueError for a number that is not finite."""
-    head = {"explainable": model.explainable, "semiring": model.semiring, "truncated": answers.truncated}
+    head = {
+        "explainable": model.explainable,
+        "semiring": model.semiring,
+        "truncated": answers.truncated,
+        "warnings": answers.warnings,
+    }
     listed = ",".join([_answer(answer, rank) for rank, answer in enumerate(answers.items, 1)])
     return f'{_encode(head)[1:-1]},"answers":[{listed}]'.encode()
 
@@ -26,13 +31,13 @@ def answers_json(model: Model, answers: Answers) -> bytes:
 def _answer(answer: Answer, rank: int) -> str:
     proofs = ",".join([_proof(proof) for proof in answer.proofs])
     return (
-        f'{{{_places(answer.fact)},"score":{_number(answer.score)},"rank":{rank},"known":{_encode(answer.known)},'
-        f'"score_parts":{_encode(answer.score_parts)},"proofs":[{proofs}]}}'
+        f'{{{_places(answer.fact)},"score":{_number(answer.score)},"probability":{_number_or_null(answer.probability)},'
+        f'"rank":{rank},"known":{_encode(answer.known)},"score_parts":{_encode(answer.score_parts)},"proofs":[{proofs}]}}'
     )
 
 
 def _proof(proof: Proof) -> str:
-    share = "null" if proof.share is None else _number(proof.share)
+    share = _number_or_null(proof.share)
     return f'{{"score":{_number(proof.score)},"share":{share},"text":{_text(proof.text)},"tree":{_node(proof.tree)}}}'
 
 
@@ -61,6 +66,10 @@ def _unification(one: Unification) -> str:
     approximate = "true" if one.approximate else "false"
     left, right = _text(one.left), _text(one.right)
     return f'{{"left":{left},"right":{right},"score":{_number(one.score)},"approximate":{approximate}}}'
+
+
+def _number_or_null(value: float | None) -> str:
+    return "null" if value is None else _number(value)
 
 
 def _number(value: float) -> str:

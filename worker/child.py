@@ -18,6 +18,7 @@ import torch
 
 from service.logs import configure_logs
 from service.settings import get_settings
+from worker import memory
 from worker.names import BEAT, BEATS_PER_LEASE, DONE, STOP
 from worker.training_job import TrainingJob
 
@@ -28,6 +29,7 @@ PARENT_GONE = 3
 def main() -> None:
     settings, stop = get_settings(), threading.Event()
     configure_logs(settings.log_level)
+    memory.offer_to_the_kernel()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     # Replies get a descriptor of their own; anything that a library prints goes to the log.

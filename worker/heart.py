@@ -2,40 +2,27 @@
 
 import threading
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from ctp_core.base.trainer import Progress
+from ctp_core.base.progress import Progress, Trial
 from service.db.engine import Database
 from service.settings import Settings
 from service.training import lease, repository
 from service.training.repository import Claim, LeaseLost
+from worker.pace import Pace
 
 log = structlog.get_logger()
+SHOW_SECONDS = 0.5  # between two looks at the progress: a commit takes longer than a small step
+SILENT_SECONDS = 2.0  # after which a progress without news is written again, with the time that has passed
 
 
 class Released(Exception):
     """The worker must stop: the job goes back to the queue and has not failed."""
-
-
-@dataclass
-class Pace:
-    """Estimates the time left from the epochs that this run has done since it began at epoch `begun_at`."""
-
-    begun_at: int = 0
-    started: float = field(default_factory=time.monotonic)
-
-    def values(self, progress: Progress) -> dict[str, Any]:
-        """Returns the progress with the time left, as shown to users."""
-        # At the end of an epoch, `epoch` already counts it and `step` is the last, so the step must not count again.
-        within = progress.step / progress.steps if 0 < progress.step < progress.steps else 0.0
-        done = progress.epoch + within - self.begun_at
-        left = progress.epochs - progress.epoch - within
-        eta = (time.monotonic() - self.started) / done * left if done > 0 else None
-        return {**asdict(progress), "eta_seconds": None if eta is None else round(eta, 1)}
 
 
 class Heart:
@@ -45,7 +32,9 @@ class Heart:
         self.database, self.claim, self.settings, self.told_to_stop = database, claim, settings, stop
         self.lost = False
         self.pace = Pace()
+        self.trials: Sequence[Trial] = ()  # what the training has tried so far
         self._progress: Progress | None = None
+        self._pacing = threading.Lock()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heart", daemon=True)
 
@@ -70,12 +59,28 @@ class Heart:
         if self.told_to_stop.is_set():
             raise Released
 
+    def report(self, phase: str, part: int = 0, parts: int = 1) -> None:
+        """Notes a phase of the job around its training, and checks as at every step."""
+        at = self._progress or Progress(0, 0, 0, 1, None)
+        self.check(replace(at, phase=phase, step=part, steps=parts))
+
+    def values(self, progress: Progress) -> dict[str, Any]:
+        """Returns the progress with what was tried so far, as shown to users."""
+        with self._pacing:
+            values = self.pace.values(progress)
+        return values | ({"trials": [asdict(trial) for trial in self.trials]} if self.trials else {})
+
     def _beat(self) -> None:
-        renewed, shown = time.monotonic(), None
-        while not self._done.wait(min(self.settings.cancel_seconds, self.settings.heartbeat_seconds)):
-            due, progress = time.monotonic() - renewed >= self.settings.heartbeat_seconds, self._progress
+        renewed = looked = told = time.monotonic()
+        shown, pause = None, min(SHOW_SECONDS, self.settings.cancel_seconds, self.settings.heartbeat_seconds)
+        while not self._done.wait(pause):
+            now, progress = time.monotonic(), self._progress
+            due = now - renewed >= self.settings.heartbeat_seconds
+            news = progress if progress is not shown or now - told >= SILENT_SECONDS else None
+            if not due and news is None and now - looked < self.settings.cancel_seconds:
+                continue
             try:
-                self._tell(due, progress if progress is not shown else None)
+                self._tell(due, news)
             except LeaseLost:
                 self.lost = True
                 return
@@ -83,11 +88,12 @@ class Heart:
                 # The database may come back before the lease expires; if not, the next renewal raises LeaseLost.
                 log.warning("heartbeat_failed", error=str(error))
                 continue
-            shown = progress
-            renewed = time.monotonic() if due else renewed
+            looked, shown = now, progress
+            told = told if news is None else now
+            renewed = now if due else renewed
 
     def _tell(self, due: bool, progress: Progress | None) -> None:
-        values = {} if progress is None else {"progress": self.pace.values(progress)}
+        values = {} if progress is None else {"progress": self.values(progress)}
         if due:
             with self.database.write() as session:
                 lease.renew(session, self.claim, self.settings.lease_seconds, **values)

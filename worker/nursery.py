@@ -5,21 +5,32 @@ it if it needs more than four seconds to load torch. Here the parent never loads
 trains one job after another.
 """
 
+import enum
+import math
 import select
+import signal
+import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from functools import cache
 
 import structlog
+from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from service.db.engine import Database
 from service.db.tables import Job
+from service.errors import Unavailable
+from service.queue import TRAIN_QUEUE, alive, make_redis
 from service.settings import Settings
-from service.training import lease
+from service.training import capacity, lease, outcomes
 from service.training.repository import Claim, LeaseLost
+from worker import memory
 from worker.names import BEATS_PER_LEASE, DONE, STOP, worker_name
+from worker.speed import measured_speed
 
 log = structlog.get_logger()
 # The child is replaced now and then, so that memory leaks of libraries do not grow for ever.
@@ -29,6 +40,20 @@ SOON_SECONDS = 4.0
 # Time until the first word of a child, which loads torch from a disk that may be slow.
 LOAD_SECONDS = 120.0
 CLOSE_SECONDS = 30.0
+# A training fills about a gigabyte a second: it may exceed its limit by what it fills between two looks.
+LOOK_SECONDS = 0.1
+# A process that was killed from outside may have been killed by mistake; twice is no mistake.
+KILLED_ATTEMPTS = 2
+
+
+class Ending(enum.Enum):
+    """How the work of a child on a job ended."""
+
+    DONE = "it has said so"
+    GONE = "the process ended before"
+    HUNG = "it was silent for too long, and was killed"
+    TOO_LARGE = "it used more memory than it may, and was killed"
+    MACHINE_FULL = "hardly any memory was left on the machine, and it was killed"
 
 
 class Child:
@@ -53,26 +78,38 @@ class Child:
         except BrokenPipeError:
             log.warning("child_is_gone", process=self.process.pid)
 
-    def train(self, job_id: str) -> bool:
-        """Trains a job; returns False if the child ended before it, or hung and was killed."""
+    def train(self, job_id: str, limit: int | None = None) -> Ending:
+        """Trains a job, and kills the child if it hangs or takes more than `limit` bytes of memory."""
         assert self.process.stdout is not None
         self.jobs += 1
+        if limit is not None:
+            memory.restrict(self.process.pid, limit)
         self.tell(job_id)
-        while self._speaks():
+        while (stopped := self._waited(limit)) is None:
             self._has_spoken = True
             word = self.process.stdout.readline().decode().strip()
             if word in (DONE, ""):
-                return word == DONE
-        log.warning("child_hangs", process=self.process.pid, job_id=job_id)
+                return Ending.DONE if word == DONE else Ending.GONE
+        log.warning("child_killed", process=self.process.pid, job_id=job_id, reason=stopped.value)
         self.process.kill()
-        return False
+        return stopped
 
-    def _speaks(self) -> bool:
-        """Waits for a word of the child, in many short pieces: a time in which we were stopped counts as one piece."""
+    def _waited(self, limit: int | None) -> Ending | None:
+        """Waits for a word of the child; returns why it must be killed, if it must.
+
+        Waits in many short pieces: a time in which we were stopped counts as one piece.
+        """
         assert self.process.stdout is not None
         patience = self.patience if self._has_spoken else max(self.patience, LOAD_SECONDS)
-        pieces = 2 * BEATS_PER_LEASE
-        return any(select.select([self.process.stdout], [], [], patience / pieces)[0] for _ in range(pieces))
+        pieces = max(2 * BEATS_PER_LEASE, math.ceil(patience / LOOK_SECONDS))
+        for _ in range(pieces):
+            if select.select([self.process.stdout], [], [], patience / pieces)[0]:
+                return None
+            if limit is not None and memory.resident_bytes(self.process.pid) > limit:
+                return Ending.TOO_LARGE
+            if limit is not None and memory.scarce():
+                return Ending.MACHINE_FULL
+        return Ending.HUNG
 
     def close(self) -> int:
         """Ends the child, by force if need be; returns its exit code."""
@@ -98,9 +135,12 @@ class Nursery:
         self._lock = threading.RLock()
         self._child: Child | None = None
         self._closed = False
+        self._over = threading.Event()
+        self._free = memory.free_bytes()
 
     def prepare_soon(self) -> None:
-        """Starts the first child a little later, or at once if a job comes before."""
+        """Starts the first child a little later, or at once if a job comes before; reports the memory it will have."""
+        threading.Thread(target=self._report_capacity, name="capacity", daemon=True).start()
         timer = threading.Timer(SOON_SECONDS, self.prepare)
         timer.daemon = True
         timer.start()
@@ -111,6 +151,7 @@ class Nursery:
             if self._closed:
                 return None
             if self._child is None or not self._child.alive:
+                self._free = memory.free_bytes()
                 self._child = Child(self.settings.lease_seconds)
             return self._child
 
@@ -119,32 +160,71 @@ class Nursery:
         child = self.prepare()
         if child is None:
             return  # the job is still queued: the dispatcher publishes it again
-        done = child.train(job_id)
-        if not done or child.jobs >= JOBS_PER_CHILD:
+        kills, limit = memory.oom_kills(), self.limit()
+        ending = child.train(job_id, limit)
+        if ending is not Ending.DONE or child.jobs >= JOBS_PER_CHILD:
             code = child.close()
             self.prepare()
-            if not done and code != 0:
-                self._report_loss(job_id, child, code)
+            if ending is Ending.GONE and code == -signal.SIGKILL and memory.oom_kills() > kills:
+                ending = Ending.MACHINE_FULL
+            if ending is not Ending.DONE and code != 0:
+                self._report_loss(job_id, child, ending, code, limit)
+
+    def limit(self) -> int | None:
+        """The memory that a training may take here: what was free when the child started, shared by all workers."""
+        return self.settings.train_memory_bytes or memory.share_of(self._free, self._num_workers())
+
+    def _num_workers(self) -> int:
+        """The train workers of this machine, which share its memory; 1 if Redis is away."""
+        try:
+            with make_redis(self.settings) as redis:
+                return max(1, alive(redis, TRAIN_QUEUE, socket.gethostname()))
+        except (RedisError, Unavailable):
+            return 1
 
     def close(self) -> None:
         """Tells the child to give its job back, if it has one, and to end."""
+        self._over.set()
         with self._lock:
             self._closed = True
             if self._child is not None:
                 self._child.tell(STOP)
 
-    def _report_loss(self, job_id: str, child: Child, code: int) -> None:
+    def _report_loss(self, job_id: str, child: Child, ending: Ending, code: int, limit: int | None) -> None:
         """Reports a lost child at once; if the database is away, the expiring lease does it later."""
-        log.warning("child_lost", job_id=job_id, code=code)
+        log.warning("child_lost", job_id=job_id, code=code, reason=ending.value)
         try:
             with self.database.write() as session:
                 job = session.get(Job, job_id)
                 if job is not None and job.worker == worker_name(child.process.pid):
-                    lease.lost(session, Claim(job_id, job.attempt), self.settings.max_attempts)
+                    self._record(session, job, ending, code, limit)
         except LeaseLost:
             log.info("job_moved_on", job_id=job_id)
         except SQLAlchemyError as error:
             log.warning("loss_not_reported", job_id=job_id, error=str(error))
+
+    def _record(self, session: Session, job: Job, ending: Ending, code: int, limit: int | None) -> None:
+        claim, attempts = Claim(job.id, job.attempt), self.settings.max_attempts
+        if ending in (Ending.TOO_LARGE, Ending.MACHINE_FULL):
+            outcomes.fail(session, claim, capacity.out_of_memory(job, limit, machine=ending is Ending.MACHINE_FULL))
+        elif ending is Ending.GONE and code == -signal.SIGKILL:
+            lease.lost(session, claim, min(KILLED_ATTEMPTS, attempts), how="killed from outside (SIGKILL)")
+        else:
+            lease.lost(session, claim, attempts)
+
+    def _report_capacity(self) -> None:
+        """Tells the database again and again how much memory a training has here, so that none is sent in vain."""
+        name, speed = worker_name(), measured_speed()
+        while True:
+            try:
+                with self.database.write() as session:
+                    capacity.report(session, name, self.limit(), speed)
+            except SQLAlchemyError as error:
+                log.warning("capacity_not_reported", error=str(error))
+            if self._over.wait(capacity.REPORT_SECONDS):
+                break
+        with suppress(SQLAlchemyError), self.database.write() as session:
+            capacity.leave(session, name)
 
 
 @cache

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -25,14 +25,17 @@ from service.files.removals import remove_later
 from service.files.storage import Storage, StorageAway, StorageError, make_storage
 from service.kbs import repository as kbs
 from service.settings import Settings
-from service.training import lease, outcomes, repository
+from service.training import capacity, lease, outcomes, repository
 from service.training.outcomes import Trained, checkpoint_owner, model_owner
 from service.training.repository import Claim, LeaseLost
 from service.training.retention import keep_checkpoints
+from worker import memory
 from worker.device import choose_device, limit_threads
 from worker.epoch_buffer import EpochBuffer
-from worker.heart import Heart, Pace, Released
+from worker.glimpses import Glimpses
+from worker.heart import Heart, Released
 from worker.names import worker_name
+from worker.pace import TRAINING, TRAINING_WITHOUT_RULES, Pace
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -98,27 +101,40 @@ class TrainingJob:
         except StorageError as error:
             self._fail(claim, error.code, str(error))
         except Exception as error:
+            if memory.is_out_of_memory(error):
+                self._fail_for_memory(claim)
+                return
             log.exception("training_crashed")  # only logged: the trace names paths of this machine
             self._fail(claim, "training_crashed", f"{type(error).__name__}: {error}")
 
     def _train(self, job: Job, claim: Claim, heart: Heart) -> None:
         limit_threads(self.settings.threads)
+        heart.report("loading")
         kb = self._read(lambda session: kbs.read_kb(session, kbs.pinned(session, job.kb_id)))
-        trainer = create_trainer(stored_config(kb.kind, job.config), kb, choose_device(self.settings.device))
-        heart.pace, epochs = Pace(self._restore(job, claim, trainer, heart)), EpochBuffer(claim)
+        config = stored_config(kb.kind, job.config)
+        trainer = create_trainer(config, kb, choose_device(self.settings.device))
+        resumed = self._restore(job, claim, trainer, heart) > 0
+        heart.pace = Pace(None if resumed else 0.0, training=TRAINING if config.explainable else TRAINING_WITHOUT_RULES)
+        heart.trials, epochs, glimpses, progress = trainer.trials, EpochBuffer(claim), Glimpses(), None
         saved_at = time.monotonic()
         while not trainer.finished:
             heart.check()
-            progress = trainer.train_epoch(heart.check)
+            progress = glimpses.added(trainer.train_epoch(heart.check), trainer)
             heart.check(progress)
-            epochs.note(heart.pace.values(progress))
+            if progress.phase == "search":
+                heart.trials = trainer.trials
+            epochs.note(heart.values(progress))
             if trainer.finished or time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
                 self._save_checkpoint(claim, trainer, progress.metrics, epochs)
                 saved_at = time.monotonic()
             elif epochs.due:
                 self._write(epochs.write)
                 epochs.written()
-        self._register(job, claim, trainer.model(), heart)
+        ended = None if progress is None else heart.pace.ended(progress)
+        heart.report("calibration" if kb.kind == "facts" else "saving")
+        model = trainer.model()
+        heart.report("saving")
+        self._register(job, claim, model, heart, ended)
 
     def _restore(self, job: Job, claim: Claim, trainer: Trainer, heart: Heart) -> int:
         """Restores the newest undamaged checkpoint; returns its epoch, 0 for a fresh start."""
@@ -162,11 +178,13 @@ class TrainingJob:
         self._write(record)
         epochs.written()
 
-    def _register(self, job: Job, claim: Claim, model: Model, heart: Heart) -> None:
+    def _register(self, job: Job, claim: Claim, model: Model, heart: Heart, ended: dict[str, Any] | None) -> None:
         """Stores the model's files, then writes the model, its rules and the end of the job in one transaction."""
+        rules = model.rules(partial(heart.report, "rules"))  # first: the files keep what was counted
         files = encode(model.to_artifact())
         key = self._stored(lambda: self.storage.put(self._model_owner(job, claim), files), claim, heart)
-        trained = Trained(key, sum(map(len, files.values())), model.rules())
+        size = sum(map(len, files.values()))
+        trained = Trained(key, size, rules, model.config, heart.trials, ended, model.own_metrics)
         self._write(lambda session: outcomes.succeed(session, claim, trained))
         log.info("job_succeeded", rules=len(trained.rules))
 
@@ -174,6 +192,16 @@ class TrainingJob:
         error = {"code": code, "detail": detail}
         self._write(lambda session: outcomes.fail(session, claim, error))
         log.info("job_failed", code=code)
+
+    def _fail_for_memory(self, claim: Claim) -> None:
+        limit = memory.own_limit()
+        memory.lift()  # what the training holds is freed only after this, and the report needs memory too
+
+        def fail(session: Session) -> None:
+            outcomes.fail(session, claim, capacity.out_of_memory(session.get_one(Job, claim.job_id), limit))
+
+        self._write(fail)
+        log.info("job_failed", code=capacity.OUT_OF_MEMORY)
 
     def _clean_up(self, job: Job, claim: Claim) -> None:
         """Schedules the removal of this attempt's unneeded files; the next attempt may need its checkpoints."""

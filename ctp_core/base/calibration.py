@@ -1,69 +1,300 @@
-"""Turns a ranking score into a probability, sigmoid(scale · score + offset), by logistic regression."""
+"""Turns ranking scores into probabilities: of answers scored about .8, about 80 % are true.
+
+    score = sigmoid(slope_p · x + level_p)
+
+x is the logit that a model was trained to rank by. The slope is positive, so that the answers to a question keep their
+order. Both are fitted to facts that the model has not learnt from, against all other candidates of the same
+questions: what people see when they ask, in the ratio in which they see it. A predicate with few such facts has nearly
+the slope and the level that all predicates have in common.
+
+Test facts are true, but may not be looked at; among the candidates they would count as false. How many they are at a
+score is known all the same: as many as there are *other* validation facts that answer the same question, times the
+ratio of the sizes of the two splits. Candidates count as much less.
+"""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
-from jaxtyping import Float
-from numpy.typing import NDArray
+from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
+from ctp_core.base.evaluation import ASKED, BATCH, KnownFilter
 from ctp_core.base.goals import GoalIds, Score
-from ctp_core.kb.knowledge_base import FactIds, FactSet, FactsKB
+from ctp_core.base.reliability import BEST, expected_calibration_error, looked_at
+from ctp_core.errors import ArtifactError
+from ctp_core.kb.knowledge_base import SPLITS, FactsKB
 from ctp_core.kb.splits import FactsSplit
 
-CORRUPTIONS = 20  # random facts for each true one: the base rate that the sigmoid assumes
-MIN_SCALE = 1e-3  # a score that says nothing keeps its order all the same
+FACTS = 1000  # held-out facts that calibrate, each asked for in both directions
+LEAST_FACTS = 100  # of them, however many entities there are
+KEPT = 100  # candidates of a question: those behind them are never WORTH_SHOWING
+MAX_CELLS = 2e7  # logits in memory at the same time
+MAX_ASKED_CELLS = 5e7  # facts times entities: fewer facts calibrate where there are more than 50,000 entities
 FOLDS = 5  # of the cross-validation where a KB has no validation facts
+ROUNDS = 6  # of fitting to the answers that the round before found worth showing
 SEED = 0
+# Standard deviations of the normal priors, on the logit scale: of the common slope around 1 standard deviation of the
+# logits, and of a predicate's own slope and level around the common ones.
+COMMON_SLOPE, OWN_SLOPE, OWN_LEVEL = 1.5, 0.3, 0.5
+LEVEL_BINS = 10  # in which hidden test facts are counted
 HALVINGS = 40
 
 
-def fit_calibration(score: Score, kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
-    """(scale, offset) from true facts and random ones of the same predicates that are not known to be true.
+@dataclass(frozen=True)
+class Calibration:
+    """A slope and a level for each predicate. `ece` is the calibration error on facts that did not fit them."""
 
-    Uses validation facts where there are any. Training facts are fitted too well: without smoothing, the scale would
-    grow without bound.
+    slopes: Float[np.ndarray, " predicate"]
+    levels: Float[np.ndarray, " predicate"]
+    ece: float | None = None
+
+    def logits(
+        self, ranked: Float[np.ndarray, "*shape"], predicates: Int[np.ndarray, "*shape"]
+    ) -> Float[np.ndarray, "*shape"]:
+        """The logits of probabilities."""
+        return np.asarray(self.slopes[predicates] * ranked + self.levels[predicates])
+
+    def values(self) -> dict[str, Any]:
+        """What an artifact stores; `read` is its inverse."""
+        return {"slopes": self.slopes.tolist(), "levels": self.levels.tolist(), "ece": self.ece}
+
+    @classmethod
+    def read(cls, values: Any, num_predicates: int) -> Self | None:
+        """The calibration that an artifact stores, None for earlier versions; raises ArtifactError."""
+        if values is None:
+            return None
+        try:
+            slopes, levels = (
+                np.array(values[name], dtype=np.float64).reshape(num_predicates) for name in ("slopes", "levels")
+            )
+            ece = None if values["ece"] is None else float(values["ece"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArtifactError(f"the artifact has a calibration that cannot be read: {error}") from None
+        if not (np.isfinite(slopes).all() and np.isfinite(levels).all() and (slopes > 0).all()):
+            raise ArtifactError("the artifact has a calibration whose slopes are not positive or not finite")
+        return cls(slopes, levels, ece)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The best candidates of questions about held-out facts that are not stated among the visible ones."""
+
+    logits: Float[np.ndarray, " candidate"]
+    predicate: Int[np.ndarray, " candidate"]
+    rank: Int[np.ndarray, " candidate"]  # among the candidates of its question, from 0
+    true: Bool[np.ndarray, " candidate"]
+    asked: Bool[np.ndarray, " candidate"]  # it is the fact whose place the question hides
+    fact: Int[np.ndarray, " candidate"]  # the number of that fact
+
+    def of(self, chosen: Bool[np.ndarray, " candidate"]) -> "Candidates":
+        return Candidates(*(column[chosen] for column in vars(self).values()))
+
+    @classmethod
+    def together(cls, parts: Iterable["Candidates"]) -> "Candidates":
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*(np.concatenate(column) for column in columns))
+
+
+def calibrate(
+    parts: Iterable[tuple[Score, FactsSplit]], kb: FactsKB, unseen: float = 0.0, most: int = FACTS
+) -> Calibration | None:
+    """Fits a calibration to the held-out facts of each part, scored by a model that sees the others.
+
+    `unseen` is the number of test facts for each held-out one, `most` how many facts of a part are asked for. None
+    where no question has a candidate.
     """
-    learnt = not len(split.valid)
-    return _fit([(score, split.train if learnt else split.valid)], kb, smooth=learnt)
+    found = [one for score, split in parts for one in _candidates(score, kb, split, most)]
+    if not found:
+        return None
+    candidates = Candidates.together(found)
+    if not len(candidates.logits):
+        return None
+    sizes = (len(kb.predicates), unseen)
+    fitted = _fit(candidates, *sizes)
+    return Calibration(fitted.slopes, fitted.levels, _cross_fitted_error(candidates, *sizes))
 
 
-def fit_on_unseen(score_on: Callable[[FactsKB], Score], kb: FactsKB, split: FactsSplit) -> tuple[float, float]:
-    """(scale, offset) for models that prove from the facts of a KB, where no fact may prove itself.
+def calibrate_on_unseen(
+    score_on: Callable[[FactsKB], Score], kb: FactsKB, split: FactsSplit, most: int = FACTS
+) -> Calibration | None:
+    """Calibrates a model that proves from the facts of a KB, where no fact may prove itself.
 
     Uses validation facts where there are any; else scores each training fact by the KB without its fold.
     """
-    if len(split.valid):
-        return _fit([(score_on(split.visible(kb)), split.valid)], kb)
+    parts = [split] if len(split.valid) else _folds(split)
+    return calibrate(((score_on(part.visible(kb)), part) for part in parts), kb, unseen_share(kb, split), most)
+
+
+def unseen_share(kb: FactsKB, split: FactsSplit) -> float:
+    """The number of test facts for each validation fact."""
+    return len(kb.splits.get("test", ())) / max(1, len(split.valid)) if len(split.valid) else 0.0
+
+
+def answers_of(
+    score: Score, calibration: Calibration, kb: FactsKB, split: str
+) -> tuple[Float[np.ndarray, " answer"], Bool[np.ndarray, " answer"]]:
+    """(scores, truth) of the unknown answers that people see when they ask for the facts of a split.
+
+    Each question is asked once. An answer is unknown where no earlier split states it, and true where this split does.
+    """
+    earlier = [kb.splits[name] for name in SPLITS[: SPLITS.index(split)] if name in kb.splits]
+    facts = kb.splits[split]
+    asked = FactsSplit(np.concatenate([facts[:0], *earlier]), facts)
+    found = Candidates.together(_candidates(score, kb, asked, len(facts), once=True))
+    scores = expit(calibration.logits(found.logits, found.predicate))
+    shown = looked_at(scores, found.rank)
+    return scores[shown], found.true[shown]
+
+
+def _folds(split: FactsSplit) -> list[FactsSplit]:
     order = np.random.default_rng(SEED).permutation(len(split.train))
     folds = [order[start::FOLDS] for start in range(min(FOLDS, len(order)))]
-    parts = [FactsSplit(np.delete(split.train, fold, axis=0), split.train[fold]) for fold in folds]
-    return _fit(((score_on(part.visible(kb)), part.valid) for part in parts), kb)
+    return [FactsSplit(np.delete(split.train, fold, axis=0), split.train[fold]) for fold in folds]
 
 
-def _fit(parts: Iterable[tuple[Score, FactIds]], kb: FactsKB, *, smooth: bool = False) -> tuple[float, float]:
-    """`smooth`: the targets of Platt 1999, as if each label had been seen once more rightly and once wrongly."""
-    scored: list[tuple[Float[np.ndarray, " fact"], float]] = []
-    for score, facts in parts:
-        for asked, label in ((facts, 1.0), (_random_facts(kb, facts), 0.0)):
-            scored.append((score(GoalIds.hiding(asked, None))[:, 0], label))
-    values = np.concatenate([found for found, _ in scored])
-    true = np.concatenate([np.full(len(found), label) for found, label in scored])
-    spread = float(values.std()) or 1.0
-    if smooth:
-        num_true = true.sum()
-        true = np.where(true == 1, (num_true + 1) / (num_true + 2), 1 / (len(true) - num_true + 2))
+def _candidates(score: Score, kb: FactsKB, split: FactsSplit, most: int, *, once: bool = False) -> Iterable[Candidates]:
+    """The candidates of both questions about each held-out fact, computed in batches to bound memory.
 
-    def loss(parameters: NDArray[np.float64]) -> float:
-        logits = np.exp(parameters[0]) * values / spread + parameters[1]
-        return float((np.logaddexp(0, logits) - true * logits).mean())
+    With `once`, a question that several facts answer is asked once. A calibration asks it for each of them, because
+    only then are the others among its answers as frequent as test facts are.
+    """
+    sizes = (len(kb.entities), len(kb.predicates))
+    # Answers that are measured, not calibrated by, are asked for once and all.
+    facts = split.valid_sample(most if once else min(most, max(LEAST_FACTS, int(MAX_ASKED_CELLS / sizes[0]))))
+    order = np.argsort(facts[:, 1], kind="stable")  # a model may keep what it knows of a predicate for the next fact
+    at_once = max(1, min(BATCH, int(MAX_CELLS / sizes[0])))
+    for way, place in enumerate(ASKED):
+        stated, held_out = (KnownFilter([some], *sizes, subjects=bool(way)) for some in (split.train, split.valid))
+        chosen = order
+        if once:
+            first = np.unique(GoalIds.hiding(facts, place).facts, axis=0, return_index=True)[1]
+            chosen = order[np.isin(order, first)]
+        for start in range(0, len(chosen), at_once):
+            rows = chosen[start : start + at_once]
+            goals = GoalIds.hiding(facts[rows], place, for_ranking=True)
+            known = stated.mask(goals.given, goals.predicates)
+            logits = np.where(known, -np.inf, np.nan_to_num(score(goals), nan=-np.inf))
+            true = held_out.mask(goals.given, goals.predicates)
+            yield _best(logits, true, goals.predicates, facts[rows, place], rows)
 
-    # Most of the time that all of the models take to load, and needed only at the end of a training.
-    from scipy.optimize import minimize  # noqa: PLC0415
 
-    fitted = minimize(loss, np.array([0.0, -1.0]), method="Nelder-Mead")
-    scale = max(MIN_SCALE, float(np.exp(fitted.x[0])) / spread)
-    return scale, float(fitted.x[1])
+def _best(
+    logits: Float[np.ndarray, "question entity"],
+    true: Bool[np.ndarray, "question entity"],
+    predicates: Int[np.ndarray, " question"],
+    answers: Int[np.ndarray, " question"],
+    facts: Int[np.ndarray, " question"],
+) -> Candidates:
+    """The KEPT best candidates of each question; -inf is not a candidate."""
+    kept = min(KEPT, logits.shape[1])
+    top = np.argpartition(-logits, kept - 1, axis=1)[:, :kept]
+    rows = np.arange(len(logits))[:, None]
+    top = top[rows, np.argsort(-logits[rows, top], axis=1, kind="stable")]  # [question, kept]
+    ranks = np.broadcast_to(np.arange(kept), top.shape)
+    columns = (logits[rows, top], predicates[:, None], ranks, true[rows, top], top == answers[:, None], facts[:, None])
+    table = Candidates(*(np.broadcast_to(column, top.shape).ravel() for column in columns))
+    return table.of(np.isfinite(table.logits))
+
+
+def _cross_fitted_error(candidates: Candidates, num_predicates: int, unseen: float) -> float | None:
+    """The calibration error of each half of the facts under the calibration by the other half."""
+    scored = []
+    for half in (0, 1):
+        fitting, other = (candidates.of(candidates.fact % 2 == side) for side in (half, 1 - half))
+        if not len(fitting.logits) or not len(other.logits):
+            return None
+        scores = expit(_fit(fitting, num_predicates, unseen).logits(other.logits, other.predicate))
+        shown = looked_at(scores, other.rank)
+        weights = _weights(other.of(shown), scores[shown], unseen)
+        scored.append((scores[shown], other.true[shown], weights))
+    return expected_calibration_error(*(np.concatenate(column) for column in zip(*scored, strict=True)))
+
+
+def _fit(candidates: Candidates, num_predicates: int, unseen: float) -> Calibration:
+    """Maximum a posteriori of slopes and levels, on the answers that are worth showing under them."""
+    first = candidates.logits[candidates.rank < BEST]
+    middle, spread = float(np.median(first)), float(first.std()) or 1.0
+    parameters = _Parameters.start(num_predicates)
+    scores = np.zeros(len(candidates.logits))
+    for number in range(ROUNDS):
+        shown = looked_at(scores, candidates.rank)
+        some = candidates.of(shown)
+        weights = _weights(some, scores[shown], unseen if number else 0.0)
+        parameters = parameters.fitted((some.logits - middle) / spread, some, weights)
+        slopes = parameters.slopes / spread
+        found = Calibration(slopes, parameters.levels - slopes * middle)
+        scores = expit(found.logits(candidates.logits, candidates.predicate))
+    return found
+
+
+def _weights(candidates: Candidates, scores: Float[np.ndarray, " candidate"], unseen: float) -> np.ndarray:
+    """1, but for false candidates the share of them that is not expected to be a test fact, by score."""
+    if not unseen or not candidates.true.any():
+        return np.ones(len(scores))
+    edges = np.unique(np.quantile(scores[candidates.true], np.linspace(0, 1, LEVEL_BINS + 1)))
+    place = np.searchsorted(edges, scores)
+    others, false = (
+        np.bincount(place, kind, minlength=len(edges) + 1)
+        for kind in (candidates.true & ~candidates.asked, ~candidates.true)
+    )
+    share = np.clip(1 - unseen * others / np.maximum(false, 1), 0, 1)
+    return np.where(candidates.true, 1.0, share[place])
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """[logarithm of the common slope, common level, own part of each slope, own part of each level]."""
+
+    values: Float[np.ndarray, " parameter"]
+    num_predicates: int
+
+    @classmethod
+    def start(cls, num_predicates: int) -> "_Parameters":
+        values = np.zeros(2 + 2 * num_predicates)
+        values[1] = -2.0  # about one true answer among ten
+        return cls(values, num_predicates)
+
+    @property
+    def slopes(self) -> Float[np.ndarray, " predicate"]:
+        return np.asarray(np.exp(self.values[0] + self.values[2 : 2 + self.num_predicates]))
+
+    @property
+    def levels(self) -> Float[np.ndarray, " predicate"]:
+        return np.asarray(self.values[1] + self.values[2 + self.num_predicates :])
+
+    def fitted(
+        self, logits: Float[np.ndarray, " candidate"], candidates: Candidates, weights: Float[np.ndarray, " candidate"]
+    ) -> "_Parameters":
+        # Most of the time that all of the models take to load, and needed only at the end of a training.
+        from scipy.optimize import minimize  # noqa: PLC0415
+
+        size, predicate, true = self.num_predicates, candidates.predicate, _smoothed(candidates.true)
+        precisions = np.repeat([COMMON_SLOPE**-2.0, 0.0, OWN_SLOPE**-2.0, OWN_LEVEL**-2.0], [1, 1, size, size])
+
+        def loss(values: Float[np.ndarray, " parameter"]) -> tuple[float, Float[np.ndarray, " parameter"]]:
+            now = _Parameters(values, size)
+            slopes = now.slopes
+            found = slopes[predicate] * logits + now.levels[predicate]
+            surprise = (weights * (np.logaddexp(0, found) - true * found)).sum()
+            wrong = weights * (expit(found) - true)
+            by_level = np.bincount(predicate, wrong, minlength=size)
+            by_slope = np.bincount(predicate, wrong * logits, minlength=size) * slopes
+            gradient = np.concatenate([[by_slope.sum(), by_level.sum()], by_slope, by_level])
+            return float(surprise + 0.5 * (precisions * values**2).sum()), gradient + precisions * values
+
+        found = minimize(loss, self.values, jac=True, method="L-BFGS-B", options={"maxiter": 200})
+        return _Parameters(found.x, size)
+
+
+def _smoothed(true: Bool[np.ndarray, " candidate"]) -> Float[np.ndarray, " candidate"]:
+    """The targets of Platt 1999, as if each label had been seen once more rightly and once wrongly.
+
+    A few facts that are told from all others do not make certain what is as clear as they are.
+    """
+    num_true = int(true.sum())
+    return np.where(true, (num_true + 1) / (num_true + 2), 1 / (len(true) - num_true + 2))
 
 
 def level(logits: Float[np.ndarray, " pair"], num_facts: int) -> float:
@@ -76,12 +307,3 @@ def level(logits: Float[np.ndarray, " pair"], num_facts: int) -> float:
         expected = expit(logits + middle).sum()
         low, high = (low, middle) if expected > wanted else (middle, high)
     return (low + high) / 2
-
-
-def _random_facts(kb: FactsKB, facts: FactIds) -> FactIds:
-    choose = np.random.default_rng(SEED)
-    false = np.repeat(facts, CORRUPTIONS, axis=0)
-    place = choose.integers(0, 2, len(false)) * 2
-    false[np.arange(len(false)), place] = choose.integers(0, len(kb.entities), len(false))
-    stated = np.concatenate([kb.splits.get(split, facts) for split in ("train", "valid")])
-    return false[~FactSet(stated, len(kb.entities), len(kb.predicates)).states(false)]

@@ -93,6 +93,14 @@ WeightPower = Annotated[
         "all distinct graphs count alike, at 1 as often as they occur.",
     ),
 ]
+BudgetSeconds = Annotated[
+    float | None,
+    Field(
+        gt=0,
+        description="Work that the search for settings and the training may take together, in seconds of one core, "
+        "above 0. null: as much as preset `fast` has for a KB of this size.",
+    ),
+]
 
 
 class BaseConfig(BaseModel):
@@ -135,6 +143,24 @@ class BaseConfig(BaseModel):
                 text = f"the setting `{old}` is called `{new}` now"
                 raise PydanticCustomError("renamed_setting", "{text}", {"text": text})
         return values
+
+
+class SearchedConfig(BaseConfig):
+    """A config whose settings may be chosen by measuring some of them on the KB itself."""
+
+    budget_seconds: BudgetSeconds = None
+    search: tuple[str, ...] = Field(
+        default=(),
+        description="Names of the settings that are chosen by trying several values on held-out facts of the KB. "
+        "Settings that you give are taken out. Empty: all settings are used as given.",
+    )
+
+    @model_validator(mode="after")
+    def _searches_its_own_settings(self) -> Self:
+        unknown = [name for name in self.search if name not in type(self).model_fields]
+        if unknown:
+            raise ValueError(f"`search` names {', '.join(unknown)}, which is not a setting of this method")
+        return self
 
 
 class GraphsConfig(BaseConfig):

@@ -1,10 +1,60 @@
-"""How large the tables of all pairs of entities may become, in training and for one question."""
+"""What a training will cost, and how large tables of all pairs of entities may become.
+
+Work is counted in units that do not depend on the machine. Its seconds are those of one core of the machine that the
+constants were measured on; what a training does never depends on them.
+"""
+
+from dataclasses import dataclass
 
 from ctp_core.errors import BadQuestion, ConfigError
 
 MAX_EDGES = 5e7  # soft edges: 3 GB, and as much again while they are made
 MAX_CELLS = 1e9  # floats of the largest tables a dense model may make: 4 GB
 SUMS = 16  # floats that a step by sums over all proofs keeps for each cell of a table of all predicates
+
+
+# Seconds of the reference core for one unit of work.
+PRODUCT_SECONDS = 2.5e-11  # a multiplication with its addition, in a product of large tables
+CELL_SECONDS = 1.0e-9  # a number that is read, changed and written
+CALL_SECONDS = 1.0e-5  # a call of torch or numpy, whatever its size
+START_SECONDS = 2.0  # reading the KB, loading the parts of torch that come late, storing the model
+PROCESS_BYTES = 400e6  # the loaded program
+FACT_BYTES = 200.0  # a training fact and the indexes of it, before a method keeps anything of its own
+FLOAT = 4.0  # bytes of a number
+
+
+@dataclass(frozen=True)
+class Work:
+    """Units of work; they add up, and multiply by how often something is done."""
+
+    products: float = 0.0
+    cells: float = 0.0
+    calls: float = 0.0
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(self.products + other.products, self.cells + other.cells, self.calls + other.calls)
+
+    def __mul__(self, times: float) -> "Work":
+        return Work(self.products * times, self.cells * times, self.calls * times)
+
+    @property
+    def seconds(self) -> float:
+        return self.products * PRODUCT_SECONDS + self.cells * CELL_SECONDS + self.calls * CALL_SECONDS
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a training will cost, before it is paid; `basis` says in a sentence what the figures rest on."""
+
+    cpu_seconds: float
+    peak_bytes: int
+    basis: str
+
+
+def forecast_of(work: Work, num_bytes: float, num_facts: int, basis: str) -> Forecast:
+    """The forecast of a training that does this work and holds these bytes beside the program and the KB."""
+    peak = PROCESS_BYTES + FACT_BYTES * num_facts + num_bytes
+    return Forecast(START_SECONDS + work.seconds, int(peak), basis)
 
 
 def fits_tables(num_entities: int, num_predicates: int) -> bool:

@@ -1,12 +1,12 @@
 """A KB as a list of edges: every fact once forwards and once as the inverse of its predicate."""
 
+from collections import OrderedDict
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
@@ -26,6 +26,9 @@ def slices(starts: Ids, ends: Ids) -> tuple[Ids, Ids]:
 
 
 EVERYTHING = slice(None)
+TABLE_ENTRIES = 50_000_000  # row pointers of the tables that are kept: 200 MB
+MIN_TABLES = 64
+MAX_KEY = 2.0**62
 NO_EDGES = slice(0)
 
 
@@ -35,6 +38,39 @@ class Paths(NamedTuple):
     pair: Int[np.ndarray, " path"]
     atoms: Int[np.ndarray, "path place"]
     stations: Int[np.ndarray, "path place+1"]
+
+
+class AtomTables:
+    """The tables of an edge list, each made when it is asked for; of many, only those used last are kept.
+
+    A table has an entry for every entity, so that a thousand predicates of a large KB would not fit in memory at once.
+    """
+
+    def __init__(self, edges: "EdgeList") -> None:
+        order = np.argsort(edges.atom, kind="stable")  # within an atom by tail, then head, as the edges are
+        self._tail, self._head = edges.tail[order], edges.head[order].astype(np.int32)
+        self._bounds = np.searchsorted(edges.atom[order], np.arange(2 * edges.num_predicates + 1))
+        self._num_entities = edges.num_entities
+        self._kept = max(MIN_TABLES, TABLE_ENTRIES // max(1, edges.num_entities))
+        self._made: OrderedDict[int, sparse.csr_array] = OrderedDict()  # the least used first
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __getitem__(self, atom: int) -> sparse.csr_array:
+        if atom not in self._made:
+            self._made[atom] = self._make(range(len(self))[atom])
+            if len(self._made) > self._kept:
+                self._made.popitem(last=False)
+        self._made.move_to_end(atom)
+        return self._made[atom]
+
+    def _make(self, atom: int) -> sparse.csr_array:
+        start, end = self._bounds[atom : atom + 2]
+        rows = np.bincount(self._tail[start:end], minlength=self._num_entities)
+        starts = np.concatenate([np.zeros(1, dtype=np.int32), np.cumsum(rows, dtype=np.int32)])
+        parts = (np.ones(end - start, dtype=np.int32), self._head[start:end], starts)
+        return sparse.csr_array(parts, shape=(self._num_entities, self._num_entities))
 
 
 class EdgeList:
@@ -49,23 +85,23 @@ class EdgeList:
         subject, predicate, object_ = self.facts.T
         tail, head = np.concatenate([subject, object_]), np.concatenate([object_, subject])
         atom = np.concatenate([predicate, predicate + num_predicates])
-        order = np.lexsort((atom, head, tail))
+        order = _sorted(tail, head, atom, max(1, num_entities), 2 * max(1, num_predicates))
         self.tail, self.head, self.atom = tail[order], head[order], atom[order]
         self._pair_keys = self.tail * num_entities + self.head
         self._starts = np.searchsorted(self.tail, np.arange(num_entities + 1))
+        self._walks = {0: np.ones(num_entities)}
 
     @cached_property
-    def tables(self) -> list[sparse.csr_array]:
+    def tables(self) -> "AtomTables":
         """The same edges as one sparse 0/1 table [tail, head] for each atom: a predicate or, shifted by their number,
         its inverse."""
-        order = np.argsort(self.atom, kind="stable")
-        bounds = np.searchsorted(self.atom[order], np.arange(2 * self.num_predicates + 1))
-        shape = (self.num_entities, self.num_entities)
-        tables = []
-        for start, end in pairwise(bounds.tolist()):
-            rows, columns = self.tail[order[start:end]], self.head[order[start:end]]
-            tables.append(sparse.csr_array((np.ones(len(rows), dtype=np.int32), (rows, columns)), shape=shape))
-        return tables
+        return AtomTables(self)
+
+    @cached_property
+    def subjects_by(self) -> Int[np.ndarray, " atom"]:
+        """How many entities have an edge of each atom."""
+        stated = np.unique(self.tail * (2 * self.num_predicates) + self.atom)
+        return np.bincount(stated % (2 * self.num_predicates), minlength=2 * self.num_predicates)
 
     def degrees_by(self, atom: int) -> Int[np.ndarray, " entity"]:
         """How many edges of this atom every entity has."""
@@ -104,25 +140,42 @@ class EdgeList:
 
     def num_walks(self, length: int) -> Float[np.ndarray, " entity"]:
         """The number of walks of this length that start at each entity."""
-        walks = np.ones(self.num_entities)
-        for _ in range(length):
-            walks = np.bincount(self.tail, walks[self.head], self.num_entities).astype(np.float64)
-        return walks
+        if length not in self._walks:
+            shorter = self.num_walks(length - 1)
+            self._walks[length] = np.bincount(self.tail, shorter[self.head], self.num_entities).astype(np.float64)
+        return self._walks[length]
 
-    def paths(self, subjects: Ids, objects: Ids, template: Template) -> Paths:
-        """All groundings of a template for the pairs: paths between the two, or the edges of one of them."""
+    def paths(
+        self,
+        subjects: Ids,
+        objects: Ids,
+        template: Template,
+        allowed: Bool[np.ndarray, "place atom"] | None = None,
+    ) -> Paths:
+        """All groundings of a template for the pairs: paths between the two, or the edges of one of them.
+
+        Of paths between two, only those along `allowed` atoms, where these are given.
+        """
         if template.unary:
             entities = subjects if template.about_subject else objects
             pair, edge = self.of_entities(entities)
             return Paths(pair, self.atom[edge][:, None], np.column_stack([entities[pair], self.head[edge]]))
-        return self._chains(subjects, objects, template.length)
+        return self._chains(subjects, objects, template.length, allowed)
 
-    def _chains(self, subjects: Ids, objects: Ids, length: int) -> Paths:
+    def _chains(
+        self, subjects: Ids, objects: Ids, length: int, allowed: Bool[np.ndarray, "place atom"] | None
+    ) -> Paths:
         if length == 1:
             pair, edge = self.of_pairs(subjects, objects)
+            if allowed is not None:
+                kept = allowed[-1, self.atom[edge]]
+                pair, edge = pair[kept], edge[kept]
             return Paths(pair, self.atom[edge][:, None], np.column_stack([subjects[pair], objects[pair]]))
         pair, first = self.of_entities(subjects)
-        rest = self._chains(self.head[first], objects[pair], length - 1)
+        if allowed is not None:
+            kept = allowed[-length, self.atom[first]]
+            pair, first = pair[kept], first[kept]
+        rest = self._chains(self.head[first], objects[pair], length - 1, allowed)
         pair, first = pair[rest.pair], first[rest.pair]
         return Paths(
             pair, np.column_stack([self.atom[first], rest.atoms]), np.column_stack([subjects[pair], rest.stations])
@@ -144,11 +197,24 @@ class EdgeList:
         """
         frontier = np.zeros((places.shape[0], self.num_entities))
         frontier[:, start] = 1
+        kept = np.ones(len(self.tail), dtype=bool)
+        kept[without] = False
         for place in range(places.shape[1]):
-            weights = frontier[:, self.tail] * places[:, place, self.atom]  # [reformulator, edge]
-            weights[:, without] = 0
-            frontier = np.stack([np.bincount(self.head, row, self.num_entities) for row in weights])
+            if place == 0 and not isinstance(start, slice):  # all other edges start elsewhere
+                first = slice(self._starts[start], self._starts[start + 1])
+            else:
+                first = EVERYTHING
+            tail, head, atom = self.tail[first], self.head[first], self.atom[first]
+            weights = frontier[:, tail] * places[:, place, atom] * kept[first]  # [reformulator, edge]
+            frontier = np.stack([np.bincount(head, row, self.num_entities) for row in weights])
         return frontier
+
+
+def _sorted(tail: Ids, head: Ids, atom: Ids, num_entities: int, num_atoms: int) -> Ids:
+    """The order by tail, head and atom; by one number for all three where they fit, which is far faster."""
+    if float(num_entities) ** 2 * num_atoms < MAX_KEY:
+        return np.argsort((tail * num_entities + head) * num_atoms + atom, kind="stable")
+    return np.lexsort((atom, head, tail))
 
 
 def atom_tables(

@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from ctp_core.base.edges import slices
 from ctp_core.base.goals import GoalIds, Place, Score
+from ctp_core.base.progress import OnPart, unheard
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB
 
 HITS = (1, 3, 10)
 ASKED = (Place.OBJECT, Place.SUBJECT)  # every fact is asked for twice, in this order
-OWN_FROM = 200  # questions of a predicate; fewer choose nothing of their own
-COMMON = 50  # questions, ranked as all are on average, that are heard beside a predicate's own
-BATCH = 256  # questions ranked at once: bounds memory at BATCH × entities
+BATCH = 256  # questions ranked at once
+CELLS = 5_000_000  # and fewer of a KB with many entities: bounds memory at so many scores
 
 ScoreEach = Callable[[GoalIds], Mapping[str, NDArray[np.floating]]]  # the scores by several models
 
@@ -28,17 +28,28 @@ class KnownFilter:
         keys = given * num_predicates + rows[:, 1]
         order = np.argsort(keys, kind="stable")
         self._keys, self._asked = keys[order], asked[order]
-        self._num_entities, self._num_predicates = num_entities, num_predicates
+        self.num_entities, self._num_predicates = num_entities, num_predicates
 
     def mask(
         self, given: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
     ) -> Bool[np.ndarray, "question entity"]:
+        mask = np.zeros((len(given), self.num_entities), dtype=bool)
+        mask[self.known(given, predicates)] = True
+        return mask
+
+    def known(
+        self, given: Int[np.ndarray, " question"], predicates: Int[np.ndarray, " question"]
+    ) -> tuple[Int[np.ndarray, " known"], Int[np.ndarray, " known"]]:
+        """(question, entity) of every known answer."""
         keys = given * self._num_predicates + predicates
         starts, ends = np.searchsorted(self._keys, keys), np.searchsorted(self._keys, keys, side="right")
         question, known = slices(starts, ends)
-        mask = np.zeros((len(keys), self._num_entities), dtype=bool)
-        mask[question, self._asked[known]] = True
-        return mask
+        return question, self._asked[known]
+
+
+def at_once(num_entities: int) -> int:
+    """How many questions are ranked together."""
+    return max(1, min(BATCH, CELLS // max(1, num_entities)))
 
 
 def known_filters(kb: FactsKB, split: str) -> tuple[KnownFilter, KnownFilter]:
@@ -70,25 +81,27 @@ def realistic_ranks(
 
 
 def rank_facts(
-    facts: FactIds, score: Score, filters: tuple[KnownFilter, KnownFilter]
+    facts: FactIds, score: Score, filters: tuple[KnownFilter, KnownFilter], on_part: OnPart = unheard
 ) -> Float[np.ndarray, " question"]:
     """The ranks of all objects, then of all subjects. `filters` are for (objects, subjects)."""
-    return rank_facts_by_each(facts, lambda goals: {"": score(goals)}, filters).get("", np.zeros(0))
+    return rank_facts_by_each(facts, lambda goals: {"": score(goals)}, filters, on_part).get("", np.zeros(0))
 
 
 def rank_facts_by_each(
-    facts: FactIds, score: ScoreEach, filters: tuple[KnownFilter, KnownFilter]
+    facts: FactIds, score: ScoreEach, filters: tuple[KnownFilter, KnownFilter], on_part: OnPart = unheard
 ) -> dict[str, Float[np.ndarray, " question"]]:
-    """The ranks by each of several models that share their work."""
+    """The ranks by each of several models that share their work; `on_part` hears how many questions are ranked."""
     order = np.argsort(facts[:, 1], kind="stable")  # a model may keep what it knows of a predicate for the next fact
     ranks: dict[str, NDArray[np.float64]] = {}
+    batch = at_once(filters[0].num_entities)
     for way, place in enumerate(ASKED):
-        for start in range(0, len(facts), BATCH):
-            rows = order[start : start + BATCH]
+        for start in range(0, len(facts), batch):
+            rows = order[start : start + batch]
             goals, true = GoalIds.hiding(facts[rows], place, for_ranking=True), facts[rows, place]
             known = filters[way].mask(goals.given, goals.predicates)
             for name, scores in score(goals).items():
                 ranks.setdefault(name, np.zeros((2, len(facts))))[way, rows] = realistic_ranks(scores, true, known)
+            on_part(way * len(facts) + start + len(rows), len(ASKED) * len(facts))
     return {name: each.ravel() for name, each in ranks.items()}
 
 
@@ -112,15 +125,7 @@ def auc_pr(scores: Float[np.ndarray, " example"], true: Bool[np.ndarray, " examp
     return float((np.diff(recall, prepend=0.0) * precision).sum())
 
 
-def own_choices(
-    reciprocal_ranks: Float[np.ndarray, "setting way fact"], predicates: Int[np.ndarray, " fact"]
-) -> dict[int, int]:
-    """predicate -> the index of the setting that ranks its facts best, for predicates with at least OWN_FROM questions.
-
-    COMMON average questions pull each choice towards the setting that is best for all.
-    """
-    means, chosen = reciprocal_ranks.mean((1, 2)), {}
-    for predicate in np.flatnonzero(2 * np.bincount(predicates) >= OWN_FROM).tolist():
-        own = reciprocal_ranks[:, :, predicates == predicate].sum((1, 2))
-        chosen[predicate] = int((own + COMMON * means).argmax())
-    return chosen
+def as_good(ranks: Float[np.ndarray, " question"], best: Float[np.ndarray, " question"], errors: float = 1.0) -> bool:
+    """Whether reciprocal ranks of the same questions are as good as the best, within so many standard errors."""
+    lost = best - ranks
+    return bool(lost.mean() <= errors * lost.std() / np.sqrt(len(lost)))

@@ -1,10 +1,11 @@
 """What all models on one KB of facts share: reading a question, ranking its candidates, the KB in the artifact."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import torch
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ctp_core.artifact import Artifact
+from ctp_core.base.calibration import Calibration
 from ctp_core.base.checkpoints import under
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import OPEN, GoalIds, Place
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
+from ctp_core.base.unknown_facts import ignore_unknown
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, Kind, KnowledgeBase, distinct_facts
 from ctp_core.proofs import Proof
@@ -26,6 +29,7 @@ from ctp_core.symbols import Fact, Vocabulary
 Config = TypeVar("Config", bound=BaseConfig)
 
 EXPLAINED_AT_ONCE = 10  # answers explained between two looks at the clock
+PROBABILITIES = "probabilities"  # in the manifest
 NO_FACTS = np.zeros((0, 3), dtype=np.int64)
 
 
@@ -80,12 +84,29 @@ class Explanation:
     proofs: tuple[Proof, ...] = ()
     score_parts: dict[str, float | int | None] | None = None
 
+    def calibrated(self, slope: float, level: float) -> "Explanation":
+        """Folds a slope and a level into all parts, so that they still add up to the logit of the score."""
+        if self.score_parts is None:
+            return self
+        parts = {
+            name: value if value is None or name == "num_proofs" else slope * value + (level if name == "bias" else 0)
+            for name, value in self.score_parts.items()
+        }
+        proofs = (proof._replace(share=None if proof.share is None else slope * proof.share) for proof in self.proofs)
+        return Explanation(tuple(proofs), parts)
+
 
 class FactsModel(Model):
-    """Answers by one logit for every fact, whichever place was asked for; score = sigmoid(logit) unless said."""
+    """Answers by one logit for every fact, whichever place was asked for.
+
+    `logits` and `explain` are what a family has learnt to rank by. Here a calibration makes them logits of
+    probabilities: score = sigmoid(slope · logit + level), with the slope and the level of the predicate.
+    """
 
     kind: ClassVar[Kind] = "facts"
+    takes_maximum: ClassVar[bool] = False  # `logits` are the scores of best proofs, shown as they are
     kb: FactsKB
+    calibration: Calibration | None = None  # None in artifacts of earlier versions: sigmoid(logit)
 
     @abstractmethod
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
@@ -101,8 +122,30 @@ class FactsModel(Model):
     ) -> list[Explanation]:
         """Proofs (at most `num_proofs`) and parts of the score of each fact."""
 
-    def score(self, logit: float) -> float:
-        return sigmoid(logit)
+    def to_calibrate(self, logits: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """What the slope of the calibration applies to, on the scale of a logit."""
+        return logits
+
+    def calibrated_by(self, calibration: Calibration | None) -> Self:
+        """This model with another calibration."""
+        self.calibration = calibration
+        return self
+
+    @property
+    def own_metrics(self) -> dict[str, float]:
+        ece = None if self.calibration is None else self.calibration.ece
+        return {} if ece is None else {"ece": ece}
+
+    def lines(self, facts: FactIds) -> tuple[Float[np.ndarray, " fact"], Float[np.ndarray, " fact"]]:
+        """(slope, level) of each fact."""
+        if self.calibration is None:
+            return np.ones(len(facts)), np.zeros(len(facts))
+        return self.calibration.slopes[facts[:, 1]], self.calibration.levels[facts[:, 1]]
+
+    def _calibrated(self, logits: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """The logits of the probabilities of facts."""
+        slopes, levels = self.lines(facts)
+        return np.asarray(slopes * self.to_calibrate(logits) + levels)
 
     @cached_property
     def kb_view(self) -> FactsView:
@@ -121,25 +164,37 @@ class FactsModel(Model):
             return error
 
     def _answer(self, question: Question, budget: Budget) -> Answers:
+        question, warnings = ignore_unknown(question, self.kb.predicates)
         view = FactsView.of(self.kb, question.facts) if question.facts else self.kb_view
         goal = _goal(question, view)
         candidates, logits = goal.candidates(*view.sizes), self.logits(view, goal)[0]
         if question.exclude_known:
             kept = ~view.known(candidates)
             candidates, logits = candidates[kept], logits[kept]
-        best = _best(logits, question.top_k)
+        best = _best(logits if self.takes_maximum else self._calibrated(logits, candidates), question.top_k)
         candidates, logits = candidates[best], logits[best]
         explanations = self._explain_in_time(view, candidates, logits, question.proofs, budget)
         truncated = len(explanations) < len(candidates)
         explanations += [Explanation()] * (len(candidates) - len(explanations))
-        rows = zip(candidates.tolist(), logits.tolist(), view.known(candidates).tolist(), explanations, strict=True)
+        scores, probabilities = self._scores(candidates, logits)
+        known = view.known(candidates).tolist()
+        rows = zip(candidates.tolist(), scores, known, explanations, probabilities, strict=True)
         return Answers(
             tuple(
-                Answer(view.fact(*fact), self.score(logit), known, why.proofs, why.score_parts)
-                for fact, logit, known, why in rows
+                Answer(view.fact(*fact), score, stated, why.proofs, why.score_parts, probability)
+                for fact, score, stated, why, probability in rows
             ),
             truncated,
+            warnings,
         )
+
+    def _scores(
+        self, facts: FactIds, logits: Float[np.ndarray, " fact"]
+    ) -> tuple[list[float], list[float] | list[None]]:
+        """(scores, probabilities); a model that was never calibrated has none of the latter."""
+        calibrated = [sigmoid(logit) for logit in self._calibrated(logits, facts).tolist()]
+        scores = logits.tolist() if self.takes_maximum else calibrated
+        return scores, [None] * len(facts) if self.calibration is None else calibrated
 
     def _explain_in_time(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int, budget: Budget
@@ -148,19 +203,29 @@ class FactsModel(Model):
         explained: list[Explanation] = []
         while len(explained) < len(facts) and not budget.expired:
             some = slice(len(explained), len(explained) + EXPLAINED_AT_ONCE)
-            explained += self.explain(view, facts[some], logits[some], num_proofs)
+            explained += self._explain(view, facts[some], logits[some], num_proofs)
         return explained
+
+    def _explain(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
+    ) -> list[Explanation]:
+        found = self.explain(view, facts, logits, num_proofs)
+        lines = zip(*(column.tolist() for column in self.lines(facts)), strict=True)
+        return [why.calibrated(*line) for why, line in zip(found, lines, strict=True)]
 
     def _base_artifact(self, tensors: dict[str, torch.Tensor], **manifest: Any) -> Artifact:
         facts = {f"facts.{name}": torch.from_numpy(ids) for name, ids in self.kb.splits.items()}
         symbols = {"entities": list(self.kb.entities), "predicates": list(self.kb.predicates)}
         config = self.config.model_dump(mode="json")
+        # Always there, also where it is null: a part of a hybrid must not inherit that of the whole.
+        manifest[PROBABILITIES] = None if self.calibration is None else self.calibration.values()
         return Artifact({"kind": "facts", "config": config, **symbols, **manifest}, {**facts, **tensors})
 
 
 def sigmoid(logit: float) -> float:
-    """1 / (1 + exp(-logit)), without overflow at either end."""
-    return float(1 / (1 + np.exp(-logit))) if logit >= 0 else float(1 - 1 / (1 + np.exp(logit)))
+    """1 / (1 + exp(-logit)), without overflow at either end and exact for small scores."""
+    odds = math.exp(-abs(logit))
+    return (1.0 if logit >= 0 else odds) / (1 + odds)
 
 
 def _best(logits: Float[np.ndarray, " fact"], top_k: int) -> Int[np.ndarray, " answer"]:
@@ -223,8 +288,13 @@ def load_state(module: nn.Module, name: str, artifact: Artifact) -> None:
         raise ArtifactError(f"the tensors do not fit the config: {error}") from None
 
 
+def read_probabilities(artifact: Artifact) -> Calibration | None:
+    """What makes probabilities of the scores of this model; raises ArtifactError."""
+    return Calibration.read(artifact.manifest.get(PROBABILITIES), len(artifact.manifest["predicates"]))
+
+
 def read_calibration(artifact: Artifact) -> tuple[float, float]:
-    """(scale, offset); raises ArtifactError."""
+    """(scale, offset) of the logits of an embedding or a walker; raises ArtifactError."""
     try:
         calibration = artifact.manifest["calibration"]
         return float(calibration["scale"]), float(calibration["offset"])

@@ -2,15 +2,18 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ctp_core.base.graphs_model import GraphScorer
+from ctp_core.base.unknown_facts import usable
+from ctp_core.kb.graphs import fault
 from ctp_core.kb.isomorphism import CanonicalGraph, WeightedGraph, canonical, distinct, number
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.shapes import Float, Tensor
+from ctp_core.symbols import Vocabulary
 
 SCORED_AT_ONCE = 64  # graphs: of ten facts each, their tables take about 250 MB in the exact prover
 MIN_HELD_OUT = 20  # with fewer graphs than this, none can be spared for validation
@@ -47,6 +50,12 @@ def stacked(examples: Examples, scorer: GraphScorer, depth: int | None) -> list[
     """The graphs in batches that fit into memory, in their order."""
     starts = range(0, len(examples.instances), SCORED_AT_ONCE)
     return [scorer.stack(examples.instances[start : start + SCORED_AT_ONCE], depth) for start in starts]
+
+
+def understood(graphs: Iterable[Graph], predicates: Vocabulary) -> list[Graph]:
+    """Graphs without facts of unknown predicates, as a question is read; leaves out those that lose their pair."""
+    known = (replace(graph, facts=usable(graph.facts, predicates)) for graph in graphs)
+    return [graph for graph in known if fault(graph) is None]
 
 
 def read_graphs(graphs: Iterable[Graph], merge: bool) -> list[WeightedGraph]:

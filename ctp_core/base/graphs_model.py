@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ctp_core.base.model import Answer, Question
+from ctp_core.base.unknown_facts import ignore_unknown
 from ctp_core.errors import BadQuestion, UnknownSymbol
 from ctp_core.kb.isomorphism import CanonicalGraph
 from ctp_core.shapes import Float, Tensor
@@ -17,16 +18,20 @@ from ctp_core.symbols import Fact, Vocabulary
 
 @dataclass(frozen=True)
 class AskedGraph:
-    """`pairs` are the (subject, object) that may answer; `predicate` is None where it is asked for."""
+    """`pairs` are the (subject, object) that may answer; `predicate` is None where it is asked for.
+
+    `warnings` say which facts of the question were ignored.
+    """
 
     question: Question
     entities: tuple[str, ...]
     graph: CanonicalGraph
     pairs: tuple[tuple[int, int], ...]
     stated: frozenset[Fact]
+    warnings: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, question: Question) -> "AskedGraph":
+    def of(cls, question: Question, warnings: tuple[str, ...] = ()) -> "AskedGraph":
         names = Vocabulary("entity", (name for fact in question.facts for name in (fact.subject, fact.object)))
         edges = {(names.id(fact.subject), fact.predicate, names.id(fact.object)) for fact in question.facts}
         everyone = tuple(names)
@@ -38,7 +43,7 @@ class AskedGraph:
             if subject in names and object_ in names
         ]
         graph = CanonicalGraph(len(names), tuple(sorted(edges)), pairs[0] if pairs else (0, 0))
-        return cls(question, everyone, graph, tuple(pairs), frozenset(question.facts))
+        return cls(question, everyone, graph, tuple(pairs), frozenset(question.facts), warnings)
 
     @property
     def predicate(self) -> str | None:
@@ -54,7 +59,7 @@ class AskedGraph:
 
 
 def read_question(question: Question, predicates: Vocabulary) -> AskedGraph:
-    """Raises BadQuestion or UnknownSymbol."""
+    """Ignores facts whose predicates the model has never seen; raises BadQuestion or UnknownSymbol."""
     if not question.facts:
         raise BadQuestion(
             "this model was trained on many small graphs and holds no facts of its own: "
@@ -62,15 +67,22 @@ def read_question(question: Question, predicates: Vocabulary) -> AskedGraph:
         )
     if sum(part is None for part in question.goal) > 1:
         raise BadQuestion("only one of subject, predicate and object may be open")
-    for fact in question.facts:
-        predicates.id(fact.predicate)
+    question, warnings = ignore_unknown(question, predicates)
     if question.goal.predicate is not None:
         predicates.id(question.goal.predicate)
-    asked = AskedGraph.of(question)
+    asked = AskedGraph.of(question, warnings)
     for name in (question.goal.subject, question.goal.object):
         if name is not None and name not in asked.entities:
-            raise UnknownSymbol("entity", name, asked.entities, "among the facts of the question")
+            raise UnknownSymbol("entity", name, asked.entities, _where(warnings))
     return asked
+
+
+def _where(warnings: tuple[str, ...]) -> str:
+    return (
+        f"among the facts of the question that were not ignored ({'; '.join(warnings)})"
+        if warnings
+        else ("among the facts of the question")
+    )
 
 
 def ranked(question: Question, answers: Iterable[Answer]) -> tuple[Answer, ...]:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from ctp_core.base.config import GraphsConfig
-from ctp_core.base.graph_examples import Examples, accuracy, hold_out, read_graphs, stacked
+from ctp_core.base.graph_examples import Examples, accuracy, hold_out, read_graphs, stacked, understood
 from ctp_core.base.graphs_model import GraphScorer
 from ctp_core.base.schedule import one_cycle
 from ctp_core.base.training_loop import Criterion, GradientTrainer
 from ctp_core.errors import DataError
 from ctp_core.kb.isomorphism import WeightedGraph
-from ctp_core.kb.knowledge_base import Graph, GraphsKB
+from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.shapes import Float, Int, Tensor
 
 # Added to a score before its logarithm: a score of 0 keeps a finite loss, and one far below it keeps its slope, which
@@ -81,15 +81,11 @@ class GraphsTrainer(GradientTrainer):
         if not train:
             raise DataError("there are no labelled training graphs")
         if "valid" in self.kb.splits:
-            valid = read_graphs(filter(self._answerable, self.kb.splits["valid"]), merge=True)
+            valid = read_graphs(understood(self.kb.splits["valid"], self.kb.predicates), merge=True)
         else:
             train, valid = hold_out(train, self.config.validation, self.config.seed)
         # By length, because a batch is proved as deep as its longest graph needs, and a question as deep as its own.
         return train, sorted(valid, key=lambda weighted: len(weighted.graph.edges))
-
-    def _answerable(self, graph: Graph) -> bool:
-        """Whether training saw all its predicates: what no weights can answer does not tell them apart."""
-        return all(fact.predicate in self.kb.predicates for fact in graph.facts)
 
     def batches(self) -> Sequence[Tensor]:
         rows: Sequence[Tensor] = self._order().split(self.config.batch_size)  # type: ignore[no-untyped-call]
@@ -111,4 +107,8 @@ class GraphsTrainer(GradientTrainer):
 
     def valid_scores(self) -> Float[Tensor, "graph target"]:
         """The scores of the validation graphs by the present weights."""
-        return torch.cat([self.scorer.scores(batch) for batch in self.valid_batches])
+        scores = []
+        for batch in self.valid_batches:
+            scores.append(self.scorer.scores(batch))
+            self.on_part(len(scores), len(self.valid_batches))
+        return torch.cat(scores)

@@ -10,6 +10,7 @@ import torch
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.config import BaseConfig
+from ctp_core.base.progress import OnPart, unheard
 from ctp_core.errors import BadQuestion, CtpError
 from ctp_core.kb.knowledge_base import Kind, KnowledgeBase
 from ctp_core.proofs import Proof
@@ -31,21 +32,30 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """A fact with its score in [0, 1]; `score_parts` only in models that add evidence (logit scale)."""
+    """A fact with its score in [0, 1]; `score_parts` only in models that add evidence (logit scale).
+
+    `probability`: the chance that the fact is true. The score itself in models that add evidence; beside the score in
+    models whose score is that of their best proof; None where the model was never calibrated.
+    """
 
     fact: Fact
     score: float
     known: bool
     proofs: tuple[Proof, ...] = ()
     score_parts: dict[str, float | int | None] | None = None
+    probability: float | None = None
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Best first. `truncated` says that the budget ended before the search did."""
+    """Best first. `truncated` says that the budget ended before the search did.
+
+    `warnings` say what of the question was ignored.
+    """
 
     items: tuple[Answer, ...]
     truncated: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,11 @@ class Model(ABC):
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
         """One entry per question, in order; a question that cannot be asked gets its error instead of an answer."""
 
+    @property
+    def own_metrics(self) -> dict[str, float]:
+        """Validation figures that belong to the finished model rather than to an epoch of its training."""
+        return {}
+
     def on(self, kb: KnowledgeBase) -> "Model":
         """The same model, applied to the facts of another KB; raises BadQuestion where it cannot be."""
         raise BadQuestion(
@@ -92,8 +107,8 @@ class Model(ABC):
         )
 
     @abstractmethod
-    def rules(self) -> list[Rule]:
-        """Decoded rules, best first, with support and precision over the KB."""
+    def rules(self, on_part: OnPart = unheard) -> list[Rule]:
+        """Decoded rules, best first, with support and precision over the KB; `on_part` hears how many are counted."""
 
     @abstractmethod
     def to_artifact(self) -> Artifact:

@@ -2,35 +2,17 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.model import Model
+from ctp_core.base.progress import OnStep, Progress, Trial, ignore
 from ctp_core.errors import ConfigError
 from ctp_core.kb.knowledge_base import KnowledgeBase
 
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a training run stands. `metrics` are of the validation data, empty between evaluations."""
-
-    epoch: int
-    epochs: int
-    step: int
-    steps: int
-    loss: float
-    metrics: dict[str, float] = field(default_factory=dict)
-
-
-OnStep = Callable[[Progress], None]
-
-
-def ignore(progress: Progress) -> None:
-    """The listener that does nothing."""
+__all__ = ["OnStep", "Progress", "Trainer", "Trial", "finite", "ignore"]
 
 
 def finite(loss: float) -> float:
@@ -53,6 +35,18 @@ class Trainer(ABC):
     @abstractmethod
     def __init__(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> None:
         """Raises ConfigError or DataError where nothing can be learnt; takes no long time."""
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """What was tried so far to find the settings; nothing where they were given."""
+        return ()
+
+    def sampled_metrics(self) -> dict[str, float]:
+        """Metrics of the unfinished model on a small sample of the validation data, to be shown while it trains.
+
+        Empty where epochs are validated anyway. Changes nothing: whoever trains may ask as often as there is time.
+        """
+        return {}
 
     @property
     @abstractmethod

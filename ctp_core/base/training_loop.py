@@ -4,6 +4,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor, nn
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import State, check_config, restore_tensors, state_tensors
 from ctp_core.base.config import BaseConfig
-from ctp_core.base.trainer import OnStep, Progress, Trainer, finite, ignore
+from ctp_core.base.progress import OnPart, OnStep, Progress, ignore, parts_of, unheard
+from ctp_core.base.trainer import Trainer, finite
 from ctp_core.errors import ArtifactError
 
 SEEDS = 2**62
@@ -47,6 +49,7 @@ class GradientTrainer(Trainer):
         self.best: State = {}
         self.best_value: float | None = None  # of no validation yet
         self.stale = 0
+        self.on_part: OnPart = unheard  # hears how far a validation is
 
     @abstractmethod
     def batches(self) -> Sequence[Tensor]:
@@ -77,8 +80,14 @@ class GradientTrainer(Trainer):
             total += self.step(batch, self.learning_rate(self.epoch * steps + step, self.epochs * steps))
             on_step(Progress(self.epoch, self.epochs, step + 1, steps, total / (step + 1)))
         self.epoch += 1
-        metrics = self.validate() if self.epoch >= self.epochs or self.epoch % self.eval_every == 0 else {}
-        return Progress(self.epoch, self.epochs, steps, steps, total / steps, metrics)
+        progress = Progress(self.epoch, self.epochs, steps, steps, total / steps)
+        if self.epoch < self.epochs and self.epoch % self.eval_every != 0:
+            return progress
+        self.on_part = parts_of("validation", progress, on_step)
+        self.on_part(0, 1)
+        metrics = self.validate()
+        self.on_part = unheard  # a trainer keeps no listener
+        return replace(progress, metrics=metrics)
 
     def step(self, batch: Tensor, learning_rate: float) -> float:
         """One gradient step; returns its loss."""

@@ -1,5 +1,6 @@
 """The CLUTRR tables: accuracy by number of edges, and what it cost."""
 
+import json
 import math
 import resource
 import sys
@@ -14,7 +15,7 @@ from typing import Any, get_args
 import torch
 
 from ctp_core.base.config import GraphsConfig
-from ctp_core.base.graph_examples import Examples, accuracy, read_graphs, stacked
+from ctp_core.base.graph_examples import Examples, accuracy, read_graphs, stacked, understood
 from ctp_core.base.graphs_model import GraphScorer
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.base.trainer import OnStep, ignore
@@ -22,7 +23,7 @@ from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.errors import ConfigError
-from ctp_core.kb.formats.clutrr import UNTYPED, Task, read_clutrr
+from ctp_core.kb.formats.clutrr import Task, read_clutrr
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.kb.profile import Profile
@@ -42,7 +43,10 @@ FAMILY_TRAIN, FAMILY_TEST, FAMILY_LENGTHS = 3000, 200, (4, 6, 8, 10, 20, 30, 50)
 
 @dataclass(frozen=True)
 class ClutrrRun:
-    """What `ctp bench clutrr` was asked for; `settings` override the preset."""
+    """What `ctp bench clutrr` was asked for; `settings` override the preset.
+
+    `resume` is the folder that keeps the figures of finished seeds, `only` the seeds to run; nothing in it means all.
+    """
 
     data: Path
     dataset: str
@@ -54,6 +58,17 @@ class ClutrrRun:
     seeds: int = 10
     depth: int | None = None  # depth of answers; None: as the config says
     split: str = "test"  # or `valid`: to choose settings without looking at the test files
+    resume: Path | None = None
+    only: tuple[int, ...] = ()
+
+    @property
+    def chosen(self) -> list[int]:
+        return [seed for seed in range(self.seeds) if not self.only or seed in self.only]
+
+    def kept(self, seed: int) -> Path | None:
+        """The file of a finished seed."""
+        name = "-".join((self.dataset, self.model, self.select, self.preset, self.split, str(seed)))
+        return self.resume / f"{name}.json" if self.resume else None
 
 
 Tests = dict[int | str, tuple[Graph, ...]]
@@ -83,18 +98,12 @@ def load(run: ClutrrRun) -> Data:
     lengths = [task.lengths[0] for task in tested]
     by_length = len(set(lengths)) == len(lengths)
     tests = {length if by_length else task.name: task.graphs for length, task in zip(lengths, tested, strict=True)}
-    return Data(_kb(_training(tasks), tasks), tests, time.process_time() - started)
+    return Data(graphs_kb({"train": _training(tasks)}), tests, time.process_time() - started)
 
 
 def _training(tasks: Sequence[Task]) -> list[Graph]:
     """The graphs of all training files; the robust data sets have several."""
     return [graph for task in tasks if task.split == "train" for graph in task.graphs]
-
-
-def _kb(train: Sequence[Graph], tasks: Sequence[Task]) -> GraphsKB:
-    """Builds a KB that has the predicate of noise where any file has noise, even if training has none."""
-    noisy = any(fact.predicate == UNTYPED for task in tasks for graph in task.graphs for fact in graph.facts)
-    return graphs_kb({"train": train}, also=(UNTYPED,) if noisy else ())
 
 
 def validation_data(tasks: Sequence[Task], started: float) -> Data:
@@ -103,7 +112,7 @@ def validation_data(tasks: Sequence[Task], started: float) -> Data:
     longest = max(len(graph.facts) for graph in graphs)
     train = [graph for graph in graphs if len(graph.facts) < longest]
     tests: Tests = {longest: tuple(g for g in graphs if len(g.facts) == longest)}
-    return Data(_kb(train, tasks), tests, time.process_time() - started)
+    return Data(graphs_kb({"train": train}), tests, time.process_time() - started)
 
 
 def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphsConfig:
@@ -126,8 +135,10 @@ def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphsConfig:
 
 def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
     """Trains and tests once for each seed; returns the figures of the JSON, except for the command."""
+    if not task.chosen:
+        raise ConfigError(f"no seed is left to run: --only names seeds from 0 to {task.seeds - 1}")
     data = load(task)
-    figures = [_seed(task, data, seed, on_epoch) for seed in range(task.seeds)]
+    figures = [_kept_or_run(task, data, seed, on_epoch) for seed in task.chosen]
     config = configure(task, data.kb, 0)
     lengths = [str(length) for length in data.tests]
     first = figures[0]
@@ -138,7 +149,7 @@ def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
         "prover": config.prover if isinstance(config, CtpGraphsConfig) else None,
         "preset": task.preset,
         "split": task.split,
-        "seeds": list(range(task.seeds)),
+        "seeds": task.chosen,
         "accuracy": {length: [f["accuracy"][length] for f in figures] for length in lengths},
         "accuracy_mean": {length: mean(f["accuracy"][length] for f in figures) for length in lengths},
         "accuracy_std": {length: _std([f["accuracy"][length] for f in figures]) for length in lengths},
@@ -148,8 +159,8 @@ def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
         "train_batch_cpu_ms": mean(f["train_batch_cpu_ms"] for f in figures),
         "eval_seconds": [f["eval_seconds"] for f in figures],
         "eval_cpu_seconds": [f["eval_cpu_seconds"] for f in figures],
-        "eval_instance_cpu_ms": first["eval_instance_cpu_ms"],
-        "chain_cpu_seconds": first["chain_cpu_seconds"],
+        "eval_instance_cpu_ms": first.get("eval_instance_cpu_ms"),
+        "chain_cpu_seconds": first.get("chain_cpu_seconds"),
         "depth": first["depth"],
         "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "threads": torch.get_num_threads(),
@@ -160,6 +171,20 @@ def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
 
 def _std(values: list[float]) -> float:
     return stdev(values) if len(values) > 1 else 0.0
+
+
+def _kept_or_run(task: ClutrrRun, data: Data, seed: int, on_epoch: OnStep) -> dict[str, Any]:
+    """The figures of a seed, as an earlier run with the same settings kept them; else measured now."""
+    path, config = task.kept(seed), configure(task, data.kb, seed).model_dump(mode="json")
+    if path and path.is_file():
+        kept: dict[str, Any] = json.loads(path.read_text())
+        if kept.pop("config") == config:
+            return kept
+    figures = _seed(task, data, seed, on_epoch)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**figures, "config": config}) + "\n")
+    return figures
 
 
 def _seed(task: ClutrrRun, data: Data, seed: int, on_epoch: OnStep) -> dict[str, Any]:
@@ -222,18 +247,26 @@ def _batch_ms(ticks: list[float]) -> float:
 
 
 def accuracy_on(model: GraphsModel, graphs: Sequence[Graph]) -> float:
-    """The share of graphs that are labelled rightly. Isomorphic graphs are scored once, but each counts."""
+    """The share of graphs that are labelled rightly. Isomorphic graphs are scored once, but each counts.
+
+    Facts with unknown predicates are ignored, as in answers; a graph that loses its pair by that counts as wrong.
+    """
     scorer: GraphScorer = model.scorer
-    examples = Examples.of(read_graphs(graphs, merge=True), scorer, 1.0)
+    labelled = [graph for graph in graphs if graph.label is not None]
+    readable = understood(labelled, scorer.predicates)
+    if not readable:
+        return 0.0
+    examples = Examples.of(read_graphs(readable, merge=True), scorer, 1.0)
     scores = [scorer.scores(batch) for batch in stacked(examples, scorer, answer_depth(model))]
-    return accuracy(torch.cat(scores), examples)
+    return accuracy(torch.cat(scores), examples) * len(readable) / len(labelled)
 
 
 def _instance_ms(model: GraphsModel, graphs: Sequence[Graph]) -> float:
     """Mean CPU time of one instance by itself, its charts included: instances share nothing."""
-    some = Examples.of(read_graphs(graphs[:TIMED_INSTANCES], merge=True), model.scorer, 1.0).instances
+    readable = understood(graphs[:TIMED_INSTANCES], model.scorer.predicates)
+    some = Examples.of(read_graphs(readable, merge=True), model.scorer, 1.0).instances
     started = time.process_time()
     for instance in some:
         alone: GraphScorer = model.scorer.afresh()
         alone.scores(alone.stack([instance], answer_depth(model)))
-    return 1000 * (time.process_time() - started) / len(some)
+    return 1000 * (time.process_time() - started) / max(1, len(some))

@@ -19,16 +19,13 @@ from ctp_core.base.goals import GoalIds
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
 from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.benchmarks.data import countries_regions, read_benchmark, read_resplit
-from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ConfigError
-from ctp_core.evidence.proofs_trainer import ProofsTrainer
-from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.hybrid.model import HybridModel
-from ctp_core.hybrid.trainer import HybridTrainer
+from ctp_core.hybrid.trainer import HybridTrainer, Part
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.manifest import MANIFEST
-from ctp_core.methods import checked_config, find_method, preset_for
+from ctp_core.methods import checked_config, find_method, preset_for, with_settings
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from ctp_core.registry import create_trainer
 
@@ -67,7 +64,8 @@ CPU_SECONDS = "cpu_seconds"  # in the manifest of a checkpoint
 class LinksRun:
     """One row of a table: what is trained, on what, and how often. `resume` is the folder for checkpoints.
 
-    `split` is test or valid of the published data, or RESPLIT: every seed then has its own new split.
+    `split` is test or valid of the published data, or RESPLIT: every seed then has its own new split. `only` are the
+    seeds to run; nothing in it means all.
     """
 
     data: Path
@@ -78,6 +76,11 @@ class LinksRun:
     seeds: int = 1
     split: str = "test"
     resume: Path | None = None
+    only: tuple[int, ...] = ()
+
+    @property
+    def chosen(self) -> list[int]:
+        return [seed for seed in range(self.seeds) if not self.only or seed in self.only]
 
     @property
     def ranked(self) -> str:
@@ -101,7 +104,7 @@ class LinksRun:
         preset = preset_for(Profile.of(kb), self.preset, self.model, settings.get("select"))
         if preset is None:
             raise ConfigError(f"preset {self.preset!r} is unknown; choose from {', '.join(PRESETS)}")
-        return checked_config("facts", {**preset.model_dump(), **settings, "seed": seed})
+        return checked_config("facts", with_settings(preset, {**settings, "seed": seed}))
 
 
 def run(links: LinksRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
@@ -110,12 +113,14 @@ def run(links: LinksRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
     A figure that some seed lacks is left out: a batch is timed only where one was trained in this process, and not
     where training was restored from a checkpoint.
     """
-    seeds = [run_seed(links, links.kb(seed), seed, on_epoch) for seed in range(links.seeds)]
+    if not links.chosen:
+        raise ConfigError(f"no seed is left to run: --only names seeds from 0 to {links.seeds - 1}")
+    seeds = [run_seed(links, links.kb(seed), seed, on_epoch) for seed in links.chosen]
     config = links.config(links.kb(0), 0).model_dump()
     summary = {"dataset": links.dataset, "model": links.model, "preset": links.preset, "split": links.split}
     figures = {name: [seed[name] for seed in seeds] for name in seeds[0] if all(name in seed for seed in seeds)}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {**summary, "seeds": list(range(links.seeds)), **figures, "peak_rss_mb": peak, "config": config}
+    return {**summary, "seeds": links.chosen, **figures, "peak_rss_mb": peak, "config": config}
 
 
 def run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> dict[str, float]:
@@ -177,12 +182,12 @@ def _go_on(links: LinksRun, seed: int, trainer: Trainer) -> float:
         return float(checkpoint.manifest.get(CPU_SECONDS, 0.0))
     if not isinstance(trainer, HybridTrainer):
         return 0.0
-    parts: dict[str, ProofsTrainer | RulesTrainer | EmbeddingTrainer] = {"proofs": trainer.proofs}
+    parts = {"proofs": trainer.proofs}
     parts[trainer.embedding.config.method] = trainer.embedding
     return sum(_go_on_with_part(replace(links, model=name), seed, part) for name, part in parts.items())
 
 
-def _go_on_with_part(links: LinksRun, seed: int, part: ProofsTrainer | RulesTrainer | EmbeddingTrainer) -> float:
+def _go_on_with_part(links: LinksRun, seed: int, part: Part) -> float:
     """Restores a part unless it was trained with other settings than the hybrid's; returns its CPU seconds."""
     folder = (links.resume or Path()) / links.checkpoint(seed)
     if not (folder / MANIFEST).is_file() or not same_config(artifact.load(folder), part.config):

@@ -1,5 +1,6 @@
 """The paper's CTP on one KB of facts: soft unification in all three places, the best proof decides."""
 
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -10,27 +11,33 @@ from numpy.typing import NDArray
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.cost import check_question
-from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb
+from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb, read_probabilities
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.progress import OnPart, unheard
+from ctp_core.base.rule_counts import RuleCounter, counter_of
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.entities import SoftFacts
 from ctp_core.ctp_facts.provers import NearestProver, SoftProver, TableProver
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.errors import ArtifactError
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, sorted_facts
-from ctp_core.proofs import Proof
+from ctp_core.proofs import Proof, ProofNode
 from ctp_core.rules import Rule
+
+LOWEST = 1e-9  # a score whose logarithm is still finite
 
 
 class CtpFactsModel(FactsModel):
     """The paper's prover on facts. Its `logits` are already scores: exp(-slope · distance) of the best proof."""
 
     method: ClassVar[str] = "ctp"
+    takes_maximum: ClassVar[bool] = True
 
     def __init__(self, config: CtpFactsConfig, kb: FactsKB, theory: SoftTheory, facts: FactIds | None = None) -> None:
         self.config: CtpFactsConfig = config
         self.kb = kb
         self.theory = theory
+        self._rules: dict[str, Rule] = {}
         stated = kb.splits["train"] if facts is None else facts
         self._facts = SoftFacts(sorted_facts(stated, len(kb.entities), len(kb.predicates)), len(kb.predicates))
 
@@ -38,8 +45,9 @@ class CtpFactsModel(FactsModel):
     def semiring(self) -> str:
         return self.config.semiring
 
-    def score(self, logit: float) -> float:
-        return logit
+    def to_calibrate(self, logits: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """The logarithm of a score, which is the distance of its proof from the facts."""
+        return np.asarray(np.log(np.maximum(logits, LOWEST)))
 
     @cached_property
     def _prover(self) -> SoftProver:
@@ -74,10 +82,25 @@ class CtpFactsModel(FactsModel):
     ) -> tuple[Proof, ...]:
         if num_proofs <= 0:
             return ()
-        return prover.proofs(view, fact.tolist(), num_proofs)
+        found = prover.proofs(view, fact.tolist(), num_proofs)
+        return tuple(proof._replace(tree=self._counted(proof.tree)) for proof in found)
 
-    def rules(self) -> list[Rule]:
-        return self._prover.rules(self.kb)
+    def _counted(self, node: ProofNode) -> ProofNode:
+        """A proof whose rules have the confidence that the list of rules gives them."""
+        children = tuple(self._counted(child) for child in node.children)
+        return node._replace(children=children, rule=None if node.rule is None else self._as_counted(node.rule))
+
+    def _as_counted(self, rule: Rule) -> Rule:
+        if rule.text not in self._rules:
+            self._rules[rule.text] = rule.counted(*self._counter.count(rule))
+        return replace(self._rules[rule.text], weight=rule.confidence)
+
+    @cached_property
+    def _counter(self) -> RuleCounter:
+        return counter_of(self.kb)
+
+    def rules(self, on_part: OnPart = unheard) -> list[Rule]:
+        return self._prover.rules(self.kb, on_part)
 
     def to_artifact(self) -> Artifact:
         return self._base_artifact({f"theory.{name}": tensor for name, tensor in self.theory.state_dict().items()})
@@ -91,4 +114,4 @@ class CtpFactsModel(FactsModel):
             theory.load_state_dict(state)
         except RuntimeError as error:
             raise ArtifactError(f"the tensors do not fit the config: {error}") from None
-        return cls(config, kb, theory.requires_grad_(False))
+        return cls(config, kb, theory.requires_grad_(False)).calibrated_by(read_probabilities(artifact))

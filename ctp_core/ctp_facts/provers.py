@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 
 from ctp_core.base.facts_model import FactsView
+from ctp_core.base.progress import OnPart, unheard
 from ctp_core.base.rule_counts import with_counts
 from ctp_core.ctp_facts.entities import JOINS, NO_FACT, Floats, Ids, SoftFacts, SoftSearch
 from ctp_core.ctp_facts.neighbours import soft_edges
@@ -26,7 +27,7 @@ from ctp_core.ctp_facts.tables import SoftTables
 from ctp_core.ctp_facts.theory import SoftTheory
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.proofs import Proof
-from ctp_core.rules import Rule, Step, each_once
+from ctp_core.rules import Rule, Step, by_what_they_explain, each_once
 from ctp_core.symbols import Fact
 
 Candidate = tuple[float, tuple[int, ...], tuple[int, ...]]  # distance, facts, stations
@@ -89,15 +90,15 @@ class SoftProver(ABC):
             found.append(math.exp(-self._slope * math.sqrt(self._join(chain.costs[place, stated[1]], met))))
         return found
 
-    def rules(self, kb: FactsKB) -> list[Rule]:
+    def rules(self, kb: FactsKB, on_part: OnPart = unheard) -> list[Rule]:
         """One rule for each predicate and reformulator, each text once, without rules of the form p(X,Y) :- p(X,Y)."""
         found = []
         for chains in self._chains:
             if chains.plan != FACT and all(part == FACT for part in chains.plan.parts):
                 for predicate, number in product(range(len(kb.predicates)), range(chains.width)):
                     found.append(self._writer.rule(kb.predicates.names, Chain(chains, predicate, number)))
-        counted = with_counts(each_once(rule for rule in found if not _trivial(rule)), kb)
-        return sorted(counted, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
+        counted = with_counts(each_once(rule for rule in found if not _trivial(rule)), kb, on_part)
+        return by_what_they_explain(counted)
 
 
 def _trivial(rule: Rule) -> bool:

@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from ctp_core.base.cost import SUMS, check_dense, check_edges
+from ctp_core.base.calibration import FACTS, calibrate_on_unseen
+from ctp_core.base.cost import check_dense, check_edges
 from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
+from ctp_core.base.goals import Score
 from ctp_core.base.schedule import one_cycle
 from ctp_core.ctp_facts.config import CtpFactsConfig
+from ctp_core.ctp_facts.cost import shapes_of, step_cells
 from ctp_core.ctp_facts.entities import NO_FACT, SoftFacts
 from ctp_core.ctp_facts.model import CtpFactsModel
 from ctp_core.ctp_facts.nearest_loss import NearestRanking
@@ -25,7 +28,7 @@ from ctp_core.ctp_facts.summed_loss import sharpness, summed_loss
 from ctp_core.ctp_facts.theory import SoftTheory, start_from_facts
 from ctp_core.kb.knowledge_base import FactSet, FactsKB
 
-KEPT = 3  # tables that ChainPairs keeps for each place of a chain
+REMEDIES = ("lower `depth` or `batch_size`, or list fewer `templates`", "use loss 'all'")
 VALIDATED = 300  # facts ranked for validation during training, on a KB too large for tables
 MAX_SCORE = 1 - 1e-6  # keeps log(1 - score) finite for a negative that matches a fact exactly
 
@@ -41,12 +44,10 @@ class CtpFactsTrainer(FactsTrainer):
         sizes = (len(kb.entities), len(kb.predicates))
         self.module = SoftTheory(config, *sizes, self.generator, device)
         self._negatives = NegativeSampler(FactSet(self.split.train, *sizes), sizes[0], config.negatives)
-        if config.loss == "summed":
-            check_dense(SUMS * float(sizes[1]) * sizes[0] ** 2, config.method, "use loss 'all'")
         if self.module.dense:
             check_dense(float(sizes[1]) * sizes[0] ** 2, config.method, "use search 'nearest'")
-            remedy = "lower `depth` or `batch_size`, or list fewer `templates`"
-            check_dense(self._cells_of_a_step(), config.method, remedy)
+            cells = step_cells(config, shapes_of(self.module.training_plans, self.module.select.groups), *sizes)
+            check_dense(cells, config.method, REMEDIES[config.loss == "summed"])
         else:
             check_edges(len(self.split.train), config.nearest)
         if config.entity_start == "facts":
@@ -64,15 +65,6 @@ class CtpFactsTrainer(FactsTrainer):
         if not made or self.config.rule_rate == 1:
             return [{"params": [*vectors, *made]}]  # every group adds time to a step
         return [{"params": vectors}, {"params": made, "share": self.config.rule_rate}]
-
-    def _cells_of_a_step(self) -> float:
-        """Cells of the tables of one step: of all pairs for a ranking, else of the middle places of long paths."""
-        groups, pairs = self.module.select.groups, float(len(self.kb.entities)) ** 2
-        if self.config.loss == "all":
-            return KEPT * pairs * sum(plan.width(groups) * len(plan.flips) for plan in self.module.training_plans)
-        goals = self.config.batch_size * (1 + self._negatives.most)
-        long = (plan.width(groups) for plan in self.module.training_plans if len(plan.flips) > 2)
-        return goals * pairs * max(long, default=0)
 
     def batches(self) -> Sequence[Tensor]:
         self._nearest.restart()
@@ -127,9 +119,16 @@ class CtpFactsTrainer(FactsTrainer):
             self._nearest.look_around()
             valid = self.split.valid_sample(VALIDATED)
         model = CtpFactsModel(self.config, self.kb, self.module, self.split.train)
-        return rank_facts(valid, model.kb_logits, known_filters(self.kb, "valid"))
+        return rank_facts(valid, model.kb_logits, known_filters(self.kb, "valid"), self.on_part)
 
     def model(self) -> CtpFactsModel:
         theory = self.best_module()
         assert isinstance(theory, SoftTheory)
-        return CtpFactsModel(self.config, self.kb, theory)
+
+        def score_on(kb: FactsKB) -> Score:
+            model = CtpFactsModel(self.config, kb, theory)
+            return lambda goals: model.to_calibrate(model.kb_logits(goals))
+
+        most = FACTS if theory.dense else VALIDATED
+        calibration = calibrate_on_unseen(score_on, self.kb, self.split, most)
+        return CtpFactsModel(self.config, self.kb, theory).calibrated_by(calibration)

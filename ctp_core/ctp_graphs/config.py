@@ -19,6 +19,8 @@ ProverName = Literal["tabled", "exact"]
 MAX_REFORMULATORS = 32
 MAX_TRAIN_DEPTH = 6
 MAX_STATIC_RULES = 64
+MAX_MEMBERS = 16
+MEMBERS = 5  # three still depended on the seed on validation graphs, and twenty were no better
 BESIDE_CHAINS = 2  # reformulators of each template besides chains: a predicate may follow from two others
 
 
@@ -72,6 +74,14 @@ class CtpGraphsConfig(SelectConfig, GraphsConfig):
         description="For prover `tabled`: let all proofs of a training graph teach, not only the best one.",
     )
 
+    members: int = Field(
+        default=1,
+        ge=1,
+        le=MAX_MEMBERS,
+        description="For prover `tabled`: how many provers are trained side by side from different starts, 1 to 16. "
+        "The weights of their rules are averaged. More of them depend less on the seed and take longer to train.",
+    )
+
     @model_validator(mode="after")
     def _fits(self) -> "CtpGraphsConfig":
         if self.prover == "tabled" and not TNORMS[self.semiring].associative:
@@ -79,6 +89,11 @@ class CtpGraphsConfig(SelectConfig, GraphsConfig):
                 f"semiring {self.semiring} works only with prover exact: choose that prover or another semiring"
             )
         return self
+
+    @property
+    def theories(self) -> int:
+        """How many theories are trained: the exact prover always has one."""
+        return self.members if self.prover == "tabled" else 1
 
 
 def ctp_graphs_preset(profile: Profile, preset: str, select: SelectName | None = None) -> CtpGraphsConfig:
@@ -105,6 +120,9 @@ def _tabled(profile: Profile, select: SelectName, effort: int) -> CtpGraphsConfi
         return _tabled(profile, "linear", effort).model_copy(update=_static(profile, select, effort))
     # A head that can be composed in many ways needs as many reformulators; spare ones learn to close their gates.
     reformulators = min(MAX_REFORMULATORS, max(4, math.ceil(0.8 * profile.num_predicates)))
+    # Attention finds other rules from each start; linear and memory hardly do. Of several members, each needs half of
+    # the steps.
+    members = MEMBERS if select == "attentive" else 1
     return CtpGraphsConfig(
         select=select,
         prover="tabled",
@@ -124,7 +142,8 @@ def _tabled(profile: Profile, select: SelectName, effort: int) -> CtpGraphsConfi
         validation=0.05,
         eval_every=5,
         epochs=effort * 400,
-        steps=effort * 720,
+        steps=effort * (720 if members == 1 else 360),
+        members=members,
     )
 
 

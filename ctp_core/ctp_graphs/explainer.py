@@ -61,7 +61,7 @@ def explain(reasoner: GraphReasoner, asked: AskedGraph, budget: Budget, listed: 
         proofs, cut = explainer.proofs(proved, goal, wanted, at_least_one=place < FIRST_PROOFS)
         truncated |= cut
         items.append(replace(answer, proofs=proofs))
-    return Answers(tuple(items), truncated)
+    return Answers(tuple(items), truncated, asked.warnings)
 
 
 class _Explainer:

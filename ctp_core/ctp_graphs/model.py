@@ -8,6 +8,7 @@ import torch
 from ctp_core.artifact import Artifact
 from ctp_core.base.graphs_model import read_question
 from ctp_core.base.model import Answers, Budget, Model, Question
+from ctp_core.base.progress import OnPart, unheard
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.explainer import explain
 from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
@@ -52,7 +53,8 @@ class CtpGraphsModel(Model):
         except CtpError as error:
             return error
 
-    def rules(self) -> list[Rule]:
+    def rules(self, on_part: OnPart = unheard) -> list[Rule]:
+        del on_part  # counted when the model was made
         return list(self._rules)
 
     def to_artifact(self) -> Artifact:
@@ -63,7 +65,7 @@ class CtpGraphsModel(Model):
             "targets": list(self.reasoner.targets),
             "rules": [rule.values() for rule in self._rules],
         }
-        return Artifact(manifest, dict(self.reasoner.theory.state_dict()))
+        return Artifact(manifest, dict(self.reasoner.module.state_dict()))
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "CtpGraphsModel":
@@ -81,9 +83,9 @@ def _reasoner(
     config: CtpGraphsConfig, predicates: Vocabulary, targets: tuple[str, ...], artifact: Artifact, device: torch.device
 ) -> GraphReasoner:
     # The initial values are replaced, so any generator serves; it sets the device.
-    theory = build_theory(config, predicates, torch.Generator(device=device).manual_seed(0))
+    module = build_theory(config, predicates, torch.Generator(device=device).manual_seed(0))
     try:
-        theory.load_state_dict(artifact.tensors)
+        module.load_state_dict(artifact.tensors)
     except RuntimeError as error:
         raise ArtifactError(f"the tensors do not fit the config: {error}") from None
-    return GraphReasoner(config, predicates, targets, theory)
+    return GraphReasoner(config, predicates, targets, module)

@@ -5,7 +5,7 @@ from itertools import product
 
 import torch
 
-from ctp_core.ctp_graphs.tabled import TabledRules, close
+from ctp_core.ctp_graphs.tabled import TabledRules, TabledTheory, close
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.rules import SURE, Body, Rule, each_once
 from ctp_core.select.memory import MemorySelect
@@ -27,6 +27,13 @@ def decode(theory: Theory, predicates: Vocabulary, tnorm: TNorm, attention: bool
     if isinstance(theory.select, MemorySelect):
         found += _stored(theory, theory.select, predicates, tnorm)
     return sorted(each_once(found), key=lambda rule: (-rule.confidence, rule.text))
+
+
+def decode_merged(closed: TabledTheory, predicates: Vocabulary, tnorm: TNorm) -> list[Rule]:
+    """The rules that several members answer with, each with its mean weight; their bodies are known predicates."""
+    found = [rule for rules in closed.rules for rule in _decoded(rules, predicates, tnorm, attention=True)]
+    listed = [rule for rule in each_once(found) if rule.confidence >= MIN_CONFIDENCE]
+    return sorted(listed, key=lambda rule: (-rule.confidence, rule.text))
 
 
 def _decoded(rules: TabledRules, predicates: Vocabulary, tnorm: TNorm, attention: bool) -> list[Rule]:

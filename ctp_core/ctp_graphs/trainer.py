@@ -1,5 +1,8 @@
 """Trains the prover on graphs, by binary cross-entropy on the score of every target predicate."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 import torch
 
 from ctp_core.base.graphs_trainer import GraphsTrainer, of_each_target
@@ -9,11 +12,11 @@ from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.exact import largest_table
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
-from ctp_core.ctp_graphs.rules import decode
-from ctp_core.ctp_graphs.theory import Theory
+from ctp_core.ctp_graphs.rules import decode, decode_merged
 from ctp_core.errors import ConfigError, DataError
 from ctp_core.kb.graphs import joined
 from ctp_core.kb.knowledge_base import GraphsKB
+from ctp_core.rules import Rule, by_what_they_explain
 from ctp_core.shapes import Float, Int, Tensor
 
 MAX_TRAINED_CELLS = 1 << 27  # numbers in one table of the recursion: 512 MB, and the gradient needs several
@@ -48,8 +51,8 @@ class CtpGraphsTrainer(GraphsTrainer):
         """Raises DataError where no rule can prove anything about the pair of any training graph."""
         for start in range(0, len(self.train.instances), self.config.batch_size):
             some = self.train.instances[start : start + self.config.batch_size]
-            scores = self.scorer.training_scores(self.scorer.stack(some, self.config.train_depth))
-            if scores.requires_grad and bool((scores > 0).any()):
+            found = self.scorer.training_scores(self.scorer.stack(some, self.config.train_depth))
+            if any(scores.requires_grad and bool((scores > 0).any()) for scores in found):
                 return
         apart = sum(not joined(graph) for graph in self.kb.splits["train"])
         raise DataError(
@@ -59,20 +62,29 @@ class CtpGraphsTrainer(GraphsTrainer):
         )
 
     def _scorer(self) -> GraphReasoner:
-        theory = build_theory(self.config, self.kb.predicates, self.generator).to(self.device)
-        return GraphReasoner(self.config, self.kb.predicates, self.kb.targets, theory)
+        module = build_theory(self.config, self.kb.predicates, self.generator).to(self.device)
+        return GraphReasoner(self.config, self.kb.predicates, self.kb.targets, module)
 
     def loss(self, rows: Int[Tensor, " graph"]) -> Float[Tensor, ""]:
         batch = self.scorer.stack([self.train.instances[i] for i in rows.tolist()], self.config.train_depth)
-        scores = self.scorer.training_scores(batch)
-        return of_each_target(scores, self.train.labels[rows], self.train.weights[rows])
+        labels, weights = self.train.labels[rows], self.train.weights[rows]
+        losses = [of_each_target(scores, labels, weights) for scores in self.scorer.training_scores(batch)]
+        # Members share no parameter, so each follows its own loss; Adam and Adagrad do not mind the common factor.
+        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
     def validation_loss(self, scores: Float[Tensor, "graph target"]) -> Float[Tensor, ""]:
         return of_each_target(scores, self.valid.labels, self.valid.weights)
 
     def model(self) -> CtpGraphsModel:
-        theory = self.best_module()
-        assert isinstance(theory, Theory)
-        reasoner = GraphReasoner(self.config, self.kb.predicates, self.kb.targets, theory)
-        rules = decode(theory, self.kb.predicates, reasoner.tnorm, attention=self.config.select == "attentive")
-        return CtpGraphsModel(reasoner, with_counts(rules, self.kb))
+        reasoner = GraphReasoner(self.config, self.kb.predicates, self.kb.targets, self.best_module())
+        if self.config.theories == 1:
+            rules = decode(reasoner.theory, self.kb.predicates, reasoner.tnorm, attention=reasoner.attention)
+        else:
+            rules = decode_merged(reasoner.closed, self.kb.predicates, reasoner.tnorm)
+        return CtpGraphsModel(reasoner, by_what_they_explain(self._counted(rules)))
+
+    def _counted(self, rules: Iterable[Rule]) -> list[Rule]:
+        """With counts, but the model's own confidence: a step of a proof is rarely the label of a graph."""
+        decoded = list(rules)
+        counted = with_counts(decoded, self.kb)
+        return [replace(rule, confidence=own.confidence) for rule, own in zip(counted, decoded, strict=True)]

@@ -1,19 +1,13 @@
-"""Settings of the embedding models, and their presets.
+"""Settings of the embedding models. Their presets are in `candidates.py`: what is tried depends on what it costs."""
 
-How the presets were found, on validation alone, is in docs/lab/links.md.
-"""
-
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ctp_core.base.config import BaseConfig, Epochs, EvalEvery, LearningRate
-from ctp_core.kb.profile import DENSE, HALF_DENSE, Profile
-
-MANY_FACTS = 150_000  # from here on fewer, and weighed, rivals: epochs would take too long
+from ctp_core.base.config import Epochs, EvalEvery, LearningRate, SearchedConfig
 
 
-class EmbeddingConfig(BaseConfig):
+class EmbeddingConfig(SearchedConfig):
     """Factorisation trained on all objects of (s, p, ?), all subjects of (?, p, o) and all predicates of (s, ?, o).
 
     The predicates as an auxiliary task: Chen et al. 2021; the nuclear 3-norm: Lacroix et al. 2018.
@@ -88,27 +82,3 @@ class DistMultConfig(EmbeddingConfig):
     """DistMult (Yang et al. 2015): φ = ⟨e_s, r_p, e_o⟩, the same for p(s, o) and p(o, s)."""
 
     method: Literal["distmult"] = "distmult"
-
-
-def complex_preset(profile: Profile, preset: str) -> ComplexConfig:
-    """The fewer predicates hold between two entities, the more the question for the predicate teaches."""
-    if profile.large:
-        large = ComplexConfig(reciprocal=False, grouped=True, epochs=14, eval_every=2)
-        few_facts: dict[str, Any] = {"rank": 300, "n3": 0.1, "batch_size": 250, "negatives": 3000}
-        if profile.num_facts < MANY_FACTS:
-            return large.model_copy(update={**few_facts, "predicate_weight": 0.1})
-        sampled: dict[str, Any] = {"batch_size": 250, "negatives": 2000, "weigh_negatives": True}
-        short: dict[str, Any] = {"rank": 256, "epochs": 12, "decay": 1 / 3}
-        long: dict[str, Any] = {"rank": 400, "epochs": 20, "decay": 0.45}
-        return large.model_copy(update={"n3": 0.05, **(long if preset == "best" else short), **sampled})
-    if profile.small:
-        return ComplexConfig(reciprocal=False, epochs=40, predicate_weight=0.1)
-    if profile.density > DENSE:
-        return ComplexConfig(reciprocal=False, rank=800, epochs=8, eval_every=2, predicate_weight=0.25)
-    weight = 5.0 if profile.density > HALF_DENSE else 0.1
-    return ComplexConfig(reciprocal=False, epochs=25, eval_every=5, predicate_weight=weight)
-
-
-def distmult_preset(profile: Profile, preset: str) -> DistMultConfig:
-    """As ComplEx, which was tuned."""
-    return DistMultConfig(**complex_preset(profile, preset).model_dump(exclude={"method"}))

@@ -17,8 +17,10 @@ from ctp_core.base.facts_model import (
     read_calibration,
     read_config,
     read_kb,
+    read_probabilities,
 )
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.progress import OnPart, unheard
 from ctp_core.embeddings.config import ComplexConfig, DistMultConfig, EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
@@ -26,7 +28,7 @@ from ctp_core.rules import Rule
 
 
 class EmbeddingModel(FactsModel):
-    """logit = scale · φ(s, p, o) + offset, fitted on validation so that the sigmoid reads as a probability."""
+    """logit = scale · φ(s, p, o) + offset, on the scale of a logit, so that a hybrid can add it to proofs."""
 
     config_class: ClassVar[type[EmbeddingConfig]]
 
@@ -91,8 +93,9 @@ class EmbeddingModel(FactsModel):
             for part in parts
         ]
 
-    def rules(self) -> list[Rule]:
+    def rules(self, on_part: OnPart = unheard) -> list[Rule]:
         """Always empty: an embedding has no rules."""
+        del on_part
         return []
 
     def to_artifact(self) -> Artifact:
@@ -106,7 +109,8 @@ class EmbeddingModel(FactsModel):
         sizes = (len(kb.entities), len(kb.predicates))
         factorisation = FACTORISATIONS[config.method](sizes, config.rank, torch.Generator(), device)
         load_state(factorisation, "factorisation", artifact)
-        return cls(config, kb, factorisation.requires_grad_(False), read_calibration(artifact))
+        model = cls(config, kb, factorisation.requires_grad_(False), read_calibration(artifact))
+        return model.calibrated_by(read_probabilities(artifact))
 
 
 class ComplexModel(EmbeddingModel):

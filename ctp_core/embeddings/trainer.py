@@ -10,14 +10,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ctp_core.base.calibration import fit_calibration
+from ctp_core.base.calibration import calibrate, unseen_share
 from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import constant_then_falling
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.embeddings.model import MODELS, EmbeddingModel
+from ctp_core.embeddings.scale import fit_scale
 from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.kb.splits import FactsSplit
 
 UNCALIBRATED = (1.0, 0.0)
 VALIDATION = 5000  # the most facts that are ranked between epochs
@@ -191,11 +193,16 @@ class EmbeddingTrainer(FactsTrainer):
     def ranks(self) -> Float[np.ndarray, " question"]:
         model = MODELS[self.config.method](self.config, self.kb, self.module, UNCALIBRATED)
         facts = self.split.valid_sample(VALIDATION)
-        return rank_facts(facts, model.kb_logits, known_filters(self.kb, "valid"))
+        return rank_facts(facts, model.kb_logits, known_filters(self.kb, "valid"), self.on_part)
 
     def model(self) -> EmbeddingModel:
         factorisation = self.best_module()
         assert isinstance(factorisation, Factorisation)
         model_class = MODELS[self.config.method]
         raw = model_class(self.config, self.kb, factorisation, UNCALIBRATED)
-        return model_class(self.config, self.kb, factorisation, fit_calibration(raw.kb_logits, self.kb, self.split))
+        scale = fit_scale(raw.kb_logits, self.kb, self.split)
+        model = model_class(self.config, self.kb, factorisation, scale)
+        # Without validation facts, training facts must do, although they are fitted too well.
+        split = self.split if len(self.split.valid) else FactsSplit(self.split.train[:0], self.split.train)
+        unseen = unseen_share(self.kb, self.split)
+        return model.calibrated_by(calibrate([(model.kb_logits, split)], self.kb, unseen))

@@ -2,19 +2,25 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 from jaxtyping import Float
+from torch import Tensor
 
+from ctp_core.artifact import Artifact
+from ctp_core.base.calibration import Calibration
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView
 from ctp_core.base.goals import GoalIds
-from ctp_core.base.rule_counts import FactsCounter
+from ctp_core.base.progress import OnPart, unheard
+from ctp_core.base.rule_counts import Counts, FactsCounter
+from ctp_core.errors import ArtifactError
 from ctp_core.evidence.proofs import WeighedPaths, count_proofs, explained, list_proofs, unexplained
-from ctp_core.evidence.rules import chain_rule, constant_rule, rule_confidence
+from ctp_core.evidence.rules import chain_rule, constant_rule
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
-from ctp_core.rules import Rule, Template
+from ctp_core.rules import Rule, Template, by_what_they_explain
 
 MIN_EVIDENCE = 0.05  # a rule whose proof moves the logit by less is not worth listing
 
@@ -23,7 +29,10 @@ class Arrays(Protocol):
     """Weighted rules in one form or another."""
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """The logit of a fact without any proof."""
+        """The logit of a fact without any proof and without `priors`."""
+
+    def priors(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """What rules about one entity alone add to the logits: how common that entity is. They are not proofs."""
 
     def totals(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logits of facts."""
@@ -31,9 +40,9 @@ class Arrays(Protocol):
     def reach(self, edges: EdgeList, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
         """The logits of all objects of a subject or, unless `forward`, of all subjects of an object."""
 
-    def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
+    def weigh(self, edges: EdgeList, facts: FactIds, wanted: int | None = None) -> list[WeighedPaths]:
         """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
-        add up to the logits."""
+        add up to the logits. Where proofs are too many to list, only the `wanted` best of each fact."""
 
     def evidence(self, predicate: int, template: Template, body: tuple[int, ...]) -> float:
         """What a single proof by this rule adds to the logit."""
@@ -48,6 +57,7 @@ class EvidenceModel(FactsModel):
     def __init__(self, kb: FactsKB) -> None:
         self.kb = kb
         self._rules: dict[tuple[int, Template, tuple[int, ...]], Rule] = {}
+        self._counts: dict[str, Counts] = {}  # of the rules that were counted before, by id
 
     @property
     @abstractmethod
@@ -58,23 +68,20 @@ class EvidenceModel(FactsModel):
         return "evidence"
 
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
-        edges = view.edges
-        if not goals.asks_for_entities:
-            return goals.by_goal(self.arrays.totals(edges, goals.candidates(*view.sizes)))
-        asked = zip(goals.predicates.tolist(), goals.given.tolist(), strict=True)
-        return np.stack([self.arrays.reach(edges, *one, forward=goals.forward) for one in asked])
+        return logits_by(self.arrays, view, goals)
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """The logit of each fact without any proof."""
+        """The logit of each fact without any proof and without priors."""
         return self.arrays.biases(facts)
 
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
-        biases = self.biases(facts)
+        biases = self.biases(facts) + self.arrays.priors(view.edges, facts)
         if num_proofs <= 0:
             return unexplained(logits, biases)
-        weighed = self.arrays.weigh(view.edges, facts)
+        weighed = self.arrays.weigh(view.edges, facts, num_proofs)
+        weighed = [paths for paths in weighed if not paths.template.unary]
         proofs = list_proofs(view, facts, weighed, num_proofs, self._rule)
         return explained(logits, biases, count_proofs(weighed, len(facts)), proofs)
 
@@ -85,26 +92,62 @@ class EvidenceModel(FactsModel):
         return self._rules[key]
 
     def _named(self, predicate: int, template: Template, body: tuple[int, ...]) -> Rule:
-        bias = float(self.arrays.biases(np.array([[0, predicate, 1]]))[0])
-        confidence = rule_confidence(bias, self.arrays.evidence(predicate, template, body))
+        """The rule with its counts; its weight is that of the logits before they are calibrated."""
+        weight = self.arrays.evidence(predicate, template, body)
         if template.constant:
-            return constant_rule(self.kb, predicate, body, confidence)
-        return chain_rule(self.kb.predicates.names, predicate, template, body, confidence)
+            rule = constant_rule(self.kb, predicate, body, weight)
+        else:
+            rule = chain_rule(self.kb.predicates.names, predicate, template, body, weight)
+        if rule.id not in self._counts:
+            self._counts[rule.id] = Counts(*self.counts(predicate, template, body))
+        return rule.counted(*self._counts[rule.id])
 
     def counts(self, predicate: int, template: Template, body: tuple[int, ...]) -> tuple[int, int]:
         """(support, how often the body holds)."""
         return FactsCounter(self.kb_view.edges, self.kb.predicates).count_atoms(predicate, template, body)
 
-    def rules(self) -> list[Rule]:
-        """Rules whose body holds somewhere in the KB, by confidence, then precision.
+    def rules(self, on_part: OnPart = unheard) -> list[Rule]:
+        return self.rules_calibrated_by(self.calibration, on_part)
+
+    def rules_calibrated_by(self, calibration: Calibration | None, on_part: OnPart = unheard) -> list[Rule]:
+        """Rules whose body holds somewhere in the KB, by what they explain; a weight is what a score sees of it.
 
         No proof adds more to a logit than a single proof by its rule would, so that in a model that lists all its
         strong rules every proof with a share of MIN_EVIDENCE or more cites a listed one.
         """
+        slopes = np.ones(len(self.kb.predicates)) if calibration is None else calibration.slopes
+        strong = [
+            (predicate, template, body)
+            for predicate, slope in enumerate(slopes.tolist())
+            for template, body in self.arrays.bodies(predicate, MIN_EVIDENCE / slope)
+        ]
         listed = []
-        for predicate in range(len(self.kb.predicates)):
-            for template, body in self.arrays.bodies(predicate, MIN_EVIDENCE):
-                counts = self.counts(predicate, template, body)
-                if counts[1]:
-                    listed.append(self._named(predicate, template, body).counted(*counts))
-        return sorted(listed, key=lambda rule: (-rule.confidence, -(rule.precision or 0.0), rule.text))
+        for number, (predicate, template, body) in enumerate(strong, 1):
+            rule = self._rule(predicate, template, body)
+            if rule.precision is not None:
+                listed.append(replace(rule, weight=float(slopes[predicate]) * (rule.weight or 0.0)))
+            on_part(number, len(strong))
+        return by_what_they_explain(listed)
+
+    def _base_artifact(self, tensors: dict[str, Tensor], **manifest: Any) -> Artifact:
+        """With the counts of rules, as far as they are known: counting anew would keep the first question waiting."""
+        counts = {rule: list(found) for rule, found in self._counts.items()}
+        return super()._base_artifact(tensors, rule_counts=counts, **manifest)
+
+    def with_counts_of(self, artifact: Artifact) -> Self:
+        """This model with the counts that an artifact stores; raises ArtifactError."""
+        try:
+            stored = artifact.manifest.get("rule_counts", {}).items()
+            self._counts = {str(rule): Counts(int(support), int(pairs)) for rule, (support, pairs) in stored}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ArtifactError(f"the artifact has counts of rules that cannot be read: {error}") from None
+        return self
+
+
+def logits_by(arrays: Arrays, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+    """The logits of all that could stand in the open place, goal by goal."""
+    edges = view.edges
+    if not goals.asks_for_entities:
+        return goals.by_goal(arrays.totals(edges, goals.candidates(*view.sizes)))
+    asked = zip(goals.predicates.tolist(), goals.given.tolist(), strict=True)
+    return np.stack([arrays.reach(edges, *one, forward=goals.forward) for one in asked])

@@ -5,7 +5,7 @@ What the public methods `proofs` and `rules` show, and a hybrid of either for it
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from ctp_core.symbols import Fact
 
 RuleOf = Callable[[int, Template, tuple[int, ...]], Rule]  # (predicate, template, body) -> the rule as people read it
 Floats = Float[np.ndarray, " fact"]
+NO_IDS = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,25 @@ class WeighedPaths:
     weights: Float[np.ndarray, "fact reformulator"]  # share = weights · product of the factors
     num_walked: int  # only the groundings of so many facts, the first ones, are here: those of all are too many
     bodies: list[tuple[int, ...]] | None = None  # what names the rule of each path, where its atoms do not
+    exact: NDArray[np.bool_] | None = None  # the paths of which a mined rule says more than attention does
+
+    def of(self, chosen: Int[np.ndarray, " chosen"]) -> "WeighedPaths":
+        """Some of the paths."""
+        return replace(
+            self,
+            **{name: getattr(self, name)[chosen] for name in ("fact", "atoms", "stations", "shares")},
+            factors=[factor[chosen] for factor in self.factors],
+            bodies=None if self.bodies is None else [self.bodies[path] for path in chosen.tolist()],
+            exact=None if self.exact is None else self.exact[chosen],
+        )
 
     def body(self, path: int) -> tuple[int, ...]:
         return tuple(self.atoms[path].tolist()) if self.bodies is None else self.bodies[path]
 
     def attentions(self, path: int) -> tuple[float, ...]:
-        """To each atom of a path, by the reformulator that contributes most."""
+        """To each atom of a path, by the reformulator that contributes most; a mined rule attends to its own alone."""
+        if self.exact is not None and self.exact[path]:
+            return (1.0,) * len(self.factors)
         factors = [factor[path] for factor in self.factors]
         best = math.prod(factors, start=self.weights[self.fact[path]]).argmax()
         return tuple(float(factor[best]) for factor in factors)
@@ -83,7 +97,7 @@ def _candidates(
 ) -> list[_Candidate]:
     """All proofs with at least the share of the last one wanted; ties are settled by `order`."""
     parts = list(zip(weighed, slices, strict=True))
-    least = _nth_largest(np.concatenate([paths.shares[part] for paths, part in parts]), wanted)
+    least = _nth_largest(np.concatenate([np.zeros(0), *(paths.shares[part] for paths, part in parts)]), wanted)
     return [
         _Candidate(float(paths.shares[path]), _body(view, paths, path), paths, path)
         for paths, part in parts
@@ -111,15 +125,15 @@ def _proof(view: FactsView, goal: list[int], one: _Candidate, rule_of: RuleOf) -
 
 def count_proofs(weighed: Sequence[WeighedPaths], num_facts: int) -> list[int | None]:
     """The number of proofs of each fact; None where not all paths were walked."""
-    proving = np.concatenate([paths.fact[paths.shares > 0] for paths in weighed])
-    walked = min(paths.num_walked for paths in weighed)
+    proving = np.concatenate([NO_IDS, *(paths.fact[paths.shares > 0] for paths in weighed)])
+    walked = min((paths.num_walked for paths in weighed), default=num_facts)
     return [*np.bincount(proving, minlength=num_facts)[:walked].tolist(), *[None] * (num_facts - walked)]
 
 
 def explained(
     logits: Floats, biases: Floats, counts: Sequence[int | None], proofs: Sequence[tuple[Proof, ...]]
 ) -> list[Explanation]:
-    """logit = bias + what the proofs that are shown add + the rest."""
+    """logit = bias + what the proofs that are shown add + the rest; the bias holds what is said of one entity alone."""
     explanations = []
     for logit, bias, count, found in zip(logits.tolist(), biases.tolist(), counts, proofs, strict=True):
         shown = sum(proof.share or 0.0 for proof in found)

@@ -16,6 +16,9 @@ from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 
 Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+MANY_WALKS = 2e4  # by one template for all facts together: of more, only the best proofs are looked for
+BEST_ATOMS = (6, 12)  # of each place, along which the best proofs are looked for; the second where one cannot be sure
 MAX_WALKS = 2e6  # by one template for all facts together: about two seconds and half a gigabyte
 
 
@@ -37,17 +40,90 @@ class EvidenceArrays:
         loops = facts[:, 0] == facts[:, 2]
         return np.asarray(self.bias[facts[:, 1]] + self.loop_bias[facts[:, 1]] * loops)
 
-    def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
+    def priors(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """What rules about one entity alone add to the logits."""
+        found = np.zeros(len(facts))
+        for template in self.attention:
+            if template.unary:
+                paths = self._weigh(template, edges, facts, MAX_WALKS)
+                found += np.bincount(paths.fact, paths.shares, len(facts))
+        return found
+
+    def weigh(self, edges: EdgeList, facts: FactIds, wanted: int | None = None) -> list[WeighedPaths]:
         """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
-        add up to the logits."""
-        return [self._weigh(template, edges, facts, MAX_WALKS) for template in self.attention]
+        add up to the logits. Where proofs are many, only the `wanted` best ones are looked for."""
+        found = []
+        for template in self.attention:
+            many = template.length > 1 and self._walks(template, edges, facts).sum() > MANY_WALKS
+            if wanted is not None and many:
+                found += self._best(template, edges, facts, wanted)
+            else:
+                found.append(self._weigh(template, edges, facts, MAX_WALKS))
+        return found
+
+    def _best(self, template: Template, edges: EdgeList, facts: FactIds, wanted: int) -> list[WeighedPaths]:
+        """The best proofs of each fact, along atoms that are attended to enough."""
+        weights = self.strength[template][facts[:, 1]] * self._ratios(template, edges, facts)
+        return [
+            self._best_of(template, edges, facts, np.flatnonzero(facts[:, 1] == predicate), weights, wanted)
+            for predicate in np.unique(facts[:, 1]).tolist()
+        ]
+
+    def _best_of(
+        self, template: Template, edges: EdgeList, facts: FactIds, rows: Ids, weights: Floats, wanted: int
+    ) -> WeighedPaths:
+        """Those of the facts in these rows, which are of one predicate.
+
+        A proof along an atom that no reformulator attends to by more than `most` has a share of up to most · Σ weights.
+        """
+        attended = self.attention[template][facts[rows[0], 1]].max(0)  # [place, atom]
+        for kept in BEST_ATOMS:
+            ranked = np.sort(attended, axis=1)[:, ::-1]
+            allowed = attended >= ranked[:, min(kept, ranked.shape[1]) - 1, None]
+            most = float(np.where(allowed, 0, attended).max())
+            paths = edges.paths(facts[rows, 0], facts[rows, 2], template, allowed)
+            paths = paths._replace(pair=rows[paths.pair])
+            factors = self._factors(template, facts[paths.pair, 1], paths.atoms)
+            masses = math.prod(factors[1:], start=factors[0])
+            masses[own_paths(edges, facts, paths)] = 0
+            shares = np.einsum("pg,pg->p", masses, weights[paths.pair])
+            if self._surely_best(paths.pair, shares, rows, most * weights.sum(1), wanted):
+                break
+        return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights, 0)
+
+    def _surely_best(self, fact: Ids, shares: Floats, rows: Ids, most: Floats, wanted: int) -> bool:
+        """Whether each fact has as many proofs as are wanted, all with larger shares than any that was left out."""
+        better = shares >= most[fact]
+        return bool((np.bincount(fact[better], minlength=rows.max() + 1)[rows] >= wanted).all())
+
+    def _ratios(self, template: Template, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, "fact reformulator"]:
+        """h(c) / c of each fact, c counted without listing the paths."""
+        if self._counted_by_share(template):
+            return np.stack([1 / (1 + self._total(template, edges, fact)) for fact in facts])
+        counts = self._counts(template, edges, facts)
+        saturated, none = self._saturate(counts, template), np.zeros_like(counts)
+        return np.asarray(np.divide(saturated, counts, where=counts > 0, out=none))
+
+    def _counts(self, template: Template, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, "fact reformulator"]:
+        """Weighted numbers of paths, none by the fact itself: half of the body is pushed from either end."""
+        half, pushed, counts = (template.length + 1) // 2, {}, []
+        for subject, predicate, object_ in facts.tolist():
+            places, without = self.attention[template][predicate], edges.edges_of(subject, predicate, object_)
+            key = (subject, predicate, tuple(without.tolist()))
+            if key not in pushed:
+                pushed[key] = edges.push(subject, places[:, :half], without)
+            turned = np.roll(places[:, half:][:, ::-1], self.num_predicates, axis=-1)
+            counts.append((pushed[key] * edges.push(object_, turned, without)).sum(1))
+        return np.stack(counts)
+
+    def _walks(self, template: Template, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        return np.asarray(edges.num_walks(template.length - 1)[facts[:, 0]])
 
     def _num_walked(self, template: Template, edges: EdgeList, facts: FactIds, most: float) -> int:
         """The first facts of which all groundings of a template are found by `most` walks."""
         if template.unary:
             return len(facts)
-        walks = edges.num_walks(template.length - 1)[facts[:, 0]]
-        return int(np.searchsorted(np.cumsum(walks), most, side="right"))
+        return int(np.searchsorted(np.cumsum(self._walks(template, edges, facts)), most, side="right"))
 
     def _weigh(self, template: Template, edges: EdgeList, facts: FactIds, most: float) -> WeighedPaths:
         num_walked = self._num_walked(template, edges, facts, most)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctp_core.base.calibration import level
+from ctp_core.base.calibration import calibrate_on_unseen, level
 from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
 from ctp_core.base.evaluation import known_filters, rank_facts
@@ -16,11 +16,13 @@ from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.schedule import one_cycle
 from ctp_core.evidence.config import Loss, ProofsConfig
+from ctp_core.evidence.cost import attention_cells
 from ctp_core.evidence.proofs_counts import AskedFacts
 from ctp_core.evidence.proofs_head import EXCLUDED, EvidenceHead, inverse_softplus
 from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.kb.knowledge_base import FactsKB
 
+REMEDY = "lower `batch_size`, `members` or the numbers in `templates`, or use 'rules' or 'complex'"
 FORGIVENESS = 0.5  # of pairs that are not stated, by cross-validation on Nations: docs/lab/links.md
 
 LossFunction = Callable[[Float[Tensor, "goal entity entity"], Float[Tensor, "goal entity entity"]], Float[Tensor, ""]]
@@ -105,7 +107,7 @@ class ProofsTrainer(FactsTrainer):
     def __init__(self, config: ProofsConfig, kb: FactsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.eval_every)
         self._sizes = (len(kb.entities), len(kb.predicates))
-        check_dense(2.0 * self._sizes[1] * self._sizes[0] ** 2, config.method)
+        check_dense(attention_cells(config, *self._sizes), config.method, REMEDY)
         self.module = Ensemble([self._new_head(config) for _ in range(config.members)])
         self.optimiser = torch.optim.Adam(self.module.parameters(), lr=config.learning_rate)
         self._tables = atom_tables(self.split.train, *self._sizes, device)
@@ -163,10 +165,11 @@ class ProofsTrainer(FactsTrainer):
             table = row[asked.predicates]
             return logits[table, asked.given] if asked.forward else logits[table, :, asked.given]
 
-        return rank_facts(self.split.valid, score, known_filters(self.kb, "valid"))
+        return rank_facts(self.split.valid, score, known_filters(self.kb, "valid"), self.on_part)
 
     def model(self) -> ProofsModel:
-        return self.model_on(self.kb)
+        calibration = calibrate_on_unseen(lambda kb: self.model_on(kb).kb_logits, self.kb, self.split)
+        return self.model_on(self.kb).calibrated_by(calibration)
 
     def model_on(self, kb: FactsKB) -> ProofsModel:
         """The model with the best weights so far, applied to the facts of this KB."""

@@ -26,7 +26,8 @@ from ctp_core.rules import SIDES, UNARY, Template
 TEMPLATES = (Template(1), *UNARY, Template(2), Template(3), Template(4), Template(5))
 LONG = 3  # body atoms
 PADDING = -1
-LISTED_CHAINS = 20  # rules without constants that a predicate lists
+LISTED_CHAINS = (20, 100)  # rules without constants that a predicate lists: at least, and at most
+LISTED_IN_ALL = 5000  # such rules of all predicates, where that is not less for any of them
 LISTED_CONSTANTS = 10  # rules with constants of each side that a predicate lists
 
 
@@ -74,8 +75,15 @@ class RuleArrays:
         """Logits of all objects of the subjects, or of all subjects of the objects."""
         total = self.chain_rows(edges, predicate, starts, forward=forward)
         if self.constants is not None and self.table.constants[predicate]:
-            total += self.table.constants[predicate] * self.constant_rows(edges, predicate, starts, forward=forward)
+            total += self.weighed_constants(edges, predicate, starts, forward=forward)
         return total
+
+    def weighed_constants(
+        self, edges: EdgeList, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
+    ) -> Float[np.ndarray, "question entity"]:
+        """What the rules with constants say, at their weight."""
+        said = self.constant_rows(edges, predicate, starts, forward=forward)
+        return np.asarray(self.table.constants[predicate] * said)
 
     def constant_rows(
         self, edges: EdgeList, predicate: int, starts: Int[np.ndarray, " question"], *, forward: bool
@@ -141,8 +149,21 @@ class RuleArrays:
         loops = facts[:, 0] == facts[:, 2]  # a loop states it twice, once in either direction
         return np.asarray(edges.degrees_by(atom)[about] - known * ((atom == own) | (loops & (atom == other))))
 
-    def weigh(self, edges: EdgeList, facts: FactIds) -> list[WeighedPaths]:
-        """Rule by rule, not path by path: of all paths between two entities few are the body of a rule."""
+    def priors(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """What rules about one entity alone add to the logits."""
+        found, known = np.zeros(len(facts)), edges.states(facts)
+        for predicate in np.unique(facts[:, 1]).tolist():
+            rows = np.flatnonzero(facts[:, 1] == predicate)
+            for template, body, weight in self.table.of(predicate):
+                if template.unary:
+                    counts = self._said(edges, facts[rows], known[rows], template, body[0])
+                    found[rows] += weight * evidence_of(counts, template)
+        return found
+
+    def weigh(self, edges: EdgeList, facts: FactIds, wanted: int | None = None) -> list[WeighedPaths]:
+        """Rule by rule, not path by path: of all paths between two entities few are the body of a rule, so that all are
+        listed however few are `wanted`."""
+        del wanted
         found: dict[Template, list[tuple[Paths, Float[np.ndarray, " path"]]]] = {template: [] for template in TEMPLATES}
         for predicate in np.unique(facts[:, 1]).tolist():
             rows = np.flatnonzero(facts[:, 1] == predicate)
@@ -192,7 +213,8 @@ class RuleArrays:
     def bodies(self, predicate: int, least: float) -> set[tuple[Template, AtomIds]]:
         """Only the strongest rules, because counting the groundings of a long chain in a large KB takes long."""
         chains = self._chains(predicate)
-        strongest = sorted(chains, key=lambda chain: (-chains[chain], chain))[:LISTED_CHAINS]
+        most = int(np.clip(LISTED_IN_ALL // self.num_predicates, *LISTED_CHAINS))
+        strongest = sorted(chains, key=lambda chain: (-chains[chain], chain))[:most]
         found = {chain for chain in strongest if chains[chain] >= least}
         if self.constants is not None and self.table.constants[predicate]:
             best = [(SIDES[body[0]], body) for body in self.constants.best_bodies(predicate, LISTED_CONSTANTS)]

@@ -40,14 +40,17 @@ class ChainRows:
         self._questions = np.arange(len(starts))
         once = np.ones(len(starts), dtype=np.int32)
         self._reached: dict[AtomIds, sparse.csr_array] = {(): self._marked(starts, once)}
+        begun = np.bincount(starts, minlength=edges.num_entities).astype(np.float64)
+        self._widths: dict[AtomIds, NDArray[np.float64]] = {(): begun}
 
     def widest(self, body: AtomIds) -> float:
         """Estimates a rule's cost: the number of paths per question at the step with the most, without finding them."""
-        paths = np.bincount(self._starts, minlength=self._edges.num_entities).astype(np.float64)
+        self._widths = {start: found for start, found in self._widths.items() if body[: len(start)] == start}
         most = 0.0
-        for atom in turned(body, self._edges.num_predicates)[::-1]:
-            paths = self._edges.tables[atom] @ paths
-            most = max(most, float(paths.sum()))
+        for place, atom in enumerate(turned(body, self._edges.num_predicates)[::-1]):
+            if body[: place + 1] not in self._widths:
+                self._widths[body[: place + 1]] = self._edges.tables[atom] @ self._widths[body[:place]]
+            most = max(most, float(self._widths[body[: place + 1]].sum()))
         return most / max(1, len(self._starts))
 
     def counts(self, body: AtomIds) -> sparse.csr_array:

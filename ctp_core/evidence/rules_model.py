@@ -1,4 +1,4 @@
-"""Link prediction by mined rules with learnt weights, on edge lists: for KBs too large for tables of all pairs."""
+"""Link prediction by mined rules with learnt weights, on edge lists: the engine without attention."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,12 +10,13 @@ import torch
 from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.evaluation import BATCH, known_filters, realistic_ranks
-from ctp_core.base.facts_model import FactsView, facts_about, read_config, read_kb
+from ctp_core.base.evaluation import at_once, known_filters, realistic_ranks
+from ctp_core.base.facts_model import FactsView, facts_about, read_config, read_kb, read_probabilities
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.progress import OnPart, unheard
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.model import EvidenceModel
+from ctp_core.evidence.model import EvidenceModel, logits_by
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleArrays, RuleTable
 from ctp_core.evidence.rules_constants import ConstantRules
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, KnowledgeBase
@@ -34,7 +35,8 @@ class RulesModel(EvidenceModel):
 
     def on(self, kb: KnowledgeBase) -> "RulesModel":
         """Its rules on other facts: those whose predicates it knows, about whatever entities."""
-        return RulesModel(self.config, facts_about(kb, self.kb.predicates), self._table, at_home=False)
+        other = RulesModel(self.config, facts_about(kb, self.kb.predicates), self._table, at_home=False)
+        return other.calibrated_by(self.calibration)
 
     @property
     def arrays(self) -> RuleArrays:
@@ -42,10 +44,8 @@ class RulesModel(EvidenceModel):
 
     @cached_property
     def _arrays(self) -> RuleArrays:
-        """Rules with constants apply only to the KB whose entities they name."""
-        spoken = self._at_home and self._table.constants.any()
         long = self.config.constant_atoms > 1
-        return RuleArrays(self._table, ConstantRules(self.kb_view.edges, long=long) if spoken else None)
+        return rule_arrays(self._table, self.kb_view, long=long, at_home=self._at_home)
 
     def counts(self, predicate: int, template: Template, body: tuple[int, ...]) -> tuple[int, int]:
         if template.constant and self.arrays.constants is not None:
@@ -53,47 +53,70 @@ class RulesModel(EvidenceModel):
         return super().counts(predicate, template, body)
 
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
-        if not goals.for_ranking:
-            return super().logits(view, goals)
-        # All goals of a predicate are pushed together. Known facts keep the evidence of themselves.
-        logits = np.empty((len(goals), len(view.entities)))
-        for predicate in np.unique(goals.predicates).tolist():
-            chosen = np.flatnonzero(goals.predicates == predicate)
-            logits[chosen] = self.arrays.rows(view.edges, predicate, goals.given[chosen], forward=goals.forward)
-        return logits
+        return logits_by_rules(self.arrays, view, goals)
 
     def ranks_by_constants(
-        self, facts: FactIds, weights: Sequence[float]
+        self, facts: FactIds, weights: Sequence[float], on_part: OnPart = unheard
     ) -> dict[float, Float[np.ndarray, "way fact"]]:
         """The ranks that every weight of the rules with constants would give to these facts; chains are scored once."""
         ranks = {weight: np.zeros((2, len(facts))) for weight in weights}
-        filters, edges = known_filters(self.kb, "valid"), self.kb_view.edges
+        filters, edges, batch = known_filters(self.kb, "valid"), self.kb_view.edges, at_once(len(self.kb.entities))
+        ranked = 0
         for predicate in np.unique(facts[:, 1]).tolist():
             whole = np.flatnonzero(facts[:, 1] == predicate)
-            for rows, way in product(np.array_split(whole, 1 + len(whole) // BATCH), range(2)):
+            for rows, way in product(np.array_split(whole, 1 + len(whole) // batch), range(2)):
                 given, true = facts[rows, 2 * way], facts[rows, 2 - 2 * way]
                 known = filters[way].mask(given, facts[rows, 1])
                 chains = self.arrays.chain_rows(edges, predicate, given, forward=not way)
                 constants = self.arrays.constant_rows(edges, predicate, given, forward=not way)
                 for weight, found in ranks.items():
                     found[way, rows] = realistic_ranks(chains + weight * constants, true, known)
+                ranked += len(rows)
+                on_part(ranked, 2 * len(facts))
         return ranks
 
     def to_artifact(self) -> Artifact:
-        table = self.arrays.table
-        return self._base_artifact({f"rules.{name}": torch.from_numpy(getattr(table, name)) for name in COLUMNS})
+        return self._base_artifact(table_tensors(self._table))
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "RulesModel":
         """Ignores `device` and stays on the CPU: sparse integer products gain nothing elsewhere."""
         del device
         config, kb = read_config(artifact, RulesConfig), read_kb(artifact)
-        try:
-            table = RuleTable(**{name: artifact.tensors[f"rules.{name}"].numpy() for name in COLUMNS})
-        except KeyError as error:
-            raise ArtifactError(f"the artifact of mined rules has no {error}") from None
-        _check(table, len(kb.predicates))
-        return cls(config, kb, table)
+        model = cls(config, kb, read_table(artifact, len(kb.predicates)))
+        return model.calibrated_by(read_probabilities(artifact)).with_counts_of(artifact)
+
+
+def logits_by_rules(arrays: RuleArrays, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
+    """The logits of all candidates. For ranking all goals of a predicate are pushed together, and known facts keep the
+    evidence of themselves."""
+    if not goals.for_ranking:
+        return logits_by(arrays, view, goals)
+    logits = np.empty((len(goals), len(view.entities)))
+    for predicate in np.unique(goals.predicates).tolist():
+        chosen = np.flatnonzero(goals.predicates == predicate)
+        logits[chosen] = arrays.rows(view.edges, predicate, goals.given[chosen], forward=goals.forward)
+    return logits
+
+
+def rule_arrays(table: RuleTable, view: FactsView, *, long: bool, at_home: bool) -> RuleArrays:
+    """Rules with constants apply only to the KB whose entities they name."""
+    spoken = at_home and table.constants.any()
+    return RuleArrays(table, ConstantRules(view.edges, long=long) if spoken else None)
+
+
+def table_tensors(table: RuleTable) -> dict[str, torch.Tensor]:
+    return {f"rules.{name}": torch.from_numpy(getattr(table, name)) for name in COLUMNS}
+
+
+def read_table(artifact: Artifact, num_predicates: int) -> RuleTable:
+    """The rules that an artifact stores; raises ArtifactError."""
+    try:
+        table = RuleTable(**{name: artifact.tensors[f"rules.{name}"].numpy() for name in COLUMNS})
+    except KeyError as error:
+        raise ArtifactError(f"the artifact of mined rules has no {error}") from None
+    _check(table, num_predicates)
+    return table
 
 
 def _check(table: RuleTable, num_predicates: int) -> None:

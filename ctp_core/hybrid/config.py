@@ -1,13 +1,21 @@
 """Settings of the model that adds an embedding score to its proofs, and its presets."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ctp_core.base.config import BaseConfig
-from ctp_core.embeddings.config import ComplexConfig, DistMultConfig, complex_preset
-from ctp_core.evidence.config import ProofsConfig, RulesConfig, proofs_preset
-from ctp_core.kb.profile import DENSE, Profile
+from ctp_core.base.budget import budget_seconds
+from ctp_core.base.config import BaseConfig, BudgetSeconds, SearchedConfig
+from ctp_core.embeddings.candidates import within
+from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
+from ctp_core.evidence import candidates as evidence
+from ctp_core.evidence.config import ProofsConfig, RulesConfig
+from ctp_core.kb.profile import Profile
+
+PartName = Literal["proofs", "embedding"]
+PARTS: tuple[PartName, ...] = ("proofs", "embedding")
+ALL_EPOCHS = 10_000  # as many as each part has
+EMBEDDING_SHARE = 2 / 3  # of the budget: the same accuracy takes an embedding longer
 
 
 class HybridConfig(BaseConfig):
@@ -15,11 +23,12 @@ class HybridConfig(BaseConfig):
 
     method: Literal["hybrid"] = "hybrid"
     epochs: int = Field(
-        default=10_000,
+        default=ALL_EPOCHS,
         ge=1,
-        le=10_000,
+        le=ALL_EPOCHS,
         description="Maximum number of epochs of each part, 1 to 10,000; a part's own `epochs` may be fewer.",
     )
+    budget_seconds: BudgetSeconds = None
     proofs: ProofsConfig | RulesConfig = Field(
         default=ProofsConfig(),
         discriminator="method",
@@ -39,9 +48,23 @@ class HybridConfig(BaseConfig):
         "validation facts.",
     )
 
+    def part(self, name: PartName) -> Any:
+        """The settings of a part under the seed, the limit of epochs and its share of the budget."""
+        part: BaseConfig = getattr(self, name)
+        values: dict[str, Any] = {"seed": self.seed, "epochs": min(self.epochs, part.epochs)}
+        if isinstance(part, SearchedConfig):
+            if self.budget_seconds:
+                share = EMBEDDING_SHARE if name == "embedding" else 1 - EMBEDDING_SHARE
+                values["budget_seconds"] = share * self.budget_seconds
+            if self.epochs < ALL_EPOCHS:
+                values["search"] = tuple(setting for setting in part.search if setting != "epochs")
+        return part.model_copy(update=values)
+
 
 def hybrid_preset(profile: Profile, preset: str) -> HybridConfig:
-    """Both parts with their own presets. On a dense KB the weight comes from cross-validation, not from validation."""
-    weight = 0.5 if not profile.small and profile.density > DENSE else None
-    embedding = complex_preset(profile, preset)
-    return HybridConfig(proofs=proofs_preset(profile, preset), embedding=embedding, weight=weight)
+    """Both parts with their own presets, each with its share of the budget."""
+    seconds = budget_seconds(preset, profile.num_facts)
+    embedding = within(ComplexConfig(), profile, EMBEDDING_SHARE * seconds)
+    proving = (1 - EMBEDDING_SHARE) * seconds
+    proofs = evidence.within(ProofsConfig(mined=True), profile, proving, evidence.SEARCHED)
+    return HybridConfig(budget_seconds=seconds, proofs=proofs, embedding=embedding)

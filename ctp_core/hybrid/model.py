@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config
+from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_probabilities
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.base.model import Model
+from ctp_core.base.progress import OnPart, unheard
 from ctp_core.embeddings.model import MODELS as EMBEDDINGS
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.errors import ArtifactError
@@ -19,11 +20,9 @@ from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules_model import RulesModel
-from ctp_core.hybrid.config import HybridConfig
+from ctp_core.hybrid.config import PARTS, HybridConfig
 from ctp_core.kb.knowledge_base import FactIds, KnowledgeBase
 from ctp_core.rules import Rule
-
-PARTS = ("proofs", "embedding")
 
 
 class HybridModel(FactsModel):
@@ -87,8 +86,15 @@ class HybridModel(FactsModel):
             for why, part in zip(proved, embedded, strict=True)
         ]
 
-    def rules(self) -> list[Rule]:
-        return self.proofs.rules()
+    def lines(self, facts: FactIds) -> tuple[Float[np.ndarray, " fact"], Float[np.ndarray, " fact"]]:
+        """Those of the proofs where an entity was never seen: there they speak alone."""
+        seen = (facts[:, [0, 2]] < len(self.kb.entities)).all(1)
+        (slopes, levels), (alone, at) = super().lines(facts), self.proofs.lines(facts)
+        return np.where(seen, slopes, alone), np.where(seen, levels, at)
+
+    def rules(self, on_part: OnPart = unheard) -> list[Rule]:
+        """Those of the proofs; a weight is what it is within the hybrid."""
+        return self.proofs.rules_calibrated_by(self.calibration, on_part)
 
     def to_artifact(self) -> Artifact:
         """Both parts in one artifact: their tensors under their names, the KB once."""
@@ -113,7 +119,7 @@ class HybridModel(FactsModel):
         reader = ProofsModel if isinstance(config.proofs, ProofsConfig) else RulesModel
         proofs = reader.from_artifact(parts["proofs"], device)
         embedding = EMBEDDINGS[config.embedding.method].from_artifact(parts["embedding"], device)
-        return cls(config, proofs, embedding, weights)
+        return cls(config, proofs, embedding, weights).calibrated_by(read_probabilities(artifact))
 
 
 def _weights(artifact: Artifact) -> Float[np.ndarray, " predicate"]:

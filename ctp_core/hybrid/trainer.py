@@ -1,13 +1,21 @@
 """Trains the parts of a hybrid one after the other, then learns the weights of the embedding, unless one is given."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import torch
 from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
+from ctp_core.base.calibration import calibrate_on_unseen
 from ctp_core.base.checkpoints import check_config, under
 from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
-from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
+from ctp_core.base.goals import Score
+from ctp_core.base.progress import OnPart, OnStep, Progress, Trial, ignore, parts_of, share_done
+from ctp_core.base.search import SearchTrainer, fitted
+from ctp_core.base.trainer import Trainer
+from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import VALIDATION, EmbeddingTrainer
 from ctp_core.errors import ArtifactError
@@ -15,10 +23,14 @@ from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.evidence.rules_trainer import RulesTrainer
-from ctp_core.hybrid.config import HybridConfig
-from ctp_core.hybrid.model import PARTS, HybridModel
+from ctp_core.evidence.trainer import EvidenceTrainer, evidence_trainer
+from ctp_core.hybrid.config import PARTS, HybridConfig
+from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.weights import CHOOSING, choose_weights
 from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.kb.profile import Profile
+from ctp_core.kb.splits import FactsSplit
+from ctp_core.methods import forecast, search_space
 
 DEFAULT_WEIGHT = 0.05  # without validation facts: proofs lead, the embedding breaks ties
 
@@ -28,15 +40,22 @@ class HybridTrainer(Trainer):
 
     def __init__(self, config: HybridConfig, kb: FactsKB, device: torch.device) -> None:
         self.config, self.kb = config, kb
-        limits = {"seed": config.seed}
-        proofs = config.proofs.model_copy(update={**limits, "epochs": min(config.epochs, config.proofs.epochs)})
-        embedded = config.embedding.model_copy(update={**limits, "epochs": min(config.epochs, config.embedding.epochs)})
-        self.proofs: ProofsTrainer | RulesTrainer = (
-            ProofsTrainer(proofs, kb, device) if isinstance(proofs, ProofsConfig) else RulesTrainer(proofs, kb, device)
-        )
-        self.embedding = EmbeddingTrainer(embedded, kb, device)
-        self.epochs = self.proofs.epochs + self.embedding.epochs
+        self.split, self._profile = FactsSplit.of(kb), Profile.of(kb)
+        self.proofs, self.embedding = (_searched(config.part(name), kb, self._profile, device) for name in PARTS)
         self._chosen: Float[np.ndarray, " predicate"] | None = None  # the weights, once both parts are finished
+
+    @property
+    def epochs(self) -> int:  # type: ignore[override]
+        return self.proofs.epochs + self.embedding.epochs
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """The trials of both parts; a setting is named after its part."""
+        return tuple(
+            replace(trial, settings={f"{name}.{setting}": value for setting, value in trial.settings.items()})
+            for name, part in zip(PARTS, (self.proofs, self.embedding), strict=True)
+            for trial in part.trials
+        )
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
@@ -50,33 +69,70 @@ class HybridTrainer(Trainer):
         name = PARTS[self.proofs.finished]
         part = self.embedding if self.proofs.finished else self.proofs
         before = self.proofs.epochs if part is self.embedding else 0
+        behind, ahead = self._shares(part)
 
         def shifted(progress: Progress) -> Progress:
             metrics = {f"{name}_{metric}": value for metric, value in progress.metrics.items()}
-            return Progress(before + progress.epoch, self.epochs, progress.step, progress.steps, progress.loss, metrics)
+            done = behind + ahead * share_done(progress)
+            return replace(progress, epoch=before + progress.epoch, epochs=self.epochs, metrics=metrics, done=done)
 
         progress = shifted(part.train_epoch(lambda step: on_step(shifted(step))))
         if not self.finished:
             return progress
-        metrics = self._metrics(self._validated())
-        return Progress(progress.epoch, self.epochs, progress.step, progress.steps, progress.loss, metrics)
+        ranked = parts_of("validation", replace(progress, metrics={}), on_step)
+        ranked(0, 1)
+        return replace(progress, metrics=self._metrics(self._validated(), ranked))
 
-    def _metrics(self, model: HybridModel) -> dict[str, float]:
-        facts, filters = self.proofs.split.valid_sample(VALIDATION), known_filters(self.kb, "valid")
-        return ranking_metrics(rank_facts(facts, model.kb_logits, filters))
+    def sampled_metrics(self) -> dict[str, float]:
+        if self.proofs.finished:
+            return {}
+        return {f"{PARTS[0]}_{metric}": value for metric, value in self.proofs.sampled_metrics().items()}
+
+    def _shares(self, part: Trainer) -> tuple[float, float]:
+        """The shares of all forecast work that lie before a part and in it."""
+        proofs, embedding = (_work(one, self._profile) for one in (self.proofs, self.embedding))
+        share = proofs / (proofs + embedding)
+        return (0.0, share) if part is self.proofs else (share, 1 - share)
+
+    def _metrics(self, model: HybridModel, on_part: OnPart) -> dict[str, float]:
+        facts, filters = self.split.valid_sample(VALIDATION), known_filters(self.kb, "valid")
+        return ranking_metrics(rank_facts(facts, model.kb_logits, filters, on_part))
 
     def model(self) -> HybridModel:
-        return HybridModel(self.config, self.proofs.model(), self.embedding.model(), self._validated().weights)
+        weights = self._validated().weights
+        proofs, embedding = fitted(self.proofs).model(), fitted(self.embedding).model()
+        assert isinstance(proofs, EvidenceModel)
+        assert isinstance(embedding, EmbeddingModel)
+        parts = {"proofs": (self.proofs, proofs.config), "embedding": (self.embedding, embedding.config)}
+        chosen = {name: found for name, (part, found) in parts.items() if isinstance(part, SearchTrainer)}
+        config = self.config.model_copy(update=chosen)
+
+        def score_on(kb: FactsKB) -> Score:
+            return HybridModel(config, self._proofs_on(kb), embedding, weights).kb_logits
+
+        calibration = calibrate_on_unseen(score_on, self.kb, self.split)
+        return HybridModel(config, proofs, embedding, weights).calibrated_by(calibration)
 
     def _validated(self) -> HybridModel:
         """The model without the held-out facts, on which the weights of the embedding are chosen."""
-        proofs, embedding = self.proofs.model_on(self.proofs.split.visible(self.kb)), self.embedding.model()
+        proofs, embedding = self._parts(self.split.visible(self.kb))
         return HybridModel(self.config, proofs, embedding, self._weights(proofs, embedding))
+
+    def _parts(self, kb: FactsKB) -> tuple[EvidenceModel, EmbeddingModel]:
+        """The models of both parts so far; the proofs are found among the facts of this KB."""
+        embedding = fitted(self.embedding)
+        assert isinstance(embedding, EmbeddingTrainer)
+        return self._proofs_on(kb), embedding.model()
+
+    def _proofs_on(self, kb: FactsKB) -> EvidenceModel:
+        proofs = fitted(self.proofs)
+        assert isinstance(proofs, EvidenceTrainer | ProofsTrainer | RulesTrainer)
+        return proofs.model_on(kb)
 
     def _weights(self, proofs: EvidenceModel, embedding: EmbeddingModel) -> Float[np.ndarray, " predicate"]:
         if self._chosen is not None:
             return self._chosen
-        facts, given = self.proofs.split.valid_sample(CHOOSING), self.config.weight
+        facts, given = self.split.valid_sample(CHOOSING), self.config.weight
         if given is not None or not len(facts):
             return np.full(len(self.kb.predicates), DEFAULT_WEIGHT if given is None else given)
         chosen = choose_weights(proofs, embedding, self.kb, facts)
@@ -101,3 +157,24 @@ class HybridTrainer(Trainer):
         self._chosen = None
         self.proofs.restore(parts[0])
         self.embedding.restore(parts[1])
+
+
+Concrete = EvidenceTrainer | ProofsTrainer | RulesTrainer | EmbeddingTrainer
+Part = Concrete | SearchTrainer
+
+
+def _searched(config: Any, kb: FactsKB, profile: Profile, device: torch.device) -> Part:
+    """The trainer of a part, which first finds those of its settings that are to be searched."""
+
+    def create(one: Any, on: FactsKB) -> Concrete:
+        if isinstance(one, ComplexConfig | DistMultConfig):
+            return EmbeddingTrainer(one, on, device)
+        return evidence_trainer(one, on, device) if isinstance(one, ProofsConfig) else RulesTrainer(one, on, device)
+
+    space = search_space(config, profile)
+    return create(config, kb) if space is None else SearchTrainer(config, kb, create, space)
+
+
+def _work(part: Part, profile: Profile) -> float:
+    """The forecast CPU seconds of a part."""
+    return part.work if isinstance(part, SearchTrainer) else forecast(part.config, profile).cpu_seconds

@@ -1,20 +1,20 @@
-"""Chooses the weight of the embedding beside the proofs, on validation facts: one for all, or a predicate's own."""
+"""Chooses the weight of the embedding beside the proofs, on validation facts: one for all, shrunk to for each."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ctp_core.base.evaluation import ASKED, BATCH, KnownFilter, known_filters, own_choices, realistic_ranks
+from ctp_core.base.evaluation import ASKED, BATCH, KnownFilter, as_good, known_filters, realistic_ranks
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.shrinkage import shrunk_choices
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 
 Filters = tuple[KnownFilter, KnownFilter]
-WEIGHTS = (0.0, *(0.02 * 1.25**step for step in range(31)))  # 0.02 … 16
+WEIGHTS = (0.0, *(0.02 * 1.3**step for step in range(33)))  # 0.02 … 89: from the proofs alone to the embedding alone
 MAX_LOGITS = 3e7  # logits kept of each part: bounds memory at half a gigabyte
 CHOOSING = 3000  # validation facts that choose
-MANY_FACTS = 2000  # from here on MRR tells neighbouring weights apart
 
 
 @dataclass(frozen=True)
@@ -52,25 +52,25 @@ class ValidationLogits:
 def choose_weights(
     proofs: FactsModel, embedding: FactsModel, kb: FactsKB, facts: FactIds
 ) -> Float[np.ndarray, " predicate"]:
-    """One weight for all predicates, except that a predicate with many questions gets the one that ranks them best.
+    """A weight for each predicate, shrunk towards a common one; on these facts no worse than either part alone.
 
-    With thousands of facts, the common weight is the one with the best MRR. With a few hundred, MRR cannot tell
-    neighbouring weights apart: then it is the likeliest weight among those whose MRR is within two standard errors
-    of the best.
+    MRR cannot tell neighbouring weights apart: the common weight is the likeliest among those whose MRR is within a
+    standard error of the best.
     """
     filters = known_filters(kb, "valid")
     ranks = _reciprocal_ranks(proofs, embedding, filters, facts)
-    best = int(ranks.mean((1, 2)).argmax())
-    common = WEIGHTS[best]
-    if len(facts) < MANY_FACTS:
-        as_good = (_as_good(found.ravel(), ranks[best].ravel()) for found in ranks)
-        good = [weight for weight, kept in zip(WEIGHTS, as_good, strict=True) if kept]
-        some = facts[np.linspace(0, len(facts) - 1, _affordable(kb, facts)).astype(np.int64)]
-        common = min(good, key=ValidationLogits.of(proofs, embedding, filters, some).surprise)
-    weights = np.full(len(kb.predicates), common)
-    for predicate, own in own_choices(ranks, facts[:, 1]).items():
-        weights[predicate] = WEIGHTS[own]
-    return weights
+    some = facts[np.linspace(0, len(facts) - 1, _affordable(kb, facts)).astype(np.int64)]
+    logits = ValidationLogits.of(proofs, embedding, filters, some)
+    common = min(_good(ranks), key=lambda index: logits.surprise(WEIGHTS[index]))
+    chosen = shrunk_choices(ranks, facts[:, 1], len(kb.predicates), common)
+    return np.asarray(np.array(WEIGHTS)[chosen])
+
+
+def _good(ranks: Float[np.ndarray, "weight way fact"]) -> list[int]:
+    """The weights that are as good as the best, and not worse than the proofs or the embedding alone."""
+    means = ranks.mean((1, 2))
+    best, alone = ranks[int(means.argmax())].ravel(), max(means[0], means[-1])
+    return [index for index, found in enumerate(ranks) if means[index] >= alone and as_good(found.ravel(), best)]
 
 
 def _affordable(kb: FactsKB, facts: FactIds) -> int:
@@ -89,11 +89,6 @@ def _reciprocal_ranks(
         for found, weight in zip(ranks, WEIGHTS, strict=True):
             found[:, rows] = logits.reciprocal_ranks(weight).reshape(2, -1)
     return ranks
-
-
-def _as_good(ranks: Float[np.ndarray, " question"], best: Float[np.ndarray, " question"]) -> bool:
-    lost = best - ranks
-    return bool(lost.mean() <= 2 * lost.std() / np.sqrt(len(lost)))
 
 
 def _both_ways(model: FactsModel, facts: FactIds) -> Float[np.ndarray, "question entity"]:

@@ -36,12 +36,11 @@ def checked(graph: Graph, file: str, line: int, max_name_length: int = MAX_NAME_
     return graph
 
 
-def graphs_kb(splits: Mapping[str, Iterable[Graph]], also: Iterable[str] = ()) -> GraphsKB:
+def graphs_kb(splits: Mapping[str, Iterable[Graph]]) -> GraphsKB:
     """Builds a KB from graphs; raises DataError with the split and the number of a graph that is not usable.
 
     Predicates come from the training split, in alphabetical order. A predicate that training never saw has no vector,
-    so a graph of a later split that uses it cannot be answered. `also` names predicates to add even if training has
-    none of them.
+    so a fact of a later split that has it is ignored.
     """
     ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
     train = ordered.get("train", ())
@@ -50,7 +49,7 @@ def graphs_kb(splits: Mapping[str, Iterable[Graph]], also: Iterable[str] = ()) -
     targets = sorted({graph.label for graph in train if graph.label is not None})
     if not targets:
         raise DataError("no training graph has a label")
-    predicates = sorted({fact.predicate for graph in train for fact in graph.facts} | set(targets) | set(also))
+    predicates = sorted({fact.predicate for graph in train for fact in graph.facts} | set(targets))
     kb = GraphsKB(Vocabulary("predicate", predicates), tuple(targets), ordered)
     _check_graphs(kb)
     return kb

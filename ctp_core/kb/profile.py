@@ -1,9 +1,13 @@
-"""The properties of a KB from which presets choose their settings."""
+"""The properties of a KB from which presets choose their settings and costs are forecast."""
 
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from ctp_core.kb.graphs import templates_needed
-from ctp_core.kb.knowledge_base import GraphsKB, Kind, KnowledgeBase
+from ctp_core.kb.knowledge_base import FactIds, GraphsKB, Kind, KnowledgeBase
 
 # These thresholds separate the shapes of a few benchmarks (Countries, Nations, Kinship, UMLS). Presets were tuned on
 # those; for other KBs they are a guess.
@@ -11,13 +15,20 @@ SMALL_KB = 500  # facts; a smaller KB has little to learn from, and many epochs 
 DENSE = 0.1  # share of all possible facts that are known: Nations 0.15, Kinship 0.03, UMLS 0.006
 HALF_DENSE = 0.02  # the same share; between Kinship and UMLS
 FEW_PREDICATES = 5  # so few that rules of every chain of them can be learnt, as in Countries
-DENSE_CELLS = 2e8  # cells of tables of all pairs that fit into memory with their gradients
+
+
+# What is counted once, at upload, and stored with the KB: everything below that its row does not say anyway.
+COUNTED = (
+    *("valid_facts", "num_paths", "max_degree", "num_questions", "max_answers", "largest_predicate"),
+    *("used_predicates", "num_graphs"),
+)
 
 
 class Profile(BaseModel):
     """Counts of a KB. `max_length` is the number of facts in the largest training graph, 0 for kind `facts`.
 
-    `templates` are those that the training graphs need besides chains.
+    `templates` are those that the training graphs need besides chains. The counts after it are of training facts, or of
+    training graphs; None where nobody has counted.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -28,6 +39,17 @@ class Profile(BaseModel):
     num_predicates: int
     max_length: int = 0
     templates: tuple[str, ...] = ()
+    # Kind `facts`. A degree is the number of facts that an entity occurs in; paths of two atoms join two facts at an
+    # entity, each read in either direction. A question is (s, p, ?) or (?, p, o), with all its answers.
+    valid_facts: int | None = None
+    num_paths: int | None = None
+    max_degree: int | None = None
+    num_questions: int | None = None
+    max_answers: int | None = None
+    largest_predicate: int | None = None
+    used_predicates: int | None = None
+    # Kind `graphs`.
+    num_graphs: int | None = None
 
     @classmethod
     def of(cls, kb: KnowledgeBase) -> "Profile":
@@ -41,13 +63,36 @@ class Profile(BaseModel):
                 num_predicates=len(kb.predicates),
                 max_length=max(sizes, default=0),
                 templates=templates_needed(train),
+                num_graphs=len(train),
             )
+        facts = kb.splits.get("train", np.zeros((0, 3), np.int64))
         return cls(
             kind="facts",
-            num_facts=len(kb.splits.get("train", ())),
+            num_facts=len(facts),
             num_entities=len(kb.entities),
             num_predicates=len(kb.predicates),
+            **_counts(facts, len(kb.predicates)),
+            valid_facts=len(kb.splits.get("valid", ())),
         )
+
+    @property
+    def counted(self) -> dict[str, int | None]:
+        """What is stored with a KB, so that its profile is known without reading it."""
+        return {name: getattr(self, name) for name in COUNTED}
+
+    @staticmethod
+    def is_counted(stored: Mapping[str, Any] | None) -> bool:
+        """Whether these are all counts of this version."""
+        return stored is not None and set(stored) == set(COUNTED)
+
+    @property
+    def paths(self) -> float:
+        """Paths of two atoms; where they are not counted, as many as facts that are spread evenly would make."""
+        return float(self.num_paths or (2 * self.num_facts) ** 2 / max(1, self.num_entities))
+
+    @property
+    def questions(self) -> float:
+        return float(self.num_questions or 2 * self.num_facts)
 
     @property
     def density(self) -> float:
@@ -62,7 +107,18 @@ class Profile(BaseModel):
     def few_predicates(self) -> bool:
         return self.num_predicates <= FEW_PREDICATES
 
-    @property
-    def large(self) -> bool:
-        """Whether tables of all pairs of entities would be too large to learn with."""
-        return self.num_predicates * self.num_entities**2 > DENSE_CELLS
+
+def _counts(facts: FactIds, num_predicates: int) -> dict[str, int]:
+    """A second for a million facts."""
+    subject, predicate, object_ = facts.T
+    degrees = np.bincount(facts[:, [0, 2]].ravel(), minlength=1)
+    of_predicates = np.bincount(predicate, minlength=1)
+    answers = [np.unique(given * num_predicates + predicate, return_counts=True)[1] for given in (subject, object_)]
+    return {
+        "num_paths": int((degrees.astype(np.float64) ** 2).sum()),
+        "max_degree": int(degrees.max()),
+        "num_questions": sum(map(len, answers)),
+        "max_answers": int(max((counts.max(initial=0) for counts in answers), default=0)),
+        "largest_predicate": int(of_predicates.max()),
+        "used_predicates": int(np.count_nonzero(of_predicates)),
+    }

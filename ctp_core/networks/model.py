@@ -8,6 +8,7 @@ import torch
 from ctp_core.artifact import Artifact
 from ctp_core.base.graphs_model import AskedGraph, GraphScorer, ranked, read_question
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
+from ctp_core.base.progress import OnPart, unheard
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.isomorphism import CanonicalGraph, canonical
 from ctp_core.kb.knowledge_base import Kind
@@ -69,7 +70,8 @@ class NetworkModel(Model):
         except CtpError as error:
             return error
         candidates = self._candidates(asked, names, budget)
-        return Answers(ranked(question, candidates), truncated=len(candidates) < len(asked.pairs) * len(names))
+        truncated = len(candidates) < len(asked.pairs) * len(names)
+        return Answers(ranked(question, candidates), truncated, asked.warnings)
 
     def _names(self, asked: AskedGraph) -> tuple[str, ...]:
         """The predicates that may be the answer; raises BadQuestion for one that was never a label in training."""
@@ -110,7 +112,8 @@ class NetworkModel(Model):
         ]
         return [Answer(fact, min(1.0, score), fact in asked.stated) for fact, score in facts]
 
-    def rules(self) -> list[Rule]:
+    def rules(self, on_part: OnPart = unheard) -> list[Rule]:
+        del on_part  # there is nothing to count
         return []
 
     def to_artifact(self) -> Artifact:

@@ -20,8 +20,10 @@ from ctp_core.base.facts_model import (
     read_calibration,
     read_config,
     read_kb,
+    read_probabilities,
 )
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.progress import OnPart, unheard
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule
 from ctp_core.shapes import Float, Tensor
@@ -34,12 +36,14 @@ Table = Float[np.ndarray, "entity entity"]
 
 
 class ReachModel(FactsModel):
-    """logit = scale · log(reach + FLOOR) + offset, fitted on validation so that the sigmoid reads as a probability."""
+    """logit = scale · log(reach + FLOOR) + offset; 1 and 0 but in artifacts of earlier versions."""
 
     config_class: ClassVar[type[WalkerConfig]]
     module_class: ClassVar[type[nn.Module]]  # made of the number of predicates and the config
 
-    def __init__(self, config: WalkerConfig, kb: FactsKB, module: nn.Module, calibration: tuple[float, float]) -> None:
+    def __init__(
+        self, config: WalkerConfig, kb: FactsKB, module: nn.Module, calibration: tuple[float, float] = UNCALIBRATED
+    ) -> None:
         self.config, self.kb, self.module = config, kb, module
         self.scale, self.offset = calibration
         self._log_reach: dict[int, Table] = {}
@@ -115,7 +119,8 @@ class ReachModel(FactsModel):
         del view, logits, num_proofs
         return [Explanation() for _ in facts]
 
-    def rules(self) -> list[Rule]:
+    def rules(self, on_part: OnPart = unheard) -> list[Rule]:
+        del on_part  # there is nothing to count
         return []
 
     def to_artifact(self) -> Artifact:
@@ -127,4 +132,5 @@ class ReachModel(FactsModel):
         config, kb = read_config(artifact, cls.config_class), read_kb(artifact)
         module = cls.module_class(len(kb.predicates), config).to(device)
         load_state(module, "module", artifact)
-        return cls(config, kb, module.requires_grad_(False), read_calibration(artifact))
+        model = cls(config, kb, module.requires_grad_(False), read_calibration(artifact))
+        return model.calibrated_by(read_probabilities(artifact))

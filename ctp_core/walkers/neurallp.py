@@ -3,7 +3,6 @@
 In training some facts of a predicate are hidden, and walks along the others must find them.
 """
 
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -13,8 +12,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ctp_core.base.facts_model import FactsView
+from ctp_core.base.progress import OnPart, unheard
 from ctp_core.base.rule_counts import with_counts
-from ctp_core.rules import Body, Rule, steps_of
+from ctp_core.rules import Body, Rule, by_what_they_explain, steps_of
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import NeuralLpConfig
 from ctp_core.walkers.model import FLOOR, ReachModel
@@ -112,6 +112,7 @@ class NeuralLpModel(ReachModel):
     config_class = NeuralLpConfig
     module_class = OperatorController
     module: OperatorController
+    _rules: list[Rule] | None = None  # once they were asked for
 
     @torch.no_grad()
     def reach(self, view: FactsView, predicate: int, subjects: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -120,17 +121,18 @@ class NeuralLpModel(ReachModel):
         found = self.module(goal, self.tables(view), starts)[0]
         return np.asarray(found.double().cpu().numpy())
 
-    def rules(self) -> list[Rule]:
+    def rules(self, on_part: OnPart = unheard) -> list[Rule]:
+        if self._rules is None:
+            self._rules = self._counted_rules(on_part)
         return self._rules
 
-    @cached_property
-    def _rules(self) -> list[Rule]:
+    def _counted_rules(self, on_part: OnPart) -> list[Rule]:
         names, found = self.kb.predicates.names, []
         for predicate in range(len(names)):
             for walk, weight in self.module.walks(predicate).items():
                 if walk and weight >= MIN_CONFIDENCE:
                     found.append(Rule(names[predicate], Body(steps_of(names, walk)), min(1.0, weight)))
-        return sorted(with_counts(found, self.kb), key=lambda rule: (-rule.confidence, rule.text))
+        return by_what_they_explain(with_counts(found, self.kb, on_part))
 
 
 LOST = 0.01  # added to what ends at wrong entities, so that walks that end nowhere do not look right

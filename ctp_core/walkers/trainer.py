@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from ctp_core.base.calibration import fit_on_unseen
+from ctp_core.base.calibration import calibrate_on_unseen
 from ctp_core.base.cost import check_dense
 from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
@@ -15,7 +15,10 @@ from ctp_core.base.training_loop import following
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.shapes import Float, Int, Tensor
 from ctp_core.walkers.config import WalkerConfig
-from ctp_core.walkers.model import UNCALIBRATED, ReachModel
+from ctp_core.walkers.cost import step_cells
+from ctp_core.walkers.model import ReachModel
+
+REMEDY = "lower `batch_size`, `rank` or `beam`, or use 'rules' or 'complex'"
 
 
 class ReachTrainer(FactsTrainer):
@@ -27,8 +30,7 @@ class ReachTrainer(FactsTrainer):
     def __init__(self, config: WalkerConfig, kb: FactsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.eval_every)
         num_entities, self.num_predicates = len(kb.entities), len(kb.predicates)
-        num_tables = self.model_class.num_tables(config, self.num_predicates)
-        check_dense(float(num_tables) * num_entities**2, config.method)
+        check_dense(step_cells(config, num_entities, self.num_predicates), config.method, REMEDY)
         with following(self.generator, device):
             self.module = self.model_class.module_class(self.num_predicates, config).to(device)
         self.optimiser = torch.optim.Adam(self.module.parameters(), lr=config.learning_rate)
@@ -49,13 +51,14 @@ class ReachTrainer(FactsTrainer):
         return facts * (draws < self.config.hidden_facts)
 
     def ranks(self) -> Float[np.ndarray, " question"]:
-        model = self.model_class(self.config, self.split.visible(self.kb), self.module, UNCALIBRATED)
-        return rank_facts(self.split.valid, model.kb_logits, known_filters(self.kb, "valid"))
+        model = self.model_class(self.config, self.split.visible(self.kb), self.module)
+        return rank_facts(self.split.valid, model.kb_logits, known_filters(self.kb, "valid"), self.on_part)
 
     def model(self) -> ReachModel:
         module = self.best_module()
 
         def score_on(kb: FactsKB) -> Score:
-            return self.model_class(self.config, kb, module, UNCALIBRATED).kb_logits
+            return self.model_class(self.config, kb, module).kb_logits
 
-        return self.model_class(self.config, self.kb, module, fit_on_unseen(score_on, self.kb, self.split))
+        calibration = calibrate_on_unseen(score_on, self.kb, self.split)
+        return self.model_class(self.config, self.kb, module).calibrated_by(calibration)

@@ -14,14 +14,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 
 from service.commands.console import Figures
 from service.commands.extras import needs
+from service.commands.ladder import ladder
 from service.commands.paper import paper
 from service.commands.peers import peers
 from service.commands.scale import scale
 
 if TYPE_CHECKING:
-    from ctp_core.base.trainer import OnStep
+    from ctp_core.base.progress import OnStep
+    from ctp_core.base.progress import Progress as Now
 
 Preset = Annotated[str | None, typer.Option(help="Settings to start from, else the default; a wrong one lists all.")]
+Only = Annotated[list[int] | None, typer.Option(min=0, help="Run only this seed; may be repeated.")]
 Config = Annotated[str, typer.Option(help="JSON settings that override the preset.")]
 bench = typer.Typer(
     help="Measure accuracy and speed; each command writes the figures of docs/results.", no_args_is_help=True
@@ -35,6 +38,7 @@ def group() -> None:
 
 bench.command()(scale)
 bench.command()(paper)
+bench.command()(ladder)
 bench.command()(peers)
 
 
@@ -54,6 +58,7 @@ def links(
     resume: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints, from which an interrupted run continues.")
     ] = None,
+    only: Only = None,
     json_file: Figures = None,
 ) -> None:
     """Measure link prediction: filtered MRR and Hits@k, or AUC-PR for Countries; CPU time and memory."""
@@ -64,7 +69,7 @@ def links(
 
     torch.set_num_threads(1)
     settings = parsed(config) | ({"select": select} if select else {})
-    task = LinksRun(data, dataset, model, preset or DEFAULT_PRESET, settings, seeds, split, resume)
+    task = LinksRun(data, dataset, model, preset or DEFAULT_PRESET, settings, seeds, split, resume, tuple(only or ()))
     with epochs_shown(f"{dataset} {model}") as show:
         figures = run(task, show)
     for name, values in figures.items():
@@ -88,6 +93,10 @@ def clutrr(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1)] = 10,
     split: Annotated[str, typer.Option(help="test, or valid to choose settings.")] = "test",
+    resume: Annotated[
+        Path | None, typer.Option(help="Folder that keeps the figures of finished seeds; these are not run again.")
+    ] = None,
+    only: Only = None,
     json_file: Figures = None,
 ) -> None:
     """Measure relation prediction on family graphs: accuracy by number of edges; CPU time and memory."""
@@ -98,7 +107,10 @@ def clutrr(
 
     torch.set_num_threads(1)
     chosen = preset or DEFAULT_PRESET
-    task = ClutrrRun(data, dataset, model, select, prover, chosen, parsed(config), seeds, depth, split)
+    run_seeds = tuple(only or ())
+    task = ClutrrRun(
+        data, dataset, model, select, prover, chosen, parsed(config), seeds, depth, split, resume, run_seeds
+    )
     with epochs_shown(f"{dataset} {select if model == 'ctp' else model}") as show:
         figures = run(task, show)
     for length, average in figures["accuracy_mean"].items():
@@ -119,11 +131,15 @@ def parsed(config: str) -> dict[str, Any]:
 
 @contextmanager
 def epochs_shown(title: str) -> "Iterator[OnStep]":
-    """Shows a bar with the epochs and the loss of the current seed; yields the function that updates it."""
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "loss {task.fields[loss]:.3g}")
+    """Shows a bar with the epochs and the loss or the phase of the current seed; yields what updates it."""
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), "{task.fields[shown]}")
+
+    def shown(now: "Now") -> str:
+        return now.phase if now.loss is None else f"loss {now.loss:.3g}"
+
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
-        line = bar.add_task(title, total=None, loss=0.0)
-        yield lambda now: bar.update(line, completed=now.epoch, total=now.epochs, loss=now.loss)
+        line = bar.add_task(title, total=None, shown="")
+        yield lambda now: bar.update(line, completed=now.epoch, total=now.epochs, shown=shown(now))
 
 
 def write(figures: dict[str, Any], json_file: Path | None) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ctp_client import Job
+from ctp_client import Job, Trial
 from service.commands.console import (
     Json,
     Key,
@@ -19,8 +19,9 @@ from service.commands.console import (
     status,
     to_the_minute,
 )
-from service.commands.train import report_failure
+from service.commands.train import doing, done, report_failure
 from service.commands.train import watch as follow
+from service.commands.trials import print_trials
 
 jobs = typer.Typer(help="Training jobs: list, watch, cancel.", no_args_is_help=True)
 Reference = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job.")]
@@ -44,6 +45,10 @@ def show(job: Reference, url: Url = None, key: Key = None, as_json: Json = False
         return
     words = (name(found.model, "bold"), status(found.status), f"attempt {found.attempt}", f"epoch {_epochs(found)}")
     out.print(*words, name(found.id, "dim"))
+    if found.status == "running" and found.progress:
+        out.print(f"{100 * done(found.progress):.0f} %", name(doing(found.progress)))
+    if found.progress.get("trials"):
+        print_trials([Trial.model_validate(trial) for trial in found.progress["trials"]])
     if found.waiting_for:
         out.print(f"waits for {found.waiting_for}, which cannot be reached now", style="yellow")
     if found.error:

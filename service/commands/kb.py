@@ -9,6 +9,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from ctp_client import Kb
 from service.commands.console import Json, Key, Limit, Url, connected, err, name, out, print_json, short, table
+from service.commands.extras import needs
 
 kb = typer.Typer(help="Knowledge bases: upload, show, export, delete.", no_args_is_help=True)
 Reference = Annotated[str, typer.Argument(metavar="KB", help="Id or name of a KB.")]
@@ -58,6 +59,7 @@ def show(kb: Reference, url: Url = None, key: Key = None, as_json: Json = False)
 def presets(
     kb: Reference,
     method: Annotated[str | None, typer.Option(help="Show all settings for this method.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show all settings and what each of them means.")] = False,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
@@ -69,12 +71,25 @@ def presets(
         print_json(found)
         return
     configs = [_flat(preset.config) for preset in found]
-    settings = configs[0] if method else ("method",)
-    rows = [[name(setting), *(name(short(config[setting])) for config in configs)] for setting in settings]
+    # Presets of several methods have several sets of settings: all of them, each once.
+    settings = dict.fromkeys(key for config in configs for key in config) if method or explain else ("method",)
+    rows = [
+        [name(setting), *(name(short(config[setting]) if setting in config else "") for config in configs)]
+        for setting in settings
+    ]
+    rows.append([name("cost"), *(name(str(preset.forecast or "")) for preset in found)])
     out.print(table(("", *(preset.name for preset in found)), rows))
     texts = {preset.name: preset.text for preset in found} | found[0].method_texts
     out.print()
     out.print(table(("", ""), [(name(word), name(text, "dim")) for word, text in texts.items()]))
+    if explain:
+        meaning = {setting: text for preset in found for setting, text in preset.setting_texts.items()}
+        meant = [(name(setting, "cyan"), name(text)) for setting, text in meaning.items()]
+        out.print()
+        out.print(table(("setting", "what it means"), meant))
+    else:
+        out.print()
+        out.print("--explain says what each setting means", style="dim")
 
 
 def _flat(config: dict[str, Any]) -> dict[str, Any]:
@@ -116,6 +131,36 @@ def upload(
         print_json(made)
     else:
         _describe(made)
+
+
+@kb.command()
+@needs("service", "worker")
+def generate(
+    to: Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, help="TSV file for the facts.")],
+    facts: Annotated[int, typer.Option(min=100, help="Facts that the KB states, in all splits.")] = 20_000,
+    entities: Annotated[
+        int | None, typer.Option(min=40, help="Entities, about; default: a tenth of the facts.")
+    ] = None,
+    predicates: Annotated[int, typer.Option(min=3, help="Predicates, about.")] = 25,
+    valid: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="File for facts to validate on, else in FILE.")
+    ] = None,
+    test: Annotated[Path | None, typer.Option(dir_okay=False, help="File for facts to test on, else in FILE.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed makes the same KB.")] = 0,
+) -> None:
+    """Write a KB whose rules are known, to try things out on, and print the rules, which the KB does not state."""
+    from ctp_core.benchmarks.ladder.synthetic import Shape, generate  # noqa: PLC0415
+    from ctp_core.kb.formats.tsv import write_tsv  # noqa: PLC0415
+
+    made = generate(Shape(facts, predicates, num_entities=entities, seed=seed))
+    files: dict[Path, list[str]] = {}
+    for split, file in {"train": to, "valid": valid or to, "test": test or to}.items():
+        files.setdefault(file, []).extend(write_tsv(made.kb.facts(split)))
+    for file, lines in files.items():
+        file.write_text("".join(lines))
+        err.print(name(f"wrote {file}: {len(lines):,} facts"))
+    for rule in made.rules:
+        out.print(name(f"{rule.confidence:.2f}  {rule.text}"))
 
 
 @kb.command()

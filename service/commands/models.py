@@ -23,6 +23,7 @@ from service.commands.console import (
     table,
     to_the_minute,
 )
+from service.commands.trials import print_trials
 
 models = typer.Typer(help="Models: versions, aliases, export and import.", no_args_is_help=True)
 Reference = Annotated[str, typer.Argument(metavar="MODEL", help="id, name, name@3 or name@champion.")]
@@ -57,6 +58,9 @@ def show(model: Reference, url: Url = None, key: Key = None, as_json: Json = Fal
     rows += [(f"{key} on validation", name(str(value))) for key, value in found.metrics.items()]
     rows += [(key, name(str(value))) for key, value in found.lineage.model_dump().items()]
     out.print(table(("", ""), rows))
+    if found.trials:
+        out.print("\nwhat was tried on this KB to find the settings:", style="dim")
+        print_trials(found.trials)
 
 
 @models.command()

@@ -93,16 +93,28 @@ def tuple_of(text: str) -> tuple[str, str, str]:
 
 
 def print_answers(found: Answers, every: bool = False) -> None:
-    """Prints the answers; weak ones only if `every`, except the first one and known facts."""
+    """Prints the answers, after what of the question was ignored; weak ones only if `every`, except the first one and
+    known facts.
+    """
+    for warning in found.warnings:
+        out.print(name(f"! {warning}", "yellow"))
     if not found.answers:
         out.print("no answer", style="dim")
         return
     shown = [a for a in found.answers if every or a.rank == 1 or a.known or a.score >= WEAK]
+    apart = any(a.probability is not None and a.probability != a.score for a in shown)  # of models that do not add up
     rows = [
-        (str(a.rank), strength(a.score), name(str(a), "bold" if a.rank == 1 else ""), "known" if a.known else "")
+        (
+            str(a.rank),
+            strength(a.score),
+            *([strength(a.probability)] if apart and a.probability is not None else []),
+            name(str(a), "bold" if a.rank == 1 else ""),
+            "known" if a.known else "",
+        )
         for a in shown
     ]
-    out.print(table(("", "score", "answer", ""), rows, ("", "score")))
+    numbers = ("", "score", "probability")[: 3 if apart else 2]
+    out.print(table((*numbers, "answer", ""), rows, numbers))
     if len(shown) < len(found.answers):
         out.print(f"and {len(found.answers) - len(shown)} more below {WEAK}: --all shows them", style="dim")
     if any(a.known for a in shown) and found.semiring == EVIDENCE:

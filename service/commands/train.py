@@ -1,14 +1,16 @@
 """`ctp train`: starts a training and watches it."""
 
 import json
+import time
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from ctp_client import Client, Job, Model
 from service.commands.console import Json, Key, Url, connected, err, name, out, print_json
 
+LOG_SECONDS = 10.0  # between two lines about the same phase
 METRICS = ("mrr", "accuracy", "hits@10")
 
 
@@ -39,6 +41,8 @@ def train(
         if detach:
             print_json(training) if as_json else out.print(name(training.job.id))
             return
+        if training.job.forecast and not as_json:
+            err.print(f"expected: {training.job.forecast}", style="dim")
         reference = f"{training.model.name}@{training.model.version}"
         job = watch(client, training.job.id, reference, quiet=as_json)
         trained = client.models.get(training.model.id)
@@ -62,14 +66,20 @@ def _scores(model: Model) -> str:
 
 def watch(client: Client, job_id: str, title: str, quiet: bool = False) -> Job:
     """Shows progress on stderr until the job ends and returns it; Ctrl-C leaves it running."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[now]}"))
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[now]}"))
+    phase, told = "", float("-inf")
     try:
-        with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
+        with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bar:
             task = bar.add_task(name(title).plain, total=None, now="queued")
             for event in client.jobs.events(job_id):
                 if event.event == "progress":
-                    done, total = event.data["epoch"], event.data["epochs"]
-                    bar.update(task, completed=done, total=total, now=_now(event.data))
+                    bar.update(task, completed=100 * done(event.data), total=100, now=doing(event.data))
+                    if quiet or err.is_terminal:
+                        continue
+                    # A log has no bar: a line for each phase, and now and then.
+                    if event.data.get("phase") != phase or time.monotonic() - told >= LOG_SECONDS:
+                        phase, told = str(event.data.get("phase")), time.monotonic()
+                        err.print(name(f"{title}: {100 * done(event.data):.0f} %  {doing(event.data)}"))
                 elif event.event == "status":
                     bar.update(task, now=_state(event.data))
     except KeyboardInterrupt:
@@ -87,13 +97,30 @@ def report_failure(job: Job) -> None:
     err.print(name(f"ctp: job {job.id} {job.status}{': ' if detail else ''}{detail}", "red"))
 
 
-def _now(progress: dict[str, Any]) -> str:
-    parts = [f"loss {progress['loss']:.4g}"] if progress.get("loss") is not None else []
+def done(progress: dict[str, Any]) -> float:
+    """The share of a job that is done, from 0 to 1; an older service tells only its epochs."""
+    epochs = progress["epoch"] / max(1, progress["epochs"])
+    return float(progress.get("done", epochs) or 0.0)
+
+
+def doing(progress: dict[str, Any]) -> str:
+    """What a job is doing, how well it does, and how long it will take."""
+    parts = [str(progress["text"])] if "text" in progress else []
+    if progress.get("phase", "fitting") == "fitting" and progress.get("loss") is not None:
+        parts.append(f"loss {progress['loss']:.4g}")
     metrics = progress.get("metrics") or {}
     parts += [f"{metric} {metrics[metric]:.3f}" for metric in METRICS if metric in metrics]
+    trials = progress.get("trials") or []
+    if trials and progress.get("phase") == "search":
+        best = max(trials, key=lambda trial: trial["value"])
+        parts.append(f"best so far: {best['metric']} {best['value']:.3f}")
     if progress.get("eta_seconds"):
-        parts.append(f"{progress['eta_seconds']:.0f} s left")
+        parts.append(f"{time_left(progress['eta_seconds'])} left")
     return "  ".join(parts)
+
+
+def time_left(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _setting(text: str) -> tuple[str, Any]:

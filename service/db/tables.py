@@ -26,7 +26,8 @@ class Kb(Table):
     """A knowledge base. Samples have the tenant '' and are visible to everyone.
 
     Only rows of status `ready` are visible. Rows that are `loading` are given up after `loading_until`; rows that are
-    `deleted` are being removed piece by piece.
+    `deleted` are being removed piece by piece. `statistics` are the counts that forecasts need; null in rows of older
+    versions, until they are counted.
     """
 
     __tablename__ = "kbs"
@@ -44,6 +45,7 @@ class Kb(Table):
     num_predicates: Mapped[int]
     max_length: Mapped[int] = mapped_column(default=0)
     templates: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
+    statistics: Mapped[dict[str, Any] | None]
     splits: Mapped[dict[str, Any]]
     warnings: Mapped[list[Any]]
     loading_until: Mapped[float | None]
@@ -102,7 +104,8 @@ class GraphRow(Table):
 class ModelVersion(Table):
     """One version of a named model. The row outlives its files, so that no version number is used twice.
 
-    `trained_by` is the job that trained the weights; with several seeds, the job of the best seed. `origin` says where
+    `trials` are the settings that were tried on the KB first, each with what it reached and cost. `trained_by` is the
+    job that trained the weights; with several seeds, the job of the best seed. `origin` says where
     an imported model comes from.
     """
 
@@ -124,6 +127,7 @@ class ModelVersion(Table):
     preset: Mapped[str | None] = mapped_column(String(32))
     config: Mapped[dict[str, Any]]
     metrics: Mapped[dict[str, Any]]
+    trials: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
     tags: Mapped[dict[str, Any]]
     code_version: Mapped[str] = mapped_column(String(64))
     artifact: Mapped[str | None]
@@ -139,7 +143,8 @@ class Job(Table):
 
     A job of several seeds has one child per seed and ends when the last child does; no worker ever claims it.
     `crashes` counts the attempts whose worker fell silent. `result` holds what a child has trained until the best child
-    is chosen. `waiting_for` names the part of the service that a running job is waiting for.
+    is chosen. `waiting_for` names the part of the service that a running job is waiting for. `forecast` is what the
+    training was expected to cost when it was submitted.
     """
 
     __tablename__ = "jobs"
@@ -156,6 +161,7 @@ class Job(Table):
     has_children: Mapped[bool] = mapped_column(default=False)
     kb_id: Mapped[str] = mapped_column(String(32))
     config: Mapped[dict[str, Any]]
+    forecast: Mapped[dict[str, Any] | None]
     status: Mapped[str] = mapped_column(String(16))
     priority: Mapped[int] = mapped_column(default=0)
     attempt: Mapped[int] = mapped_column(default=0)
@@ -170,6 +176,21 @@ class Job(Table):
     created_at: Mapped[float] = mapped_column(server_default=now())
     started_at: Mapped[float | None]
     finished_at: Mapped[float | None]
+
+
+class TrainWorker(Table):
+    """A train worker, the memory that a training has there, and its speed; forgotten when it is silent for long.
+
+    `memory_bytes` is null where the machine does not tell its memory. `speed` is relative to the machine that forecasts
+    were measured on.
+    """
+
+    __tablename__ = "train_workers"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    memory_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    speed: Mapped[float]
+    seen_at: Mapped[float] = mapped_column(server_default=now())
 
 
 class Outbox(Table):
@@ -206,14 +227,14 @@ class Store(Table):
 
 
 class Metric(Table):
-    """The loss and the validation metrics of one epoch."""
+    """The loss, where there is one, and the validation metrics of one epoch."""
 
     __tablename__ = "metrics"
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     epoch: Mapped[int] = mapped_column(primary_key=True)
     attempt: Mapped[int]
-    loss: Mapped[float]
+    loss: Mapped[float | None]
     values: Mapped[dict[str, Any]]
     created_at: Mapped[float] = mapped_column(server_default=now())
 
@@ -247,6 +268,7 @@ class RuleRow(Table):
     text: Mapped[str]
     template: Mapped[str] = mapped_column(String(16))
     confidence: Mapped[float]
+    weight: Mapped[float | None]  # None for rules of versions that had none
     support: Mapped[int | None]
     precision: Mapped[float | None]
     approximate: Mapped[bool] = mapped_column(default=False)

@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from ctp_core.kb.facts_builder import BuiltKB
 from ctp_core.kb.formats.registry import FORMATS
 from ctp_core.kb.formats.tsv import UNSAFE, write_tsv
-from ctp_core.kb.graphs import templates_needed
 from ctp_core.kb.graphs_builder import BuiltGraphs
 from ctp_core.kb.knowledge_base import SPLITS
+from ctp_core.kb.profile import Profile
 from ctp_core.symbols import Fact, Vocabulary
 from service.db.engine import Database
 from service.db.tables import Kb
@@ -41,11 +41,13 @@ def _stored_facts(built: BuiltKB) -> StoredKB:
         ids=np.concatenate(list(kb.splits.values())),
         splits={split: len(ids) for split, ids in kb.splits.items()},
         warnings=built.warnings,
+        statistics=Profile.of(kb).counted,
     )
 
 
 def _stored_graphs(built: BuiltGraphs) -> StoredKB:
     kb, entities, predicates = built.kb, built.entities, built.predicates
+    profile = Profile.of(kb)
     graphs = [(split, graph) for split, some in kb.splits.items() for graph in some]
     ids = [
         (entities.id(f.subject), predicates.id(f.predicate), entities.id(f.object)) for _, g in graphs for f in g.facts
@@ -62,8 +64,9 @@ def _stored_graphs(built: BuiltGraphs) -> StoredKB:
             (split, len(g.facts), entities.id(g.subject), entities.id(g.object), _label(predicates, g.label))
             for split, g in graphs
         ],
-        max_length=max(len(graph.facts) for graph in kb.splits["train"]),
-        templates=templates_needed(kb.splits["train"]),
+        max_length=profile.max_length,
+        templates=profile.templates,
+        statistics=profile.counted,
     )
 
 
@@ -82,6 +85,27 @@ def get(session: Session, tenant: str, reference: str) -> Kb:
     if kb is None:
         raise _not_found(session, tenant, reference)
     return kb
+
+
+def profile_of(kb: Kb) -> Profile:
+    """What is known of a KB without reading its facts; rows of older versions lack the counts until `count` has run."""
+    stored = kb.statistics or {}
+    return Profile(
+        kind=kb.kind,
+        num_facts=kb.splits.get("train", 0) if kb.kind == "facts" else kb.num_facts,
+        num_entities=kb.num_entities if kb.kind == "facts" else 0,
+        num_predicates=kb.num_predicates,
+        max_length=kb.max_length,
+        templates=tuple(kb.templates or ()),
+        **(stored if Profile.is_counted(stored) else {}),
+    )
+
+
+def count(session: Session, kb: Kb) -> None:
+    """Counts the statistics of a KB that an older version has stored; does nothing for any other."""
+    if not Profile.is_counted(kb.statistics):
+        kb.statistics = Profile.of(repository.read_kb(session, kb)).counted
+        session.flush()
 
 
 def held(session: Session, tenant: str, reference: str, to_delete: bool = False) -> Kb:

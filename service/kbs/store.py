@@ -52,6 +52,7 @@ class StoredKB:
     graphs: Sequence[tuple[str, int, int, int, int]] = ()
     max_length: int = 0
     templates: Sequence[str] = ()
+    statistics: dict[str, Any] | None = None
 
 
 @dataclass
@@ -139,6 +140,7 @@ def _begin_once(database: Database, tenant: str, name: str, content: StoredKB) -
             num_predicates=len(content.predicates),
             max_length=content.max_length,
             templates=list(content.templates),
+            statistics=content.statistics,
             splits=content.splits,
             warnings=content.warnings,
         )

@@ -30,6 +30,7 @@ MEMBERS = (CARD, MANIFEST, TENSORS)
 # A fixed date, so that the same model always gives the same file.
 NO_DATE = (1980, 1, 1, 0, 0, 0)
 MAX_RULES = 100_000
+MAX_TRIALS, MAX_SETTINGS = 1000, 200  # more than any search tries, and than any method has
 ENCRYPTED = 0x1
 MAX_ARGUMENT = 2 * NAME_LIMIT + 2  # a constant is quoted, and any of its characters may be escaped
 # A zip ends with a record of its directory's length; a 64-bit zip has a locator before that record.
@@ -57,9 +58,25 @@ class CardRule(BaseModel):
     body: list[CardAtom] = Field(min_length=1, max_length=MAX_BODY)
     template: str = Field(max_length=16)
     confidence: float = Field(ge=0, le=1)
+    weight: float | None = None
     support: int | None = Field(None, ge=0, le=2**31 - 1)
     precision: float | None = Field(None, ge=0, le=1)
     approximate: bool = False
+
+
+Setting = bool | int | float | Annotated[str, Field(max_length=256)] | None
+
+
+class CardTrial(BaseModel):
+    """Settings that were tried before the model was trained."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    settings: dict[Annotated[str, Field(max_length=64)], Setting | list[Setting]] = Field(max_length=MAX_SETTINGS)
+    metric: str = Field(max_length=64)
+    value: float
+    cpu_seconds: float = Field(ge=0)
+    chosen: bool = False
 
 
 class Card(BaseModel):
@@ -73,6 +90,7 @@ class Card(BaseModel):
     kind: str = Field(max_length=16)
     preset: str | None = Field(None, max_length=32)
     metrics: dict[Annotated[str, Field(max_length=64)], float] = Field(max_length=100)
+    trials: list[CardTrial] = Field(default_factory=list, max_length=MAX_TRIALS)
     tags: Tags
     kb_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     code_version: str = Field(max_length=64)

@@ -1,13 +1,15 @@
 """The SQL of models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import and_, delete, or_, select, tuple_
+from sqlalchemy import ColumnElement, and_, delete, func, or_, select, tuple_
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
 from ctp_core.errors import MAX_COMPARED
+from ctp_core.rules import SIDES, UNARY
 from service.db.tables import Alias, Checkpoint, Job, Kb, ModelVersion, RuleRow
 from service.kbs.repository import SAMPLE_TENANT
 
@@ -115,14 +117,38 @@ def checkpoints(session: Session, model: ModelVersion) -> Sequence[tuple[Checkpo
     return [(row[0], row[1]) for row in session.execute(statement)]
 
 
+@dataclass(frozen=True)
+class RuleFilter:
+    """Which rules of a model are listed; by default all. What was never counted is not filtered by counts."""
+
+    predicate: str | None = None
+    min_confidence: float = 0.0
+    min_support: int = 0
+    min_precision: float = 0.0
+    constants: bool = True
+    priors: bool = True
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        if self.predicate is not None:
+            yield RuleRow.predicate == self.predicate
+        if self.min_confidence:
+            yield RuleRow.confidence >= self.min_confidence
+        if self.min_support:
+            yield func.coalesce(RuleRow.support, self.min_support) >= self.min_support
+        if self.min_precision:
+            yield func.coalesce(RuleRow.precision, self.min_precision) >= self.min_precision
+        hidden = [*([] if self.constants else SIDES), *([] if self.priors else UNARY)]
+        if hidden:
+            yield RuleRow.template.not_in([str(template) for template in hidden])
+
+
+ALL_RULES = RuleFilter()
+
+
 def rules(
-    session: Session, model: ModelVersion, predicate: str | None, min_confidence: float, after: int, limit: int | None
+    session: Session, model: ModelVersion, wanted: RuleFilter, after: int = -1, limit: int | None = None
 ) -> Sequence[RuleRow]:
-    statement = select(RuleRow).where(
-        RuleRow.model_id == model.id, RuleRow.confidence >= min_confidence, RuleRow.position > after
-    )
-    if predicate is not None:
-        statement = statement.where(RuleRow.predicate == predicate)
+    statement = select(RuleRow).where(RuleRow.model_id == model.id, RuleRow.position > after, *wanted.conditions())
     return session.scalars(statement.order_by(RuleRow.position).limit(limit)).all()
 
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from sqlalchemy.orm import Session
 
 from ctp_core.prolog_rules import clause
+from ctp_core.rules import Template
 from service.db.tables import Checkpoint, Job, RuleRow
 from service.http.accept import preferred
 from service.http.bodies import json_body
@@ -20,6 +21,7 @@ from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.models import comparison, repository, service, transfer
 from service.models.contest import Asking
+from service.models.repository import RuleFilter
 from service.models.schemas import (
     EXAMPLE_CHECKPOINT,
     EXAMPLE_COMPARISON,
@@ -44,8 +46,8 @@ router = APIRouter(prefix="/models", tags=["models"])
 ARCHIVE = MEDIA_TYPES[0]
 JSON = "application/json"
 ModelStatus = Literal["pending", "ready", "failed", "cancelled", "deleted"]
-CSV_COLUMNS = ("id", "text", "template", "confidence", "support", "precision")
-EXAMPLE_RULES_CSV = f'{",".join(CSV_COLUMNS)}\r\n{EXAMPLE_RULE["id"]},"{EXAMPLE_RULE["text"]}",2,0.98,12,1.0\r\n'
+CSV_COLUMNS = ("id", "text", "template", "confidence", "weight", "support", "precision")
+EXAMPLE_RULES_CSV = f'{",".join(CSV_COLUMNS)}\r\n{EXAMPLE_RULE["id"]},"{EXAMPLE_RULE["text"]}",2,0.71,3.1,12,1.0\r\n'
 
 
 @router.get("", responses=example(200, {"items": [EXAMPLE_MODEL], "next_cursor": None}))
@@ -215,6 +217,26 @@ def export_model(model: str, database: DatabaseDep, storage: StorageDep, tenant:
     return Response(archive, media_type=ARCHIVE, headers={"Content-Disposition": f'attachment; filename="{file_name}"'})
 
 
+def _wanted_rules(
+    predicate: Annotated[str | None, Query(max_length=NAME_LIMIT, description="Predicate of the head.")] = None,
+    min_confidence: Annotated[float, Query(ge=0, le=1, description="Least confidence of the rules.")] = 0.0,
+    min_support: Annotated[
+        int, Query(ge=0, le=2**31 - 1, description="Least support; 0 lists rules that conclude nothing known as well.")
+    ] = 1,
+    min_precision: Annotated[float, Query(ge=0, le=1, description="Least precision of the rules.")] = 0.0,
+    constants: Annotated[
+        bool, Query(description="List rules about a named entity as well, such as `p(X,'c') :- q(X,'d')`.")
+    ] = False,
+    priors: Annotated[
+        bool,
+        Query(
+            description="List rules whose body is about one of X and Y alone as well: they only say how common it is."
+        ),
+    ] = False,
+) -> RuleFilter:
+    return RuleFilter(predicate, min_confidence, min_support, min_precision, constants, priors)
+
+
 @router.get(
     "/{model}/rules",
     responses={
@@ -233,15 +255,17 @@ def list_rules(
     model: str,
     database: DatabaseDep,
     tenant: TenantDep,
-    predicate: Annotated[str | None, Query(max_length=NAME_LIMIT, description="Predicate of the head.")] = None,
-    min_confidence: Annotated[float, Query(ge=0, le=1, description="Least confidence of the rules.")] = 0.0,
+    wanted: Annotated[RuleFilter, Depends(_wanted_rules)],
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[RuleOut] | Response:
-    """List learnt rules, best first. `Accept: text/plain` gives Prolog, `text/csv` a table; `Link` is the next page."""
+    """List learnt rules by head; within a head those that explain most (weight × support) come first.
+
+    `Accept: text/plain` gives Prolog, `text/csv` a table; `Link` is the next page.
+    """
     after = decode_cursor(cursor, int) or [-1]
     with database.read() as session:
-        rows = service.rules(session, tenant, model, predicate, min_confidence, after[0], limit + 1)
+        rows = service.rules(session, tenant, model, wanted, after[0], limit + 1)
     shown = page(rows, limit, _shown_rule, lambda rule: [rule.position])
     media_type = preferred(request.headers.get("accept", ""), (JSON, *RULE_WRITERS))
     if media_type == JSON:
@@ -259,7 +283,8 @@ def _link(request: Request, cursor: str | None) -> dict[str, str]:
 
 
 def _shown_rule(rule: RuleRow) -> RuleOut:
-    return RuleOut.model_validate({**vars(rule), "id": rule.rule_id})
+    prior = Template.parse(rule.template).unary
+    return RuleOut.model_validate({**vars(rule), "id": rule.rule_id, "prior": prior})
 
 
 def _prolog(rules: Sequence[RuleRow]) -> str:
@@ -270,7 +295,7 @@ def _csv(rules: Sequence[RuleRow]) -> str:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(CSV_COLUMNS)
-    writer.writerows([r.rule_id, r.text, r.template, r.confidence, r.support, r.precision] for r in rules)
+    writer.writerows([r.rule_id, r.text, r.template, r.confidence, r.weight, r.support, r.precision] for r in rules)
     return text.getvalue()
 
 

@@ -27,6 +27,16 @@ class Lineage(BaseModel):
     imported_from: dict[str, Any] | None
 
 
+class TrialOut(BaseModel):
+    """Settings that were tried on the KB before training."""
+
+    settings: dict[str, Any]
+    metric: str = Field(description="Metric on held-out facts by which the settings were compared.")
+    value: float
+    cpu_seconds: float = Field(description="Cost of the trial in seconds of one core, forecast from its work.")
+    chosen: bool = Field(description="Whether the model was then trained with these settings.")
+
+
 class ModelOut(BaseModel):
     """One version of a model."""
 
@@ -40,6 +50,9 @@ class ModelOut(BaseModel):
     preset: str | None
     config: dict[str, Any]
     metrics: dict[str, Any]
+    trials: list[TrialOut] = Field(
+        default_factory=list, description="What was tried to find the settings; empty where all of them were given."
+    )
     tags: dict[str, Any]
     aliases: list[str]
     lineage: Lineage
@@ -56,24 +69,33 @@ class AtomOut(BaseModel):
 
 
 class RuleOut(BaseModel):
-    """A learnt rule: its confidence comes from the model; support and precision are counted over the KB."""
+    """A learnt rule: what was counted over the KB, and what the model makes of it."""
 
     id: str
     head: AtomOut
     body: list[AtomOut]
     text: str
-    confidence: float
+    confidence: float = Field(
+        description="Chance that what the rule concludes is true: support ÷ (pairs that its body connects + 5)."
+    )
+    weight: float | None = Field(
+        description="What one proof by this rule adds to the logit of a score, in models that add evidence; the score "
+        "of such a proof in others. null for rules of earlier versions."
+    )
     template: str
-    support: int | None
-    precision: float | None
+    support: int | None = Field(description="Pairs that the body connects and of which the head is a training fact.")
+    precision: float | None = Field(description="Support ÷ pairs that the body connects.")
     approximate: bool
+    prior: bool = Field(
+        description="The body is about X or Y alone: it says how common that one is, and proves nothing."
+    )
 
 
 class EpochOut(BaseModel):
-    """The loss and the validation metrics of one epoch."""
+    """The loss and the validation metrics of one epoch; no loss where epochs have none to compare."""
 
     epoch: int
-    loss: float
+    loss: float | None
     metrics: dict[str, Any]
     created_at: Timestamp
 
@@ -208,6 +230,7 @@ EXAMPLE_MODEL: dict[str, Any] = {
     "preset": DEFAULT_PRESET,
     "config": {"method": "proofs", "seed": 0},
     "metrics": {"mrr": 0.97},
+    "trials": [{"settings": {"rank": 64}, "metric": "mrr", "value": 0.95, "cpu_seconds": 2.5, "chosen": True}],
     "tags": {},
     "aliases": ["champion"],
     "lineage": {
@@ -231,11 +254,13 @@ EXAMPLE_RULE: dict[str, Any] = {
         {"predicate": "parent", "subject": "Z", "object": "Y"},
     ],
     "text": "grandparent(X,Y) :- parent(X,Z), parent(Z,Y)",
-    "confidence": 0.98,
+    "confidence": 0.71,
+    "weight": 3.1,
     "template": "2",
     "support": 12,
     "precision": 1.0,
     "approximate": False,
+    "prior": False,
 }
 EXAMPLE_GROUNDING: dict[str, Any] = {
     "known": True,

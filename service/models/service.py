@@ -144,11 +144,11 @@ def delete(session: Session, tenant: str, reference: str, seconds: float) -> Non
 
 
 def rules(
-    session: Session, tenant: str, reference: str, predicate: str | None, min_confidence: float, after: int, limit: int
+    session: Session, tenant: str, reference: str, wanted: repository.RuleFilter, after: int, limit: int
 ) -> Sequence[RuleRow]:
-    """Lists rules, best first; raises Invalid for a predicate that is neither in the rules nor in the KB."""
+    """Lists rules in order; raises Invalid for a predicate that is neither in the rules nor in the KB."""
     model = ready(session, tenant, reference)
-    found = repository.rules(session, model, predicate, min_confidence, after, limit)
+    found, predicate = repository.rules(session, model, wanted, after, limit), wanted.predicate
     if not found and predicate is not None:
         known = set(repository.rule_predicates(session, model))
         kb = repository.kb_of(session, model)

@@ -41,7 +41,7 @@ def export(database: Database, storage: Storage, tenant: str, reference: str) ->
     """Returns the file name and the archive, which is self-contained: the model's files hold its symbols and facts."""
     with database.read() as session:
         model = service.ready(session, tenant, reference)
-        rules = repository.rules(session, model, None, 0.0, -1, None)
+        rules = repository.rules(session, model, repository.ALL_RULES)
     values = {key: getattr(model, key) for key in Card.model_fields if key != "rules"}
     values["rules"] = [{key: getattr(rule, key) for key in CardRule.model_fields} for rule in rules]
     card = Card.model_validate(values)
@@ -121,7 +121,7 @@ class Import:
             artifact_bytes=self.num_bytes,
             origin={"model_id": card.id, "name": card.name, "version": card.version},
             ready_at=now(),
-            **card.model_dump(include={"kb_sha256", "kind", "preset", "metrics", "tags", "code_version"}),
+            **card.model_dump(include={"kb_sha256", "kind", "preset", "metrics", "trials", "tags", "code_version"}),
         )
         session.add(model)
         session.flush()

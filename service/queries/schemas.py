@@ -50,7 +50,9 @@ class QueryRequest(BaseModel):
     goal: GoalIn | None = None
     goals: list[GoalIn] | None = Field(None, min_length=1, max_length=GOALS_LIMIT)
     facts: Annotated[list[tuple[Name, Name, Name]], FailFast()] = Field(
-        default_factory=list, description="Extra facts for this query only, each as [subject, predicate, object]."
+        default_factory=list,
+        description="Extra facts for this query only, each as [subject, predicate, object]. A fact with a predicate "
+        "that the model does not know is ignored, with a warning in the answer; if none is left, the query is refused.",
     )
     top_k: int = Field(10, ge=1, le=MAX_TOP_K, description="Maximum number of answers to each goal.")
     proofs: int = Field(3, ge=0, le=MAX_PROOFS, description="Maximum number of proofs of each answer.")
@@ -71,12 +73,14 @@ EXAMPLE_ANSWER: dict[str, Any] = {
     "explainable": True,
     "semiring": "max-product",
     "truncated": False,
+    "warnings": [],
     "answers": [
         {
             "subject": "rick",
             "predicate": "grandparent",
             "object": "morty",
             "score": 0.98,
+            "probability": 0.91,
             "rank": 1,
             "known": False,
             "score_parts": None,

@@ -1,7 +1,8 @@
 """Streams the life of a job as Server-Sent Events, from the database alone: any API process can resume a stream.
 
-`epoch`     epoch, loss, metrics, seed: once for each finished epoch
-`progress`  epoch, epochs, step, steps, loss, metrics, eta_seconds: the current state, when it has changed
+`epoch`     epoch, loss, metrics, created_at, seed: once for each finished epoch
+`progress`  phase, text, done, eta_seconds, elapsed_seconds, epoch, epochs, step, steps, loss, metrics and, if settings
+            are searched, trials: the current state, when it has changed
 `status`    the job, when its status, attempt or `waiting_for` has changed; a final status ends the stream
 The id of an event is `status.attempt.epochs`, the last epoch of each seed joined by `-`: everything sent so far.
 """
@@ -19,6 +20,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from service.db.engine import AWAY_ERRORS, Database
 from service.db.tables import Job, Metric
 from service.errors import Invalid
+from service.models.schemas import EpochOut
 from service.training import repository, service
 from service.training.schemas import JobOut
 from service.training.waiting import Waiting
@@ -117,8 +119,8 @@ def news(found: Look, seen: Position, before: JobOut | None) -> list[bytes]:
         more = more or len(rows) == MAX_EPOCHS_AT_ONCE
         for seed, row in rows:
             seen.epochs[index] = row.epoch
-            data = {"epoch": row.epoch, "loss": row.loss, "metrics": row.values, "seed": seed}
-            events.append(_event("epoch", data, seen))
+            epoch = EpochOut.model_validate({**vars(row), "metrics": row.values})
+            events.append(_event("epoch", {**epoch.model_dump(mode="json"), "seed": seed}, seen))
     job = found.job
     if job.progress and (before is None or job.progress != before.progress):
         events.append(_event("progress", job.progress, seen))

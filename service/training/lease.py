@@ -67,8 +67,11 @@ def take_back(session: Session, job: Job, max_attempts: int) -> None:
     lost(session, Claim(job.id, job.attempt), max_attempts, silent)
 
 
-def lost(session: Session, claim: Claim, max_attempts: int, *also: Any) -> None:
-    """Requeues or fails a job whose process is gone; raises LeaseLost if the claim no longer holds."""
+def lost(session: Session, claim: Claim, max_attempts: int, *also: Any, how: str = "lost") -> None:
+    """Requeues or fails a job whose process is gone; raises LeaseLost if the claim no longer holds.
+
+    `how` says what became of the process.
+    """
     job = repository.lock(session, claim.job_id)
     crashes = job.crashes + 1
     if crashes < max_attempts:
@@ -77,7 +80,7 @@ def lost(session: Session, claim: Claim, max_attempts: int, *also: Any) -> None:
         repository.ring(session, job)
         return
     repository.write_held(session, claim, *also, crashes=crashes)
-    detail = f"the worker was lost {crashes} times while training this model: its log may say why"
+    detail = f"the worker was {how} {crashes} times while training this model: its log may say why"
     outcomes.fail(session, claim, {"code": "worker_lost", "detail": detail})
 
 

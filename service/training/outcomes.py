@@ -4,12 +4,14 @@ Parents are locked before their children, so that two children that end at the s
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 
+from ctp_core.base.config import BaseConfig
+from ctp_core.base.progress import Trial
 from ctp_core.rules import Rule
 from service.db.clock import now
 from service.db.tables import Checkpoint, Job, Metric, ModelVersion, RuleRow
@@ -26,6 +28,10 @@ class Trained:
     artifact: str
     num_bytes: int
     rules: Sequence[Rule]
+    config: BaseConfig | None = None  # with the settings that were chosen; without it, those of the job are the model's
+    trials: Sequence[Trial] = ()
+    progress: Mapping[str, Any] | None = None  # the last one; None if this attempt only saved what an earlier trained
+    metrics: Mapping[str, float] = field(default_factory=dict)  # of the finished model, beside those of its best epoch
 
 
 def checkpoint_owner(job_id: str) -> str:
@@ -45,11 +51,15 @@ def succeed(session: Session, claim: Claim, trained: Trained) -> None:
     result = {
         "artifact": trained.artifact,
         "artifact_bytes": trained.num_bytes,
-        "metrics": metrics,
+        "metrics": {**metrics, **trained.metrics},
         "loss": loss,
         "rules": [_rule_values(rule) for rule in trained.rules],
+        "config": job.config if trained.config is None else trained.config.model_dump(mode="json"),
+        "trials": [asdict(trial) for trial in trained.trials],
     }
     ended = {"status": "succeeded", "finished_at": now(), "lease_expires_at": None, "result": result}
+    if trained.progress is not None:
+        ended["progress"] = dict(trained.progress)
     repository.write_held(session, claim, **ended)
     keep_checkpoints(session, job.id)
     _settle(session, job)
@@ -158,12 +168,14 @@ def best_epoch(rows: Sequence[Metric]) -> tuple[dict[str, float], float | None]:
     """Returns the validation metrics of the epoch whose weights the trainer keeps, and the last training loss.
 
     Trainers that report a validation loss keep the epoch with the lowest one, the others that with the best metric; a
-    tie goes to the later epoch.
+    tie goes to the later epoch. Trainers without a training loss add to one model, epoch by epoch: the last one counts.
     """
     evaluated = [row for row in rows if row.values]
     loss = rows[-1].loss if rows else None
     if not evaluated:
         return {}, loss
+    if evaluated[-1].loss is None:
+        return dict(evaluated[-1].values), None
     name = next((name for name in DECIDING_METRICS if name in evaluated[-1].values), None)
 
     def quality(row: Metric) -> tuple[float, int]:
@@ -177,7 +189,9 @@ def best_epoch(rows: Sequence[Metric]) -> tuple[dict[str, float], float | None]:
 def _register(session: Session, job: Job) -> None:
     result = job.result or {}
     values = {key: result[key] for key in ("artifact", "artifact_bytes", "metrics")}
-    _end_model(session, job.model_id, "ready", **values, config=job.config, trained_by=job.id, ready_at=now())
+    # A child that ended in an earlier version has neither trials nor a config of its own.
+    values |= {"trials": result.get("trials", []), "config": result.get("config", job.config)}
+    _end_model(session, job.model_id, "ready", **values, trained_by=job.id, ready_at=now())
     _add_rules(session, job.model_id, result["rules"])
     job.result = None
 

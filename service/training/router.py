@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 
+from ctp_core.kb.profile import Profile
 from ctp_core.methods import method_texts
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.db.engine import Database
@@ -20,12 +21,13 @@ from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.kbs import service as kbs
-from service.training import events, repository, service
+from service.training import capacity, events, repository, service
 from service.training.schemas import (
     EXAMPLE_EVENT,
     EXAMPLE_JOB,
     EXAMPLE_PRESET,
     EXAMPLE_TRAIN,
+    ForecastOut,
     JobOut,
     ModelRef,
     PresetOut,
@@ -177,8 +179,15 @@ def list_presets(
     """List the presets of a KB with their settings, for the default method or another of its `methods`."""
     with database.read() as session:
         found = kbs.get(session, tenant, kb)
-        kind, configs = service.profile_of(found).kind, service.preset_configs(found, method)
-    texts = method_texts(kind)
+        is_counted = Profile.is_counted(found.statistics)
+    if not is_counted:
+        with database.write() as session:
+            found = kbs.get(session, tenant, kb)
+            kbs.count(session, found)
+    with database.read() as session:
+        profile, configs = kbs.profile_of(found), service.preset_configs(found, method)
+        forecasts = {name: capacity.forecast(session, config, profile) for name, config in configs.items()}
+    texts = method_texts(profile.kind)
     return Page(
         items=[
             PresetOut(
@@ -186,8 +195,10 @@ def list_presets(
                 text=PRESETS[name].text,
                 default=name == DEFAULT_PRESET,
                 config=config.model_dump(mode="json"),
+                forecast=ForecastOut.model_validate(capacity.shown(forecasts[name])),
                 methods=list(texts),
                 method_texts=texts,
+                setting_texts=service.setting_texts(config),
             )
             for name, config in configs.items()
         ]

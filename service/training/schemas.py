@@ -57,9 +57,24 @@ class TrainRequest(BaseModel):
     tags: Tags = Field(default_factory=dict)
 
 
+class ForecastOut(BaseModel):
+    """What a training is expected to cost."""
+
+    cpu_seconds: float = Field(description="Seconds of one core; real ones are within a factor of three.")
+    peak_bytes: int = Field(description="Most memory at any time, the loaded program included; within a factor of two.")
+    basis: str = Field(description="What the figures rest on, in one sentence.")
+
+
 WAITING = Field(
     None, description="Part that a running job is waiting for: `storage` if model files cannot be read or written."
 )
+
+
+PROGRESS = Field(
+    description="How far the job is: `phase` and the same in words as `text`, `done` from 0 to 1, `eta_seconds` once "
+    "there is something to base it on, `epoch` and `step`, `loss`, validation `metrics`, and the `trials` so far."
+)
+FORECAST = Field(None, description="Expected cost; null for jobs that an older version has submitted.")
 
 
 class ChildOut(BaseModel):
@@ -69,7 +84,8 @@ class ChildOut(BaseModel):
     seed: int | None
     status: str
     attempt: int
-    progress: dict[str, Any]
+    forecast: ForecastOut | None = FORECAST
+    progress: dict[str, Any] = PROGRESS
     waiting_for: str | None = WAITING
     error: dict[str, Any] | None
 
@@ -87,7 +103,8 @@ class JobOut(BaseModel):
     priority: int
     parent_id: str | None
     children: list[ChildOut] = Field(default_factory=list)
-    progress: dict[str, Any]
+    forecast: ForecastOut | None = FORECAST
+    progress: dict[str, Any] = PROGRESS
     waiting_for: str | None = WAITING
     error: dict[str, Any] | None
     created_at: Timestamp
@@ -118,10 +135,19 @@ class PresetOut(BaseModel):
     text: str = Field(description="What the preset is for, in one sentence.")
     default: bool = Field(description="Whether this preset is used where none is named.")
     config: dict[str, Any]
+    forecast: ForecastOut = Field(description="What a training with these settings is expected to cost.")
     methods: list[str] = Field(description="What `config.method` may say on this KB.")
     method_texts: dict[str, str] = Field(description="What each of these methods is, in one sentence.")
+    setting_texts: dict[str, str] = Field(
+        description="What each setting of `config` means; those of a hybrid's parts are named `part.setting`."
+    )
 
 
+EXAMPLE_FORECAST: dict[str, Any] = {
+    "cpu_seconds": 4.2,
+    "peak_bytes": 420_000_000,
+    "basis": "60 epochs over tables of all pairs of 34 entities",
+}
 EXAMPLE_JOB: dict[str, Any] = {
     "id": "job_0c9a7be844215d1f",
     "status": "running",
@@ -133,7 +159,20 @@ EXAMPLE_JOB: dict[str, Any] = {
     "priority": 0,
     "parent_id": None,
     "children": [],
-    "progress": {"epoch": 12, "epochs": 60, "step": 1, "steps": 1, "loss": 0.2, "metrics": {}, "eta_seconds": 1.5},
+    "forecast": EXAMPLE_FORECAST,
+    "progress": {
+        "epoch": 12,
+        "epochs": 60,
+        "step": 1,
+        "steps": 1,
+        "loss": 0.2,
+        "metrics": {},
+        "phase": "fitting",
+        "done": 0.18,
+        "text": "fitting, epoch 13 of 60",
+        "elapsed_seconds": 0.4,
+        "eta_seconds": 1.5,
+    },
     "waiting_for": None,
     "error": None,
     "created_at": "2026-01-01T12:00:00Z",
@@ -149,11 +188,13 @@ EXAMPLE_PRESET: dict[str, Any] = {
     "text": PRESETS[DEFAULT_PRESET].text,
     "default": True,
     "config": {"method": "proofs", "seed": 0},
+    "forecast": EXAMPLE_FORECAST,
     "methods": list(method_texts("facts")),
     "method_texts": method_texts("facts"),
+    "setting_texts": {"seed": "Number that all random choices follow from."},
 }
 EXAMPLE_EVENT = """id: running.1.12
 event: epoch
-data: {"epoch": 12, "loss": 0.2, "metrics": {"mrr": 0.93}}
+data: {"epoch": 12, "loss": 0.2, "metrics": {"mrr": 0.93}, "created_at": "2026-01-01T12:00:03Z", "seed": 0}
 
 """

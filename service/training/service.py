@@ -1,5 +1,6 @@
 """Operations on training jobs: resolve settings, submit, show, cancel."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,7 @@ from ctp_core.base.config import BaseConfig
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.errors import nearest
 from ctp_core.kb.knowledge_base import Kind
-from ctp_core.kb.profile import Profile
-from ctp_core.methods import find_method, is_method, method_texts, methods_of, parse_config, preset_for
+from ctp_core.methods import find_method, is_method, method_texts, methods_of, parse_config, preset_for, with_settings
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from ctp_core.prolog_rules import parse_rule
 from ctp_core.select.config import FIXED_RULES
@@ -24,25 +24,14 @@ from service.http.suggestions import did_you_mean
 from service.kbs import service as kbs
 from service.names import check_name, new_id
 from service.settings import Settings
-from service.training import outcomes, repository
+from service.training import capacity, outcomes, repository
 from service.training.schemas import ChildOut, JobOut, TrainRequest
-
-
-def profile_of(kb: Kb) -> Profile:
-    return Profile(
-        kind=kb.kind,
-        num_facts=kb.splits.get("train", 0) if kb.kind == "facts" else kb.num_facts,
-        num_entities=kb.num_entities if kb.kind == "facts" else 0,
-        num_predicates=kb.num_predicates,
-        max_length=kb.max_length,
-        templates=tuple(kb.templates or ()),
-    )
 
 
 def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> BaseConfig:
     """Returns the preset's settings for the method, with the user's settings on top; raises Invalid."""
     overrides = _by_select(overrides)
-    profile = profile_of(kb)
+    profile = kbs.profile_of(kb)
     base = preset_for(profile, preset or DEFAULT_PRESET, overrides.get("method"), overrides.get("select"))
     if base is None:
         raise Invalid("unknown_preset", f"preset {preset!r} is not known: choose from {', '.join(PRESETS)}")
@@ -51,20 +40,29 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
         raise _no_such_method("config.method", str(method), profile.kind)
     config_class = find_method(profile.kind, method).config
     _check_settings(overrides, method, profile.kind, base)
-    values = base.model_dump(mode="json") if method == base.method else {}
+    given = {**overrides, "method": method}
     try:
-        return parse_config(profile.kind, _overridden(values, {**overrides, "method": method}))
+        return parse_config(profile.kind, with_settings(base, given) if method == base.method else given)
     except ValidationError as error:
         raise invalid(error, config_class, "config") from None
 
 
 def preset_configs(kb: Kb, method: str | None) -> dict[str, BaseConfig]:
     """Returns preset name -> its settings for a KB, and for one method if it is named."""
-    profile = profile_of(kb)
+    profile = kbs.profile_of(kb)
     if method is not None and not is_method(method):
         raise _no_such_method("query.method", method, profile.kind)
     asked = {} if method is None else {"method": method}
     return {name: resolve_config(kb, name, asked) for name in PRESETS}
+
+
+def setting_texts(config: BaseConfig) -> dict[str, str]:
+    """Returns what each setting means; those of a hybrid's parts are named `part.setting`."""
+    texts = {name: field.description for name, field in type(config).model_fields.items() if field.description}
+    for part, value in config:
+        if isinstance(value, BaseConfig):
+            texts |= {f"{part}.{name}": text for name, text in setting_texts(value).items()}
+    return texts
 
 
 def _no_such_method(place: str, method: str, kind: Kind) -> Invalid:
@@ -112,17 +110,6 @@ def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:
             kbs.check_predicates(session, kb, (rule.predicate, *rule.body.predicates), "config.rules")
 
 
-def _overridden(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """Merges overrides into settings; a hybrid's part is merged setting by setting, unless its method changes."""
-    merged = {**values, **overrides}
-    for name, given in overrides.items():
-        before = values.get(name)
-        if isinstance(before, dict) and isinstance(given, dict) and "method" in before:
-            same = given.get("method", before["method"]) == before["method"]
-            merged[name] = {**before, **given} if same else given
-    return merged
-
-
 def submit(session: Session, tenant: str, request: TrainRequest, settings: Settings) -> tuple[Job, ModelVersion]:
     """Writes the model, its jobs and their outbox rows; with several seeds, one child job per seed.
 
@@ -137,17 +124,23 @@ def submit(session: Session, tenant: str, request: TrainRequest, settings: Setti
         )
         raise TooMany("too_many_queued_jobs", detail)
     kb = kbs.held(session, tenant, request.kb)
+    kbs.count(session, kb)
     name = check_name(request.name or kb.name)
     configs = [resolve_config(kb, request.preset, _with_seed(request.config, seed)) for seed in seeds]
     _check_fixed_rules(session, kb, configs[0])
+    profile = kbs.profile_of(kb)
+    expected = [capacity.forecast(session, config, profile) for config in configs]
+    capacity.check_fits(session, configs[0], expected[0])
     values = [config.model_dump(mode="json") for config in configs]
     model = _add_model(session, tenant, name, request, kb, configs[0])
-    job = _add_job(session, model, values[0], request.priority, has_children=len(seeds) > 1)
+    whole = capacity.shown(capacity.together(expected))
+    job = _add_job(session, model, values[0], request.priority, forecast=whole, has_children=len(seeds) > 1)
     jobs = [job]
     if job.has_children:
+        children = [{"forecast": capacity.shown(one), "position": place} for place, one in enumerate(expected)]
         jobs = [
-            _add_job(session, model, config, request.priority, parent_id=job.id, position=position)
-            for position, config in enumerate(values)
+            _add_job(session, model, config, request.priority, parent_id=job.id, **more)
+            for config, more in zip(values, children, strict=True)
         ]
     session.add_all(Outbox(job_id=row.id, priority=row.priority) for row in jobs)
     session.flush()
@@ -247,13 +240,24 @@ def _values(job: Job) -> dict[str, Any]:
 
 
 def _summed(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Sums the epochs of all seeds; the time left is that of the slowest, the rest is from the last that has begun."""
+    """Sums the epochs of all seeds and the work that is done; the rest is from the last that has begun."""
     known = [part for part in parts if part]
     if not known:
         return {}
     together = {
         "epoch": sum(part["epoch"] for part in known),
-        "epochs": known[0]["epochs"] * len(parts),
-        "eta_seconds": max(part["eta_seconds"] or 0.0 for part in known),
+        "epochs": known[-1]["epochs"] * len(parts),
+        "done": round(sum(part.get("done") or 0.0 for part in known) / len(parts), 4),
+        "eta_seconds": _time_left(known, len(parts) - len(known)),
     }
     return known[-1] | together
+
+
+def _time_left(known: Sequence[dict[str, Any]], waiting: int) -> float | None:
+    """Returns the time that the slowest seed needs, and then the waiting ones, as many at a time as run now."""
+    running = [part for part in known if part.get("eta_seconds")]
+    if not running:
+        return None if waiting or any(part.get("done", 1.0) < 1.0 for part in known) else 0.0
+    slowest = max(part["eta_seconds"] for part in running)
+    each = max(part["eta_seconds"] + part.get("elapsed_seconds", 0.0) for part in running)
+    return round(float(slowest + each * math.ceil(waiting / len(running))), 1)

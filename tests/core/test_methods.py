@@ -11,7 +11,7 @@ from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import same_config
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.errors import ConfigError
-from ctp_core.evidence.config import ProofsConfig, RulesConfig
+from ctp_core.evidence.config import RulesConfig
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import FactsKB, Graph, Kind
@@ -50,8 +50,7 @@ def test_every_preset_is_a_config_that_can_be_sent_again(name: str) -> None:
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_preset_means_something_for_every_method_of_the_benchmark(name: str, method: str) -> None:
     config = METHODS["facts", method].preset(profile_of(name), "fast")
-    large = name in ("wn18rr", "fb15k-237")
-    assert config.method == ("rules" if method == "proofs" and large else method)
+    assert config.method == method
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -67,20 +66,6 @@ def test_every_select_can_be_asked_for_over_every_preset(name: str, preset: str,
     config = preset_for(profile_of(name), preset, "ctp", select)
     assert config is not None
     assert parse_config("facts", config.model_dump() | {"select": select}).model_dump()["select"] == select
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_chains_count_by_their_share_where_predicates_are_few(name: str) -> None:
-    config = METHODS["facts", "proofs"].preset(profile_of(name), "fast")
-    assert getattr(config, "counting", "number") == ("share" if name == "countries" else "number")
-
-
-@pytest.mark.parametrize(("num_facts", "longest"), [(900, "6"), (5_000, "4")])
-def test_bodies_are_as_long_as_paths_are_few(num_facts: int, longest: str) -> None:
-    profile = Profile(kind="facts", num_facts=num_facts, num_entities=200, num_predicates=2)
-    config = METHODS["facts", "proofs"].preset(profile, "fast")
-    assert isinstance(config, ProofsConfig)
-    assert max(config.templates) == longest
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Templates, Prolog in and out, counts over a KB."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from ctp_core.errors import ConfigError, DataError
 from ctp_core.prolog_rules import MAX_RULE_LENGTH, clause, parse_rule
-from ctp_core.rules import MAX_BODY, Body, Rule, Template
+from ctp_core.rules import MAX_BODY, About, Body, Rule, Step, Template, by_what_they_explain
 
 
 def written(rule: Rule) -> str:
@@ -89,3 +90,29 @@ def test_a_rule_may_have_as_many_atoms_as_a_template() -> None:
     names = ["X", *(f"Z{i}" for i in range(1, MAX_BODY)), "Y"]
     atoms = ", ".join(f"q({a},{b})" for a, b in pairwise(names))
     assert len(parse_rule(f"p(X,Y) :- {atoms}.").body.atoms) == MAX_BODY
+
+
+def test_the_confidence_of_a_counted_rule_is_pessimistic_and_its_former_one_the_weight() -> None:
+    rule = Rule("p", Body((Step("q"),)), 0.9)
+    few, many, none = rule.counted(2, 2), rule.counted(899, 1215), rule.counted(0, 0)
+    assert (few.confidence, few.precision, few.weight) == (pytest.approx(2 / 7), 1.0, 0.9)
+    assert many.confidence == pytest.approx(899 / 1220)
+    assert (none.confidence, none.precision) == (0.0, None)
+    assert replace(rule, weight=1.5).counted(2, 2).weight == 1.5
+
+
+def test_rules_are_grouped_by_head_and_ordered_by_what_they_explain() -> None:
+    def rule(head: str, body: str, weight: float, support: int, about: About = "") -> Rule:
+        return Rule(head, Body((Step(body),), about), 0.5, support=support, weight=weight)
+
+    rules = [
+        rule("p", "a", 1.0, 5),
+        rule("q", "a", 1.0, 30),
+        rule("p", "prior", 9.0, 90, "X"),
+        rule("p", "b", 0.5, 20),
+        rule("q", "b", 9.0, 0),
+        rule("r", "prior", 9.0, 90, "Y"),
+    ]
+    listed = [(found.predicate, found.body.predicates[0]) for found in by_what_they_explain(rules)]
+    assert listed == [("q", "a"), ("q", "b"), ("p", "b"), ("p", "a"), ("p", "prior"), ("r", "prior")]
+    assert [found.prior for found in by_what_they_explain(rules)] == [False] * 4 + [True] * 2

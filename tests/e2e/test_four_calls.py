@@ -107,6 +107,17 @@ def test_a_question_that_cannot_be_asked_says_what_to_do(
     assert hint in answer.json()["detail"]
 
 
+def test_a_fact_that_the_model_cannot_use_is_ignored_with_a_warning(client: httpx.Client, family: str) -> None:
+    goal = {"subject": "rick", "predicate": "parent"}
+    facts = [["rick", "parent", "zed"], ["rick", "parrent", "zoe"]]
+    answer = client.post("/query", json={"model": family, "goal": goal, "facts": facts}).json()
+    assert answer["answers"]
+    [warning] = answer["warnings"]
+    assert "'parrent' is unknown to this model" in warning
+    refused = client.post("/query", json={"model": family, "goal": goal, "facts": facts[1:]})
+    assert (refused.status_code, refused.json()["code"]) == (422, "unknown_symbol")
+
+
 def random_family(seed: int) -> tuple[list[Row], dict[str, Row]]:
     """Three generations of couples; every aunt and sibling is stated but one of each, which is what we ask for."""
     generator = random.Random(seed)
@@ -146,7 +157,8 @@ def test_other_families_teach_other_rules_the_same_way(client: httpx.Client, see
 
 
 def test_a_job_tells_its_progress_and_the_model_its_lineage(client: httpx.Client) -> None:
-    done = train(client, "family", "told", config={"epochs": 30}, tags={"by": "test"})
+    config = {"method": "proofs", "search": [], "mined": False, "epochs": 30}
+    done = train(client, "family", "told", config=config, tags={"by": "test"})
     job = client.get(f"/jobs/{done['job']['id']}").json()
     assert (job["progress"]["epoch"], job["progress"]["epochs"]) == (30, 30)
     model = client.get("/models/told@1").json()

@@ -61,7 +61,7 @@ def test_a_visit_begins_with_a_model_that_can_show_why_and_any_model_has_example
     visitor: Visitor, service: RunningService
 ) -> None:
     with Client(service.url) as client:
-        training = client.train("family", name="page-mute", config={"method": "distmult", "epochs": 1})
+        training = client.train("family", name="page-mute", config={"method": "distmult", "epochs": 1, "search": []})
         assert client.jobs.wait(training.job.id, 120).status == "succeeded"
     page = visitor().open("#/models")
     expect(page.locator("tr", has_text="page-mute version 1")).to_contain_text("familydistmult no proofs")
@@ -87,6 +87,30 @@ def test_another_method_is_trained_from_the_page(visitor: Visitor) -> None:
     expect(page.locator('.live [data-status="succeeded"]')).to_be_visible(timeout=120_000)
     page.goto(page.url.split("#")[0] + "#/models/page-rival@1")
     expect(page.get_by_text("complex, preset best")).to_be_visible()
+
+
+def test_settings_are_explained_and_what_was_tried_is_shown(visitor: Visitor) -> None:
+    page = visitor().open("#/train?kb=nations")
+    page.get_by_label("Name of the model").fill("page-tried")
+    page.get_by_label("Method", exact=True).select_option("complex")
+    page.get_by_text("Settings", exact=True).click()
+    expect(page.locator(".settings .field", has_text="n3")).to_contain_text("Pressure towards short vectors")
+    page.get_by_label("budget seconds", exact=True).fill("2")
+    page.get_by_role("button", name="Start training").click()
+    expect(page.locator('.live [data-status="succeeded"]')).to_be_visible(timeout=120_000)
+    page.goto(page.url.split("#")[0] + "#/models/page-tried@1?tab=about")
+    tried = page.locator("section", has=page.get_by_role("heading", name="What was tried"))
+    expect(tried.locator("tbody tr", has_text="chosen").first).to_be_visible()
+
+
+def test_no_button_covers_the_proof(visitor: Visitor) -> None:
+    page = visitor().open("#/ask?model=page-family@1&p=grandparent&o=morty")
+    proof, buttons = page.locator(".proof"), page.get_by_role("button", name="Fit")
+    expect(buttons).to_be_visible()
+    frame, button = proof.bounding_box(), buttons.bounding_box()
+    assert frame is not None
+    assert button is not None
+    assert button["y"] >= frame["y"] + frame["height"]
 
 
 def test_a_question_is_asked_and_its_proof_is_read_by_keyboard_alone(visitor: Visitor) -> None:

@@ -101,18 +101,6 @@ def test_a_worker_that_is_told_to_stop_gives_its_job_back_unharmed(watch: Watch)
     assert watch.files(ended.model_id) == undisturbed(ended)
 
 
-def test_a_job_that_crashes_its_process_each_time_fails_and_others_go_on(watch: Watch) -> None:
-    job, other = watch.submit(ENDLESS), watch.submit(SHORT)
-    for attempt in (1, 2, 3):
-        watch.wait_for_epoch(job["id"], 1, attempt)
-        (child,) = watch.cluster.parts["train"].children()
-        os.kill(child, signal.SIGKILL)
-    failed, trained = watch.wait_for_end(job["id"], other["id"])
-    assert (failed.status, failed.attempt, failed.error["code"]) == ("failed", 3, "worker_lost")
-    assert trained.status == "succeeded"
-    wait_for(lambda: not (watch.artifacts / "jobs" / job["id"]).exists(), "its files are removed", 30)
-
-
 def test_the_same_task_rung_five_times_trains_once(watch: Watch) -> None:
     watch.cluster.start("train-2")
     job = watch.submit(JOB)

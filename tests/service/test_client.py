@@ -106,7 +106,9 @@ def test_rules_metrics_and_prolog_of_a_model(trained: Client) -> None:
     assert "grandparent(X,Y) :- parent(X,Z), parent(Z,Y)" in [rule.text for rule in rules]
     assert "grandparent(X,Y) :- parent(X,Z), parent(Z,Y).\n" in trained.models.prolog("client-family")
     model = trained.models.get("client-family")
-    assert [epoch.epoch for epoch in trained.models.metrics("client-family")][-1] <= model.config["epochs"]
+    assert model.lineage.job_id is not None
+    epochs = trained.jobs.get(model.lineage.job_id).progress["epochs"]
+    assert [epoch.epoch for epoch in trained.models.metrics("client-family")][-1] <= epochs
 
 
 def test_events_are_read_from_any_split_of_fields() -> None:

@@ -10,12 +10,12 @@ import typer
 
 from ctp_client import Client
 from ctp_client.kbs import format_of
-from ctp_client.types import Fact, Node, Unification
+from ctp_client.types import Answers, Fact, Node, Unification
 from ctp_core import __version__
 from ctp_core.kb.formats.registry import FORMATS
 from service.commands.bench import parsed
 from service.commands.console import OLDER, in_commands, printable
-from service.commands.query import parse_goal, proof_tree
+from service.commands.query import parse_goal, print_answers, proof_tree
 from tests.running import RunningService
 
 
@@ -52,6 +52,13 @@ def test_a_bad_line_is_told_with_its_number(service: RunningService, tmp_path: P
     file = tmp_path / "bad.tsv"
     file.write_text("a\tp\tb\nhalf\n")
     assert "bad.tsv, line 2" in ctp(service, "kb", "upload", "command-bad", str(file), code=1)
+
+
+def test_what_was_ignored_of_a_question_is_said_before_its_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    print_answers(Answers(model_id="model_1", elapsed_ms=1.0, answers=[], warnings=["predicate 'p[red]' is unknown"]))
+    warning, answer = capsys.readouterr().out.splitlines()
+    assert warning == "! predicate 'p[red]' is unknown"
+    assert answer == "no answer"
 
 
 @pytest.mark.slow
@@ -96,6 +103,19 @@ def test_what_can_be_trained_on_a_kb_is_shown(service: RunningService) -> None:
     assert "distmult" in shown
     assert "embedding.rank" in ctp(service, "kb", "presets", "family", "--method", "hybrid")
     assert "--method: there is no such method" in ctp(service, "kb", "presets", "family", "--method", "x", code=1)
+    assert "embedding.rank" in ctp(service, "kb", "presets", "family", "--explain")  # of several methods
+    explained = ctp(service, "kb", "presets", "family", "--method", "complex", "--explain")
+    assert "Pressure towards short vectors" in [line for line in explained.splitlines() if line.startswith("n3 ")][-1]
+
+
+@pytest.mark.slow
+def test_what_was_tried_is_shown_with_the_model(service: RunningService) -> None:
+    words = ("--name", "command-tried", "--set", "method=complex", "--set", "budget_seconds=2")
+    ctp(service, "train", "nations", *words)
+    shown = ctp(service, "models", "show", "command-tried").partition("what was tried on this KB")[2].splitlines()
+    assert shown[1].split()[0] == "tried"
+    assert "mrr" in shown[1]
+    assert any(line.split()[-1] == "chosen" for line in shown[2:] if line)
 
 
 @pytest.mark.slow
@@ -163,7 +183,7 @@ def test_mistakes_are_told_in_the_words_of_commands(trained: RunningService) -> 
     missing = ctp(trained, "kb", "show", "famly", code=1)
     assert missing == "ctp: there is no KB 'famly' (did you mean 'family'?): `ctp kb list` lists your KBs\n"
     unknown = ctp(trained, "train", "family", "--name", "x", "--set", "epohcs=3", code=1)
-    assert unknown == "ctp: --set epohcs: there is no such setting (did you mean 'epochs'?)\n"
+    assert unknown == "ctp: --set epohcs: there is no such setting (did you mean 'epochs' or 'steps'?)\n"
     variable = ctp(trained, "query", "command-family", "grandparent(rick, Y)", code=1)
     assert "write ? instead of Y for the place asked for" in variable
 

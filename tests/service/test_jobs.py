@@ -9,7 +9,9 @@ import httpx
 import pytest
 
 pytestmark = pytest.mark.slow
-QUICK = {"epochs": 2}
+# A method whose epochs are those of its setting: `proofs` counts mining and the choice of shares, too.
+PLAIN = {"method": "distmult", "search": []}
+QUICK = {**PLAIN, "epochs": 2}
 LONG = {"epochs": 10_000}
 
 
@@ -46,7 +48,7 @@ def test_a_training_ends_in_a_model_that_is_ready(client: httpx.Client) -> None:
 
 
 def test_events_tell_every_epoch_and_end_with_the_job(client: httpx.Client) -> None:
-    job = train(client, wait=0, config={"epochs": 5})["job"]
+    job = train(client, wait=0, config={**PLAIN, "epochs": 5})["job"]
     seen = list(events(client, job["id"]))
     assert [data["epoch"] for name, _, data in seen if name == "epoch"] == [1, 2, 3, 4, 5]
     name, last, data = seen[-1]
@@ -55,7 +57,7 @@ def test_events_tell_every_epoch_and_end_with_the_job(client: httpx.Client) -> N
 
 
 def test_a_listener_that_comes_back_gets_only_what_it_missed(client: httpx.Client) -> None:
-    job = train(client, config={"epochs": 5})["job"]
+    job = train(client, config={**PLAIN, "epochs": 5})["job"]
     seen = list(events(client, job["id"]))
     third = next(number for name, number, data in seen if name == "epoch" and data["epoch"] == 3)
     missed = [data["epoch"] for name, _, data in events(client, job["id"], third) if name == "epoch"]
@@ -69,7 +71,9 @@ def test_an_event_id_of_others_is_refused(client: httpx.Client) -> None:
 
 
 def test_of_several_seeds_the_best_on_validation_is_registered(client: httpx.Client) -> None:
-    trained = train(client, kb="nations", config={"epochs": 3, "eval_every": 1}, seeds=[5, 3, 8], wait=200)
+    trained = train(
+        client, kb="nations", config={"method": "ctp", "epochs": 3, "eval_every": 1}, seeds=[5, 3, 8], wait=200
+    )
     job, model = trained["job"], client.get(f"/models/{trained['model']['id']}").json()
     assert [(child["seed"], child["status"]) for child in job["children"]] == [(s, "succeeded") for s in (5, 3, 8)]
     assert (job["status"], model["status"]) == ("succeeded", "ready")
@@ -146,3 +150,12 @@ def test_jobs_are_listed_newest_first_and_by_status(client: httpx.Client) -> Non
     listed = client.get("/jobs", params={"status": "succeeded"}).json()["items"]
     assert listed[0]["id"] == job["id"]
     assert {item["status"] for item in listed} == {"succeeded"}
+
+
+def test_presets_and_jobs_tell_what_a_training_is_expected_to_cost(client: httpx.Client) -> None:
+    presets = client.get("/presets", params={"kb": "umls"}).json()["items"]
+    assert all(preset["forecast"]["peak_bytes"] > 200_000_000 for preset in presets)
+    assert all(preset["forecast"]["cpu_seconds"] > 0 and preset["forecast"]["basis"] for preset in presets)
+    job = train(client)["job"]
+    assert job["forecast"]["peak_bytes"] > 200_000_000
+    assert client.get(f"/jobs/{job['id']}").json()["forecast"] == job["forecast"]

@@ -82,21 +82,26 @@ def test_the_facts_behind_rules_about_one_entity_and_with_constants(client: http
     speech = [(f"person{i}", "speaks", "french" if i % 2 else "italian") for i in range(10)]
     kb = create(client, [*people, *speech])
     model = train(client, kb=kb, config={"method": "rules"})["model"]["id"]
-    rules = {
-        rule["text"]: rule for rule in client.get(f"/models/{model}/rules", params={"limit": 1000}).json()["items"]
-    }
+    everything = {"limit": 1000, "constants": True, "priors": True, "min_support": 0}
+    rules = {rule["text"]: rule for rule in client.get(f"/models/{model}/rules", params=everything).json()["items"]}
+    first = {"limit": 1, "constants": True, "priors": True}
     chosen = rules["speaks(X,'french') :- lives in(X,'Paris')"]
     found = client.get(f"/models/{model}/rules/{chosen['id']}/groundings", params={"limit": 100}).json()["items"]
     assert [grounding["known"] for grounding in found] == [True] * 5 + [False]
     assert all(grounding["facts"][0]["object"] == "Paris" for grounding in found)
-    assert chosen["support"] == 5
+    assert (chosen["support"], chosen["confidence"]) == (5, pytest.approx(5 / (6 + 5)))
+    assert chosen["weight"] > 0
+    listed = client.get(f"/models/{model}/rules").json()["items"]
+    assert not any("'" in rule["text"].replace("lives in", "") or rule["prior"] for rule in listed)
     accepted = {"Accept": "text/plain"}
-    program = client.get(f"/models/{model}/rules", params={"limit": 1}, headers=accepted)
+    program = client.get(f"/models/{model}/rules", params=first, headers=accepted)
     assert program.text.endswith(".\n")
-    assert "'lives in'(" in client.get(f"/models/{model}/rules", headers=accepted).text, "names that Prolog can read"
+    assert "'lives in'(" in client.get(f"/models/{model}/rules", params=everything, headers=accepted).text, (
+        "names that Prolog can read"
+    )
     following = client.get(program.links["next"]["url"], headers=accepted)
     assert (following.status_code, following.text == program.text) == (200, False)
-    table = client.get(f"/models/{model}/rules", params={"limit": 1}, headers={"Accept": "text/csv"})
+    table = client.get(f"/models/{model}/rules", params=first, headers={"Accept": "text/csv"})
     assert table.links["next"]["url"] == program.links["next"]["url"]
     assert client.get(f"/models/{model}/export").status_code == 200
     for rule in rules.values():

@@ -180,6 +180,23 @@ def test_a_model_has_the_metrics_of_the_weights_that_it_keeps(
     assert outcomes.best_epoch(rows) == (expected, 2.0 if epochs else None)
 
 
+def test_where_epochs_have_no_loss_the_last_validation_counts() -> None:
+    """Each adds to the same model, and those before the last were validated on a sample only."""
+    found = [{"mrr": 0.1}, {"mrr": 0.6}, {}, {"mrr": 0.5}]
+    rows = [Metric(job_id="j", epoch=epoch, attempt=1, loss=None, values=row) for epoch, row in enumerate(found)]
+    assert outcomes.best_epoch(rows) == ({"mrr": 0.5}, None)
+
+
+def test_the_time_left_of_several_seeds_counts_those_that_wait() -> None:
+    running = {"epoch": 5, "epochs": 10, "done": 0.5, "eta_seconds": 20.0, "elapsed_seconds": 20.0}
+    ended = {"epoch": 10, "epochs": 10, "done": 1.0, "eta_seconds": 0.0, "elapsed_seconds": 40.0}
+    assert service._summed([ended, running, {}])["eta_seconds"] == 60.0
+    assert service._summed([running, running, {}])["eta_seconds"] == 60.0
+    assert service._summed([ended, running, {}])["done"] == 0.5
+    assert service._summed([ended, {}])["eta_seconds"] is None
+    assert service._summed([ended, ended])["eta_seconds"] == 0.0
+
+
 def test_a_cancelled_job_cannot_succeed_any_more(database: Database) -> None:
     job = submit(database)
     held = claim(database, job)

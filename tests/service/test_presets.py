@@ -11,7 +11,8 @@ from ctp_core.methods import method_texts
 from ctp_core.select.config import SelectName
 from service.db.tables import Kb
 from service.errors import Invalid
-from service.training.service import preset_configs, profile_of, resolve_config
+from service.kbs.service import profile_of
+from service.training.service import preset_configs, resolve_config
 
 
 def graphs() -> Kb:
@@ -58,7 +59,8 @@ def test_a_setting_of_a_part_overrides_that_setting_alone() -> None:
     preset = resolve_config(facts(), "best", {}).model_dump()
     changed = resolve_config(facts(), "best", {"embedding": {"rank": 20}}).model_dump()
     named = resolve_config(facts(), "best", {"embedding": {"method": "complex", "rank": 20}}).model_dump()
-    assert changed == named == {**preset, "embedding": {**preset["embedding"], "rank": 20}}
+    searched = tuple(name for name in preset["embedding"]["search"] if name != "rank")
+    assert changed == named == {**preset, "embedding": {**preset["embedding"], "rank": 20, "search": searched}}
 
 
 def test_a_part_of_another_method_has_none_of_the_settings_before() -> None:

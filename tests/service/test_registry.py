@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +33,35 @@ def database(sqlite_database: Database) -> Database:
             session.flush()
             add_rules(session, f"model_{version}", [RULE])
     return sqlite_database
+
+
+def test_rules_are_listed_by_counts_and_kind(database: Database) -> None:
+    """A rule that was never counted is not filtered by counts."""
+    chain, prior = Body((Step("q"),)), Body((Step("q"),), "X")
+    rules = {
+        "counted": Rule("p", chain, 0.5, support=3, precision=0.6, weight=1.5),
+        "for nothing": Rule("p", Body((Step("r"),)), 0.0, support=0, precision=0.0),
+        "uncounted": Rule("p", Body((Step("s"),)), 0.9),
+        "prior": Rule("p", prior, 0.5, support=9, precision=0.1),
+        "constant": Rule("p", Body((Step("q"),), "X", "d"), 0.5, "c", 4, 0.8),
+    }
+    names = {rule.text: name for name, rule in rules.items()}
+
+    def listed(**wanted: Any) -> list[str]:
+        with database.read() as session:
+            found = service.rules(session, TENANT, "m@1", repository.RuleFilter(**wanted), -1, 10)
+        return [names[rule.text] for rule in found]
+
+    with database.write() as session:
+        repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, "m@1")))
+        add_rules(session, "model_1", list(rules.values()))
+    assert listed() == list(rules)
+    assert listed(min_support=1, constants=False, priors=False) == ["counted", "uncounted"]
+    assert listed(min_support=4) == ["uncounted", "prior", "constant"]
+    assert listed(min_precision=0.7) == ["uncounted", "constant"]
+    assert listed(min_confidence=0.6) == ["uncounted"]
+    with database.read() as session:
+        assert service.rules(session, TENANT, "m@1", repository.ALL_RULES, -1, 1)[0].weight == 1.5
 
 
 def seed_of_an_import(session: Session) -> None:
@@ -102,7 +132,7 @@ def test_versions_of_different_methods_share_the_rules_that_are_the_same(databas
         Rule("p", Body.of(Template(1), names[:1]), 0.7),
     ]
     walks = (((0, 1, 2), Template(3)), ((1 + 4, 0 + 4), Template(2)), ((0, 1 + 4), Template(2)), ((2,), UNARY[0]))
-    walked = [chain_rule(names, 3, template, atoms, 0.5) for atoms, template in walks]
+    walked = [replace(chain_rule(names, 3, template, atoms, 1.0), confidence=0.5) for atoms, template in walks]
     with database.write() as session:
         for number, rules in enumerate((proved, walked), 1):
             repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, f"m@{number}")))

@@ -121,11 +121,11 @@ def test_rules_of_trainings_that_wait_for_other_seeds_are_rewritten_too(engine: 
 
 def test_the_migration_may_run_again_on_what_it_has_written(engine: Engine) -> None:
     fill(engine)
-    migrate(engine)
+    upgrade(engine, "0004")
     before = [listed(engine, "m0"), listed(engine, "m1")]
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")
-    migrate(engine)
+    upgrade(engine, "0004")
     assert [listed(engine, "m0"), listed(engine, "m1")] == before
 
 

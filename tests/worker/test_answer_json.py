@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,7 +34,8 @@ def answers_about(name: str) -> tuple[Answer, ...]:
     tree = ProofNode(fact, 0.1 + 0.2, "rule", met, rule=rule, children=body)
     proofs = (Proof(tree, 12345678.9), Proof(leaf))
     parts: dict[str, float | int | None] = {"bias": -1.5, "num_proofs": 3, "embedding": None}
-    return (Answer(fact, 1.0, known=True, proofs=proofs, score_parts=parts), Answer(fact, 0.0, known=False))
+    sure = Answer(fact, 1.0, known=True, proofs=proofs, score_parts=parts, probability=2 / 3)
+    return (sure, Answer(fact, 0.0, known=False))
 
 
 def places(fact: Fact) -> dict[str, str]:
@@ -61,15 +63,17 @@ def plain(node: ProofNode) -> dict[str, Any]:
 @pytest.mark.parametrize("truncated", [True, False])
 def test_it_is_what_json_dumps_would_say(name: str, truncated: bool) -> None:
     answers = answers_about(name)
-    written = answers_json(MODEL, Answers(answers, truncated))
-    assert json.loads(b"{%b}" % written) == {
+    written = answers_json(MODEL, Answers(answers, truncated, (name,) if truncated else ()))
+    expected = {
         "explainable": True,
         "semiring": "evidence",
         "truncated": truncated,
+        "warnings": [name] if truncated else [],
         "answers": [
             {
                 **places(answer.fact),
                 "score": answer.score,
+                "probability": answer.probability,
                 "rank": rank,
                 "known": answer.known,
                 "score_parts": answer.score_parts,
@@ -81,9 +85,12 @@ def test_it_is_what_json_dumps_would_say(name: str, truncated: bool) -> None:
             for rank, answer in enumerate(answers, 1)
         ],
     }
+    assert f"{{{written.decode()}}}" == json.dumps(expected, ensure_ascii=False, separators=(",", ":"))
 
 
-@pytest.mark.parametrize("score", [math.nan, math.inf])
-def test_a_score_that_json_cannot_hold_is_an_error(score: float) -> None:
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("place", ["score", "probability"])
+def test_a_number_that_json_cannot_hold_is_an_error(place: str, number: float) -> None:
+    answer = replace(Answer(Fact("a", "p", "b"), 0.5, known=False), **{place: number})
     with pytest.raises(ValueError, match="not a number in JSON"):
-        answers_json(MODEL, Answers((Answer(Fact("a", "p", "b"), score, known=False),), truncated=False))
+        answers_json(MODEL, Answers((answer,), truncated=False))

@@ -79,7 +79,7 @@ def run_cells(
         if not (resume and key in kept):
             todo.setdefault(key, cell)
     pace = Pace(jobs, known_costs(kept.values()))
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_follow_parent) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=follow_parent) as pool:
         try:
             _drain({pool.submit(run_cell, cell, data): cell for cell in todo.values()}, store, pace, on_cell)
         except BaseException:
@@ -101,7 +101,7 @@ def _drain(running: dict[Future[Row], Cell], store: Store, pace: Pace, on_cell: 
             on_cell(Report(cell, total - len(running), total, eta, said))
 
 
-def _follow_parent() -> None:
+def follow_parent() -> None:
     """Leaves Ctrl-C to the parent, which ends its children; also ends when the parent is killed and cannot."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

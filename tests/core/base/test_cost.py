@@ -10,6 +10,8 @@ from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.errors import BadQuestion, ConfigError
 from ctp_core.kb.knowledge_base import FactsKB
+from ctp_core.kb.profile import Profile
+from ctp_core.methods import forecast
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
@@ -25,8 +27,8 @@ SMALL = {"epochs": 1, "dim": 4}
     ids=lambda config: config.method,
 )
 def test_a_question_with_too_many_new_entities_is_refused(config: BaseConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "MAX_CELLS", 2.0 * 2 * 6**2)
     model = create_trainer(config, KB, CPU).fit()
+    monkeypatch.setattr(cost, "MAX_CELLS", 2.0 * 2 * 6**2)
     few = tuple(Fact("a", "p", f"new{i}") for i in range(3))
     many = (*few, Fact("a", "p", "new3"))
     answers, error = model.answer([Question(Goal("a", "q", None), facts) for facts in (few, many)], Budget())
@@ -36,12 +38,27 @@ def test_a_question_with_too_many_new_entities_is_refused(config: BaseConfig, mo
 
 
 def test_the_walks_that_are_followed_at_once_count_as_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cost, "MAX_CELLS", 16.0 * len(KB.entities) ** 2)
     model = create_trainer(MinervaConfig(**SMALL, beam=16), KB, CPU).fit()
+    monkeypatch.setattr(cost, "MAX_CELLS", 16.0 * len(KB.entities) ** 2)
     (error,) = model.answer([Question(Goal("a", "q", None), (Fact("a", "p", "new"),))], Budget())
     assert isinstance(error, BadQuestion)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [NeuralLpConfig(**SMALL), MinervaConfig(**SMALL, beam=16), CtpFactsConfig(loss="all", **SMALL)],
+    ids=lambda config: config.method,
+)
+def test_a_training_whose_tables_are_forecast_not_to_fit_is_refused(
+    config: BaseConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = Profile(kind="facts", num_facts=9000, num_entities=20_000, num_predicates=2)
+    assert forecast(config, profile).peak_bytes > 4e9
+    create_trainer(config, KB, CPU)
+    # Room for the facts as tables, but not for what a step keeps beside them.
+    monkeypatch.setattr(cost, "MAX_CELLS", 2.0 * len(KB.entities) ** 2)
     with pytest.raises(ConfigError, match="tables of all pairs"):
-        create_trainer(MinervaConfig(**SMALL, beam=17), KB, CPU)
+        create_trainer(config, KB, CPU)
 
 
 def test_the_tables_of_a_kb_are_made_once_for_all_its_predicates(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,22 @@ def test_known_facts_are_marked_and_can_be_left_out(method: str) -> None:
 
 
 @methods
+def test_a_fact_of_the_question_with_an_unknown_predicate_is_ignored_with_a_warning(method: str) -> None:
+    parent, child = FAMILY.parent[0]
+    own = (Fact("nobody", "parent", parent),)
+    goal = Goal(parent, "parent", None)
+    questions = [Question(goal, facts=own), Question(goal, facts=(*own, Fact(child, "parrent", "nobody")))]
+    without, answers = model_of(method).answer(questions, Budget())
+    assert isinstance(without, Answers)
+    assert isinstance(answers, Answers)
+    assert answers.items == without.items
+    [warning] = answers.warnings
+    assert "'parrent' is unknown" in warning
+    assert "'parent'" in warning
+    assert without.warnings == ()
+
+
+@methods
 def test_bad_questions_get_errors_and_the_others_answers(method: str) -> None:
     person = FAMILY.parent[0][0]
     new = Fact("rick", "nephew", "morty")
@@ -269,3 +285,31 @@ def test_validation_facts_prove_nothing(method: str) -> None:
             assert all(fact == Fact("a", "p", "b") for proof in answer.proofs for fact in proof.facts)
     assert next(a.known for a in ask(model, Goal("c", "p", "d"))[0])
     assert not np.isnan(ask(model, Goal("c", "p", "d"))[0][0].score)
+
+
+@methods
+def test_a_probability_is_the_score_of_models_that_do_not_take_the_best_proof(method: str) -> None:
+    model = model_of(method)
+    assert isinstance(model, FactsModel)
+    (answers,) = ask(model, Goal(FAMILY.grandparent[1][0], "grandparent", None), top_k=20, proofs=0)
+    assert all(answer.probability is not None for answer in answers)
+    if not model.takes_maximum:
+        assert [answer.probability for answer in answers] == [answer.score for answer in answers]
+    falling = [answer.probability or 0.0 for answer in answers]
+    assert falling == sorted(falling, reverse=True)
+
+
+@methods
+def test_a_calibration_changes_no_order_and_is_saved(method: str) -> None:
+    model = model_of(method)
+    assert isinstance(model, FactsModel)
+    assert model.calibration is not None
+    goal = Goal(FAMILY.grandparent[1][0], "grandparent", None)
+    (calibrated,) = ask(model, goal, top_k=100, proofs=0)
+    loaded = load_model(model.to_artifact(), CPU)
+    assert isinstance(loaded, FactsModel)
+    (same,) = ask(loaded, goal, top_k=100, proofs=0)
+    assert [answer.probability for answer in same] == pytest.approx([answer.probability for answer in calibrated])
+    (raw,) = ask(loaded.calibrated_by(None), goal, top_k=100, proofs=0)
+    assert [answer.fact for answer in raw] == [answer.fact for answer in calibrated]
+    assert all(answer.probability is None for answer in raw)

@@ -11,6 +11,7 @@ from ctp_core.prolog_rules import parse_rule
 from ctp_core.rules import UNARY, Atom, Rule, Template
 from ctp_core.rules_from_atoms import rule_from_atoms
 from ctp_core.symbols import Fact, Vocabulary
+from tests.built_kbs import built
 
 
 def counter_on(edges: EdgeList) -> FactsCounter:
@@ -34,6 +35,39 @@ def test_a_rule_about_one_entity_does_not_count_the_fact_itself() -> None:
     assert counter.count_atoms(0, UNARY[0], (0,)) == (2, 4 + 3)
     assert counter.count_atoms(0, UNARY[1], (0 + 2,)) == (2, 4 + 3)  # p(Z,Y): 1 is the object of two facts, 2 of one
     assert counter.count_atoms(0, UNARY[0], (1,)) == (1, 4)
+
+
+def test_no_fact_supports_itself_by_way_of_its_own_inverse() -> None:
+    """p(X,Y) :- p(X,Z), p(Z2,Z), p(Z2,Y) with Z = Y and Z2 = X is the fact itself; a third entity makes it a proof."""
+    body = (0, 0 + 1, 0)
+    alone = counter_on(EdgeList(np.array([(0, 0, 1)]), 4, 1))
+    assert alone.count_atoms(0, Template(3), body) == (0, 0)
+    square = counter_on(EdgeList(np.array([(0, 0, 1), (0, 0, 3), (2, 0, 1), (2, 0, 3)]), 4, 1))
+    assert square.count_atoms(0, Template(3), body) == (4, 4)
+    wide = counter_on(EdgeList(np.array([(0, 0, 1), (0, 0, 3), (2, 0, 1)]), 4, 1))
+    # p(2,3) is not stated but concluded; each stated pair has no way but over itself.
+    assert wide.count_atoms(0, Template(3), body) == (0, 1)
+
+
+def test_a_loop_does_not_support_itself() -> None:
+    p, q = 0, 1
+    loop = counter_on(EdgeList(np.array([(0, p, 0), (0, p, 1), (1, q, 1)]), 2, 2))
+    assert loop.count_atoms(p, Template(1), (p + 2,)) == (0, 1)  # p(Y,X): the loop is its own inverse, p(1,0) is new
+    assert loop.count_atoms(p, Template(2), (p, q)) == (0, 0)  # p(0,1), q(1,1) concludes p(0,1) from itself
+
+
+def test_what_few_pairs_tell_of_many_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = np.array([(2 * i, 0, 2 * i + 1) for i in range(50)])
+    monkeypatch.setattr(rule_counts, "CHECKED", 5)
+    assert counter_on(EdgeList(facts, 100, 1)).count_atoms(0, Template(3), (0, 1, 0)) == (0, 0)
+
+
+def test_a_fact_of_a_graph_does_not_support_itself() -> None:
+    graph = Graph((Fact("a", "p", "b"), Fact("b", "q", "b")), "a", "b", None)
+    own, other = (GraphsCounter([graph]).count(parse_rule(f"{head}(X,Y) :- p(X,Z), q(Z,Y).")) for head in ("p", "r"))
+    assert (own.support, other.support) == (0, 0)
+    labelled = Graph(graph.facts, "a", "b", "r")
+    assert GraphsCounter([labelled]).count(parse_rule("r(X,Y) :- p(X,Z), q(Z,Y).")).support == 1
 
 
 def test_the_counts_of_a_large_kb_are_estimates_from_some_of_the_entities(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,3 +153,18 @@ def _holds(rule: Rule, pair: dict[str, str], stated: set[tuple[str, ...]]) -> bo
         if all((at[atom.subject], atom.predicate, at[atom.object]) in stated for atom in rule.body.atoms):
             return True
     return False
+
+
+def test_a_body_with_too_many_paths_is_estimated_from_fewer_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub joins all with all: every start of p, p sees the same, so that few of them tell the truth about all."""
+    facts = [(f"a{i}", "p", "hub") for i in range(50)] + [("hub", "p", f"b{i}") for i in range(50)]
+    facts += [(f"a{i}", "g", f"b{j}") for i in range(50) for j in range(10)]
+    kb = built(facts).kb
+    rule = parse_rule("g(X,Y) :- p(X,Z), p(Z,Y)")
+    whole = FactsCounter.of(kb).count(rule)
+    monkeypatch.setattr(rule_counts, "MAX_PATHS", 5 * 50)
+    heard: list[tuple[int, int]] = []
+    [counted] = with_counts([rule], kb, lambda part, parts: heard.append((part, parts)))
+    assert whole == (500, 2500)
+    assert counted.support != 500
+    assert (counted.support, counted.precision, heard) == (pytest.approx(500, rel=0.2), pytest.approx(0.2), [(1, 1)])

@@ -6,16 +6,22 @@ import json
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from ctp_core.benchmarks import clutrr
-from ctp_core.benchmarks.clutrr import ClutrrRun, configure, load, run
+from ctp_core.benchmarks.clutrr import ClutrrRun, accuracy_on, configure, load, run
 from ctp_core.benchmarks.family_graphs import family_graphs
+from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.errors import ConfigError
 from ctp_core.kb.formats.clutrr import UNTYPED
+from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph
+from ctp_core.registry import create_trainer
+from ctp_core.symbols import Fact
 
 KEYS = {
     *("dataset", "model", "select", "prover", "seeds", "accuracy", "train_cpu_seconds", "train_batch_cpu_ms"),
@@ -104,9 +110,21 @@ def test_robust_data_sets_keep_every_task_and_the_noise(tmp_path: Path) -> None:
     data = load(ClutrrRun(tmp_path, "robust"))
     assert len(data.kb.splits["train"]) == 500
     assert list(data.tests) == ["1.3", "2.3"]
-    assert UNTYPED in data.kb.predicates
+    assert UNTYPED not in data.kb.predicates
     figures = run(ClutrrRun(tmp_path, "robust", settings={"epochs": 1, "depth": 3}, seeds=1))
     assert set(figures["accuracy"]) == {"1.3", "2.3"}
+
+
+def test_noise_that_training_never_saw_changes_no_accuracy(tmp_path: Path) -> None:
+    graphs = family_graphs(20, (3,), seed=3)
+    noisy = [replace(g, facts=(*g.facts, Fact(g.object, UNTYPED, g.subject))) for g in graphs]
+    lost = replace(graphs[0], facts=tuple(Fact(f.subject, UNTYPED, f.object) for f in graphs[0].facts))
+    kb = graphs_kb({"train": family_graphs(60, (2, 3), seed=1)})
+    asked = create_trainer(configure(ClutrrRun(tmp_path, "family"), kb, seed=0), kb, torch.device("cpu")).model()
+    assert isinstance(asked, CtpGraphsModel)
+    assert accuracy_on(asked, noisy) == accuracy_on(asked, graphs)
+    assert accuracy_on(asked, [*graphs, lost]) == pytest.approx(accuracy_on(asked, graphs) * 20 / 21)
+    assert accuracy_on(asked, [lost]) == 0
 
 
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
@@ -117,3 +135,16 @@ def test_the_long_chain_is_timed_where_it_can_be_proved(prover: str, monkeypatch
     figures = run(ClutrrRun(Path(), "family", prover=prover, settings=settings, seeds=1))
     assert (figures["chain_cpu_seconds"] is None) == (prover == "exact")
     assert figures["accuracy"].keys() == {"4"}
+
+
+def test_finished_seeds_are_kept_and_only_those_named_are_run(data: Path, tmp_path: Path) -> None:
+    task = ClutrrRun(data, "small", settings={"epochs": 1}, seeds=3, resume=tmp_path / "kept", only=(1,))
+    first = run(task)
+    assert first["seeds"] == [1]
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["small-ctp-attentive-fast-test-1.json"]
+    again = run(task)
+    assert again["train_cpu_seconds"] == first["train_cpu_seconds"], "kept, not measured again"
+    other = run(replace(task, settings={"epochs": 2}))
+    assert other["train_cpu_seconds"] != first["train_cpu_seconds"]
+    with pytest.raises(ConfigError, match="--only names seeds from 0 to 2"):
+        run(replace(task, only=(7,)))

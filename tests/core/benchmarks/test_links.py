@@ -15,7 +15,7 @@ from ctp_core import artifact
 from ctp_core.base.evaluation import auc_pr
 from ctp_core.benchmarks.data import read_benchmark, read_resplit
 from ctp_core.benchmarks.links import CPU_SECONDS, LinksRun, run
-from ctp_core.errors import DataError
+from ctp_core.errors import ConfigError, DataError
 from service.cli import app
 from tests.core.families import random_family
 
@@ -237,3 +237,10 @@ def test_data_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.strip().startswith("ctp: data set 'umls' cannot be read from ")
     assert "Traceback" not in done.stderr
+
+
+def test_only_the_seeds_that_are_named_are_run(data: Path) -> None:
+    links = LinksRun(data, "nations", "proofs", settings={"epochs": 1}, seeds=3)
+    assert run(replace(links, only=(2,)))["seeds"] == [2]
+    with pytest.raises(ConfigError, match="--only names seeds from 0 to 2"):
+        run(replace(links, only=(3,)))

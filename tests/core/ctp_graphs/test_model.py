@@ -21,6 +21,7 @@ from ctp_core.kb.profile import Profile
 from ctp_core.methods import presets
 from ctp_core.proofs import ProofNode
 from ctp_core.registry import load_model
+from ctp_core.rules import by_what_they_explain
 from ctp_core.symbols import Fact, Goal
 from ctp_core.tnorm.registry import TNORMS
 from tests.core.ctp_graphs.small_models import CHAIN, CPU, RING, VARIANTS, ask, family_kb, model, trainer
@@ -149,6 +150,36 @@ def test_questions_that_cannot_be_asked_say_what_to_do() -> None:
     assert "brother" in str(answers[3])
 
 
+@pytest.mark.parametrize("prover", ["tabled", "exact"])
+def test_a_fact_with_an_unknown_predicate_is_ignored_with_a_warning(prover: str) -> None:
+    asked = model(prover=prover)
+    odd = (Fact("a", "fathr", "e"), Fact("b", "fathr", "c"), Fact("b", "owns", "house"))
+    without, answers = (ask(asked, "a", None, "e", facts=facts) for facts in (CHAIN, (*CHAIN, *odd)))
+    assert answers.items == without.items
+    assert without.warnings == ()
+    typo, strange = answers.warnings
+    assert "'fathr' is unknown" in typo
+    assert "'father'" in typo
+    assert "2 facts of the question were ignored" in typo
+    assert "'owns'" in strange
+    assert "1 fact of the question was ignored" in strange
+
+
+def test_an_entity_that_only_ignored_facts_name_is_unknown_and_the_error_says_why() -> None:
+    question = Question(Goal("a", None, "house"), (*CHAIN, Fact("b", "owns", "house")))
+    [error] = model().answer([question], Budget())
+    assert isinstance(error, UnknownSymbol)
+    assert "'owns' is unknown" in str(error)
+
+
+def test_many_unknown_predicates_make_few_warnings() -> None:
+    odd = tuple(Fact("a", f"odd{number}", "b") for number in range(20))
+    *named, others = ask(model(), "a", None, "b", facts=(*CHAIN, *odd)).warnings
+    assert len(named) == 5
+    assert "15 more predicates" in others
+    assert "15 facts" in others
+
+
 def test_known_facts_are_marked_and_may_be_left_out() -> None:
     answers = ask(model(), "a", None, "b", facts=CHAIN).items
     assert answers[0].fact == Fact("a", "brother", "b")
@@ -215,9 +246,10 @@ def test_every_variant_lists_rules_with_confidence_and_counts(select: str, prove
     rules = model(select, prover).rules()
     assert rules
     assert len({rule.text for rule in rules}) == len(rules)
-    assert [rule.confidence for rule in rules] == sorted((rule.confidence for rule in rules), reverse=True)
+    assert rules == by_what_they_explain(rules)
     for rule in rules:
         assert 0 <= rule.confidence <= 1
+        assert rule.weight == rule.confidence  # the score of a proof by the rule alone
         assert rule.support is not None
         assert rule.precision is None or 0 <= rule.precision <= 1
 

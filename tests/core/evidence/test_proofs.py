@@ -31,7 +31,7 @@ WEIGHED = [
 
 
 def rule_of(predicate: int, template: Template, body: tuple[int, ...]) -> Rule:
-    return chain_rule(KB.predicates.names, predicate, template, body, confidence=1.0)
+    return chain_rule(KB.predicates.names, predicate, template, body, weight=1.0)
 
 
 def listed(num_proofs: int) -> list[list[tuple[float | None, str]]]:

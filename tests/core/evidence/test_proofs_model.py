@@ -18,7 +18,7 @@ from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules import chain_rule
 from ctp_core.proofs import ProofNode
 from ctp_core.registry import create_trainer
-from ctp_core.rules import Template
+from ctp_core.rules import PESSIMISM, Template
 from ctp_core.symbols import Fact, Goal
 from tests.core.base.test_facts_model import CONFIGS, CPU, FAMILY, HIDDEN, KB, ask, model_of
 
@@ -107,16 +107,19 @@ def test_the_score_of_a_node_is_the_product_of_its_unifications_and_children(mod
             assert len(proof.tree.unifications) == len(proof.tree.children)
 
 
-def test_the_confidence_of_a_rule_is_the_score_of_a_fact_with_that_proof_alone() -> None:
+def test_the_weight_of_a_rule_is_the_share_of_its_only_proof() -> None:
     model = create_trainer(ProofsConfig(templates={"2": 3}, epochs=60), KB, torch.device("cpu")).fit()
     facts = (Fact("a", "parent", "b"), Fact("b", "parent", "c"))
     ((answer,),) = ask(model, Goal("a", "grandparent", "c"), facts=facts)
     (proof,) = answer.proofs
     assert proof.facts == facts
     assert proof.tree.rule is not None
-    assert proof.tree.rule.confidence == pytest.approx(answer.score, abs=1e-6)
-    listed = {rule.text: rule.confidence for rule in model.rules()}
-    assert listed[proof.tree.rule.text] == proof.tree.rule.confidence
+    listed = {rule.text: rule for rule in model.rules()}[proof.tree.rule.text]
+    assert listed.weight == pytest.approx(proof.share)
+    assert listed.confidence == proof.tree.rule.confidence
+    assert listed.support is not None
+    assert listed.precision is not None
+    assert listed.confidence == pytest.approx(listed.support / (listed.support / listed.precision + PESSIMISM))
 
 
 def test_a_proof_cites_a_listed_rule_unless_it_hardly_counts(model: Model) -> None:
@@ -177,5 +180,30 @@ def test_who_asks_for_no_proofs_gets_the_same_scores(model: Model, goal: Goal, e
 
 def test_the_longest_body_has_a_variable_between_any_two_atoms() -> None:
     longest = max(map(Template.parse, get_args(EvidenceTemplate)))
-    rule = chain_rule(("p",), 0, longest, (0,) * longest.length, confidence=1.0)
+    rule = chain_rule(("p",), 0, longest, (0,) * longest.length, weight=1.0)
     assert len({atom.subject for atom in rule.body.atoms}) == longest.length
+
+
+def test_what_is_said_of_one_entity_alone_is_part_of_the_bias_and_never_a_proof() -> None:
+    templates = {"1": 2, "1X": 2, "1Y": 2}
+    model = create_trainer(ProofsConfig(templates=templates, epochs=30), KB, torch.device("cpu")).fit()
+    assert isinstance(model, ProofsModel)
+    asked = Goal(FAMILY.parent[0][0], "parent", None)
+    ((*shown,), (*hidden,)) = (answers_to(model, asked, (), proofs=number) for number in (50, 0))
+    for answer, same in zip(shown, hidden, strict=True):
+        assert not any(proof.tree.rule is None or proof.tree.rule.prior for proof in answer.proofs)
+        assert answer.score_parts is not None
+        assert same.score_parts is not None
+        assert answer.score_parts["bias"] == pytest.approx(same.score_parts["bias"])
+    biases = {round(answer.score_parts["bias"] or 0.0, 3) for answer in shown if answer.score_parts}
+    assert len(biases) > 1, "entities are not equally common"
+    listed = [rule for rule in model.rules() if rule.predicate == "parent"]
+    assert [rule.prior for rule in listed] == sorted(rule.prior for rule in listed)
+
+
+def test_a_loaded_model_knows_what_was_counted(model: Model) -> None:
+    assert isinstance(model, ProofsModel)
+    listed = {rule.text: rule.confidence for rule in model.rules()}
+    loaded = ProofsModel.from_artifact(model.to_artifact(), torch.device("cpu"))
+    assert loaded._counts == model._counts  # counting anew would keep the first question waiting
+    assert {rule.text: rule.confidence for rule in loaded.rules()} == listed

@@ -21,14 +21,14 @@ def example(seed: int) -> tuple[Questions, torch.Tensor, np.ndarray, np.ndarray]
     true = choose.random((NUM_QUESTIONS, 3))
     cells = []
     for rule in range(2):
-        question, entity = np.nonzero((counts[..., rule] > 0) & ~known)
+        question, entity = np.nonzero(counts[..., rule] > 0)
         cells.append(cells_of(question, entity, counts[question, entity, rule], Template(2), rule))
     base = np.zeros((NUM_ENTITIES, 3))
     base[:, 2] = np.log1p(said)
     dense = torch.zeros(NUM_QUESTIONS, NUM_ENTITIES, 3, dtype=torch.float64)
     dense[..., :2] = torch.from_numpy(counts / (1 + counts))
     dense[..., 2] = torch.from_numpy(base[:, 2])
-    return collect(cells, sparse.csr_array(base), true, known), dense, known, true
+    return collect(cells, sparse.csr_array(base), true, sparse.csr_array(known)), dense, known, true
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -52,3 +52,16 @@ def test_a_fit_lowers_the_loss_and_leaves_out_what_is_not_active() -> None:
     assert after < before
     assert weights[1] == 0
     assert (weights >= 0).all()
+
+
+def test_rivals_that_are_alike_are_one_cell() -> None:
+    """Of a thousand entities one rule proposes all, another one of them."""
+    everyone, nobody = np.arange(1000), sparse.csr_array((1, 1000))
+    cells = [
+        cells_of(np.zeros(1000, dtype=np.int64), everyone, np.ones(1000), Template(2), 0),
+        cells_of(np.zeros(1, dtype=np.int64), everyone[:1], np.ones(1), Template(2), 1),
+    ]
+    questions = collect(cells, sparse.csr_array((1000, 2)), np.zeros((1, 2)), nobody)
+    assert sorted(questions.count.tolist()) == [1, 999]
+    rivals = questions.logits(np.array([1.0, 2.0]))[1]
+    assert rivals[0] == pytest.approx(np.log(999 * np.exp(0.5) + np.exp(0.5 + 1.0)))

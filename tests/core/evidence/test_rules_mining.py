@@ -63,6 +63,13 @@ def test_of_too_many_walks_a_part_is_walked(monkeypatch: pytest.MonkeyPatch) -> 
     edges = EdgeList(np.array(pairs), 4, 10)
     monkeypatch.setattr(mining, "MAX_WALKS", 5000)
     facts = edges.facts[edges.facts[:, 1] == 0]
-    assert len(mining._walk(edges, facts, 3, back=False).fact) <= 5000
-    assert 0 < len(mining._joining(edges, facts, 5)) <= 10_000
+    assert len(mining._walk(edges, facts, 3, 5000, back=False).fact) <= 5000
+    assert 0 < len(mining._joining(edges, facts, 5, 5000)) <= 10_000
     assert len(mine_chains(edges, facts, 5, RulesConfig(rules_per_template=7, min_support=1))) == 7
+
+
+def test_mining_looks_at_as_many_facts_as_the_walks_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = EdgeList(np.array([[number, 0, number + 100] for number in range(100)]), 200, 1)
+    monkeypatch.setattr(mining, "MIN_MINED", 3)
+    assert len(mining._walkable(edges, edges.facts, 2, most=20.5)) == 10  # one walk from either end of a fact
+    assert len(mining._walkable(edges, edges.facts, 2, most=0)) == 3

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit
 
 from ctp_core.base.config import BaseConfig
+from ctp_core.base.progress import unheard
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.rules_arrays import PADDING, RuleTable
 from ctp_core.evidence.rules_trainer import RulesTrainer
@@ -17,7 +19,7 @@ from ctp_core.kb.splits import HOLD_OUT_FROM
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
-from ctp_core.walkers.model import ReachModel
+from ctp_core.walkers.model import FLOOR, ReachModel
 from ctp_core.walkers.trainer import ReachTrainer
 
 CPU = torch.device("cpu")
@@ -54,8 +56,11 @@ def test_scores_are_not_calibrated_on_facts_that_lead_to_themselves(config: Base
     trainer = following_p(config, FEW)
     model = trainer.model()
     assert isinstance(model, ReachModel)
-    unreached = model.scale * np.log(1e-9) + model.offset
-    assert 1 / (1 + np.exp(-unreached)) == pytest.approx(1 / 21, abs=0.03)  # no fact was reached: the base rate
+    assert model.calibration is not None
+    nowhere, certain = expit(model.calibration.logits(np.log([FLOOR, 1.0]), np.array([0, 0])))
+    # No fact was reached: the base rate of one answer among all entities, and no reason to believe what is reached.
+    assert nowhere == pytest.approx(1 / len(FEW.entities), abs=0.01)
+    assert certain < 0.1
 
 
 def rows(**settings: Any) -> RulesTrainer:
@@ -72,8 +77,9 @@ def test_rules_are_validated_without_the_facts_held_out() -> None:
     one = np.array([0])
     itself = RuleTable(one, one, np.array([[0, PADDING]]), np.array([5.0]), np.zeros(1), np.zeros(1))
     trainer._tables = [itself]  # p(X,Y) :- p(X,Y)
-    assert trainer._validate()["mrr"] < 0.1
-    assert trainer._weigh_constants() > 0.9
+    assert trainer._validate(1000)["mrr"] < 0.1
+    trainer._weigh_constants(unheard)
+    assert trainer._validate(1000)["mrr"] < 0.1
 
 
 def test_a_hybrid_is_validated_without_the_facts_held_out() -> None:

@@ -177,6 +177,9 @@ def test_questions_that_cannot_be_asked_say_why() -> None:
     errors = asked.answer(questions, Budget())
     assert [type(error) for error in errors] == [BadQuestion, BadQuestion, BadQuestion, UnknownSymbol, UnknownSymbol]
     assert "father-in-law" in str(errors[2])
+    [warned] = asked.answer([Question(Goal("a", None, "e"), (*CHAIN, Fact("a", "boss", "e")))], Budget())
+    assert isinstance(warned, Answers)
+    assert "'boss' is unknown" in warned.warnings[0]
     [late] = asked.answer([Question(Goal("a", None, "e"), CHAIN)], Budget(seconds=-1))
     assert isinstance(late, Answers)
     assert late.truncated

@@ -1,4 +1,4 @@
-// Curves over epochs: loss on the left, validation on the right.
+// Curves over epochs or seconds: loss on the left, validation on the right.
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { h, show } from "./dom.js";
 import { significant } from "./format.js";
@@ -21,7 +21,8 @@ export const scaleOf = (metric) => (/loss/i.test(metric) ? "loss" : "metric");
 export const validation = (metric) => (scaleOf(metric) === "loss" ? `validation ${metric}` : metric);
 
 /**
- * A chart that takes new data at any time. A series is {label, scale: "loss" | "metric", points: [[epoch, value], …]}.
+ * A chart that takes new data at any time. A series is {label, scale: "loss" | "metric", points: [[x, value], …], x},
+ * where x is "epoch", unless the series says "seconds".
  * The place it takes is fixed from the start, so that nothing jumps when the first points come.
  */
 export function chart(root, label, signal, blank = "The curve begins with the first epoch") {
@@ -35,7 +36,7 @@ export function chart(root, label, signal, blank = "The curve begins with the fi
     plot?.destroy();
     plot = null;
     const shown = series.filter((one) => one.points.length);
-    drawn = shown.map((one) => one.label + one.scale).join("\n");
+    drawn = shown.map(named).join("\n");
     if (!shown.length || !root.isConnected) return;
     show(root);
     plot = new uPlot(options(shown, root), columns(shown), root);
@@ -50,11 +51,13 @@ export function chart(root, label, signal, blank = "The curve begins with the fi
     set(next) {
       series = next;
       const shown = series.filter((one) => one.points.length);
-      if (plot && shown.map((one) => one.label + one.scale).join("\n") === drawn) plot.setData(columns(shown));
+      if (plot && shown.map(named).join("\n") === drawn) plot.setData(columns(shown));
       else build();
     },
   };
 }
+
+const named = (one) => one.label + one.scale + one.x;
 
 function columns(series) {
   const epochs = [...new Set(series.flatMap((one) => one.points.map(([epoch]) => epoch)))].sort((a, b) => a - b);
@@ -79,7 +82,7 @@ function options(series, root) {
       ...(scales.has("metric") ? [axis("metric", 1, "validation")] : []),
     ],
     series: [
-      { label: "epoch", value: (_, x) => (x == null ? "–" : String(x)) },
+      { label: series[0].x ?? "epoch", value: (_, x) => significant(x) },
       ...series.map((one, at) => ({
         label: one.label, scale: one.scale, stroke: one.stroke ?? colour(at), width: 2, spanGaps: true, points: { show: one.points.length < 40, size: 5 },
         dash: one.dash, value: (_, y) => significant(y),

@@ -18,6 +18,10 @@ export function duration(seconds) {
   return `${Math.floor(seconds / 3600)} h ${Math.round((seconds % 3600) / 60)} min`;
 }
 
+/** What a training is expected to cost, as people say it. */
+export const cost = ({ cpu_seconds: seconds, peak_bytes: bytes }) =>
+  `about ${seconds < 100 ? `${Math.max(1, seconds < 20 ? Math.round(seconds) : 10 * Math.round(seconds / 10))} s` : seconds < 6000 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`}, ${(bytes / 1e9).toFixed(1)} GB`;
+
 const moment = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 export const time = (iso) => (iso ? h("time", { datetime: iso }, moment.format(new Date(iso))) : "–");
 

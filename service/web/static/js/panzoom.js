@@ -72,7 +72,8 @@ export function panzoom(frame, stage, size, signal) {
     else return;
     event.preventDefault();
   });
-  frame.append(h("div", { class: "zoom" },
+  // Beside the frame, where they cover no proof.
+  frame.after(h("div", { class: "zoom" },
     h("button", { type: "button", class: "small", "aria-label": "Zoom out", onclick: () => zoom(1 / STEP) }, "−"),
     h("button", { type: "button", class: "small", "aria-label": "Zoom in", onclick: () => zoom(STEP) }, "+"),
     h("button", { type: "button", class: "small", onclick: fit }, "Fit")));

@@ -93,7 +93,7 @@ async function answer(place, question, signal) {
     return;
   }
   if (!found.answers.length) {
-    show(place, h("div", { class: "card empty" }, "No proof leads to an answer."));
+    show(place, cautions(found), h("div", { class: "card empty" }, "No proof leads to an answer."));
     return;
   }
   const panel = h("section", { class: "card flush", "aria-label": "Proof" });
@@ -123,7 +123,7 @@ async function answer(place, question, signal) {
     if (!address.has("model")) address.set("model", question.model);
     note(`#/ask?${address}`);
   };
-  show(place, h("div", { class: "results" },
+  show(place, cautions(found), h("div", { class: "results" },
     h("section", { class: "card flush", "aria-label": "Answers" },
       h("div", { class: "card-head" }, h("h2", {}, plural(found.answers.length, "answer")), h("span", { class: "note" }, `${Math.round(found.elapsed_ms)} ms${found.truncated ? ", time ran out" : ""}`)),
       list),
@@ -132,12 +132,18 @@ async function answer(place, question, signal) {
   choose(at, Math.max(0, (Number(question.params.get("proof")) || 1) - 1));
 }
 
+// What of the question was ignored.
+function cautions(found) {
+  return found.warnings.length ? h("div", { class: "caution" }, found.warnings.map((warning) => h("div", {}, name(warning)))) : null;
+}
+
 function entry(one, goal, onclick) {
   const open = PLACES.map(([, long]) => long).filter((long) => !goal[long]);
   const what = open.length === 1 ? name(one[open[0]]) : [name(one.subject), " ", name(one.predicate), " ", name(one.object)];
   return h("button", { type: "button", "aria-pressed": "false", onclick },
     h("span", { class: "rank" }, String(one.rank)), h("span", { class: "what" }, what, one.known ? h("span", { class: "badge", title: STATED }, "known") : null),
-    h("span", { class: "strength value", "--s": one.score }, score(one.score)), meter(one.score, `score ${score(one.score)}`));
+    h("span", { class: "strength value", "--s": one.score }, score(one.score)), meter(one.score, `score ${score(one.score)}`),
+    one.probability == null || one.probability === one.score ? null : h("span", { class: "note", title: "The chance that this is true: of answers like this one, so many were" }, `probability ${score(one.probability)}`));
 }
 
 function drawAnswer(panel, found, one, which, signal, turn) {

@@ -25,7 +25,7 @@ export async function compare(root, { params, signal }) {
     sideBySide(rules, titles, num_rules, num_shared_rules));
   const charts = [chart(losses, "Loss of each model", signal), chart(metrics, "Validation of each model", signal, "None of them was validated during training")];
   // A model has one colour, so one metric of it is drawn: the first, by which it was chosen.
-  const curves = (scale) => epochs.flatMap((rows, at) => curveOf(rows, `${titles[at]} `, { stroke: colour(at) }).filter((one) => one.scale === scale).slice(0, scale === "metric" ? 1 : undefined));
+  const curves = (scale) => epochs.flatMap((rows, at) => curveOf(rows, `${titles[at]} `, { stroke: colour(at), x: "epoch" }).filter((one) => one.scale === scale).slice(0, scale === "metric" ? 1 : undefined));
   const draw = () => ["loss", "metric"].forEach((scale, place) => charts[place].set(curves(scale)));
   document.addEventListener("themechange", () => { legends.forEach((old, at) => { const next = legend(); old.replaceWith(next); legends[at] = next; }); draw(); }, { signal });
   draw();

@@ -73,7 +73,9 @@ async function rules(body, found, params, signal, reference) {
     show(body, h("div", { class: "card empty" }, `This version is ${found.status}.`, job ? h("a", { class: "button", href: to(["jobs", job]) }, "See its training") : null));
     return;
   }
-  const items = await all(path("models", found.id, "rules"), {}, MOST_RULES, signal);
+  const listed = () => all(path("models", found.id, "rules"), named.checked ? { constants: true } : {}, MOST_RULES, signal);
+  const named = h("input", { type: "checkbox", checked: params.get("constants") === "true" });
+  let items = await listed();
   const search = h("input", { type: "search", value: params.get("q") ?? "", placeholder: "predicate or text", spellcheck: "false" });
   const least = h("input", { type: "number", min: 0, max: 1, step: 0.05, value: params.get("min") ?? "0" });
   const tally = h("span", { class: "note", role: "status" });
@@ -81,25 +83,29 @@ async function rules(body, found, params, signal, reference) {
   const list = table("Rules", [
     { title: "Rule", class: "rule", value: (r) => r.text, cell: (r) => h("button", { type: "button", class: "plain mono", "aria-expanded": "false", "data-rule": r.id }, name(r.text), r.approximate ? h("span", { class: "badge", title: "A predicate of the body is the nearest name to a generated vector" }, "≈") : null) },
     { title: "Confidence", right: true, value: (r) => r.confidence, cell: (r) => share(r.confidence) },
+    { title: "Weight", right: true, value: (r) => r.weight, cell: (r) => (r.weight == null ? "–" : r.weight.toFixed(2)) },
     { title: "Support", right: true, value: (r) => r.support, cell: (r) => count(r.support) },
     { title: "Precision", right: true, value: (r) => r.precision, cell: (r) => share(r.precision) },
-  ], { sort: 1, descending: true });
+  ]);
   const draw = () => {
     const words = search.value.toLowerCase(), from = Number(least.value) || 0;
     const shown = items.filter((rule) => rule.confidence >= from && rule.text.toLowerCase().includes(words));
     list.set(shown);
     tally.textContent = `${plural(shown.length, "rule")}${shown.length < items.length ? ` of ${count(items.length)}` : ""}`;
-    note(to(["models", reference], { q: search.value, min: from || null }));
+    note(to(["models", reference], { q: search.value, min: from || null, constants: named.checked || null }));
   };
   search.addEventListener("input", draw);
   least.addEventListener("input", draw);
+  named.addEventListener("change", async () => {
+    try { items = await listed(); draw(); } catch (error) { notify(error.message, true); }
+  });
   list.element.addEventListener("click", (event) => {
     const button = event.target.closest("[data-rule]");
     if (button) toggle(button, items.find((rule) => rule.id === button.dataset.rule), found, signal);
   });
   draw();
   show(body, h("section", { class: "card flush rules" },
-    h("div", { class: "filters", role: "search" }, field("Search", search), field("Confidence of at least", least), h("div", { class: "actions" }, tally),
+    h("div", { class: "filters", role: "search" }, field("Search", search), field("Confidence of at least", least), field("With named entities", named), h("div", { class: "actions" }, tally),
       h("button", { type: "button", onclick: () => prolog(found) }, "Copy as Prolog")),
     items.length ? list.element : h("div", { class: "empty" }, "This model has no rules to show.")));
 }
@@ -138,21 +144,43 @@ function grounding(rule, { facts, known }) {
     known ? null : h("span", { class: "badge warn" }, "not in the KB"));
 }
 
-/** Series of one model's epochs; `title` tells several models apart. */
+/**
+ * Series of one model's epochs; `title` tells several models apart. Where epochs have no loss that could be compared,
+ * because each learns another predicate, the curve is the validation over the seconds since the first of them.
+ */
 export function curveOf(epochs, title = "", style = {}) {
-  const series = [{ label: `${title}loss`, scale: "loss", points: epochs.map((one) => [one.epoch, one.loss]), ...style }];
+  const x = style.x ?? (lossless(epochs) ? "seconds" : "epoch");
+  const at = (one) => (x === "seconds" ? (new Date(one.created_at) - new Date(epochs[0].created_at)) / 1000 : one.epoch);
+  const series = [{ label: `${title}loss`, scale: "loss", points: epochs.filter((one) => one.loss != null).map((one) => [at(one), one.loss]), x, ...style }];
   const keys = new Set(epochs.flatMap((one) => Object.keys(one.metrics ?? {})));
   for (const key of keys) {
-    const points = epochs.filter((one) => typeof one.metrics[key] === "number").map((one) => [one.epoch, one.metrics[key]]);
-    if (points.length) series.push({ label: `${title}${validation(key)}`, scale: scaleOf(key), points, ...style });
+    const points = epochs.filter((one) => typeof one.metrics[key] === "number").map((one) => [at(one), one.metrics[key]]);
+    if (points.length) series.push({ label: `${title}${validation(key)}`, scale: scaleOf(key), points, x, ...style });
   }
   return series;
+}
+
+/** Whether epochs were validated that have no loss: trials have neither. */
+export const lossless = (epochs) => epochs.some((one) => one.loss == null && Object.keys(one.metrics ?? {}).length);
+
+/** What was tried to find the settings, in the order of the trials. */
+export function trialsTable(trials) {
+  const settings = [...new Set(trials.flatMap((trial) => Object.keys(trial.settings)))];
+  const list = table("What was tried", [
+    { title: "Tried", right: true, value: (one) => one.number, cell: (one) => count(one.number) },
+    ...settings.map((key) => ({ title: key.replaceAll("_", " "), right: true, value: (one) => one.settings[key], cell: (one) => significant(one.settings[key]) })),
+    { title: trials[0].metric, right: true, value: (one) => one.value, cell: (one) => score(one.value) },
+    { title: "CPU s", right: true, value: (one) => one.cpu_seconds, cell: (one) => one.cpu_seconds.toFixed(1) },
+    { hidden: "Chosen", cell: (one) => (one.chosen ? h("span", { class: "badge good" }, "chosen") : "") },
+  ]);
+  list.set(trials.map((trial, at) => ({ ...trial, number: at + 1 })));
+  return list.element;
 }
 
 async function curves(body, found, params, signal, reference) {
   const epochs = await all(path("models", found.id, "metrics"), {}, 10_000, signal);
   const place = h("div");
-  show(body, h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Loss and validation")), place));
+  show(body, h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, lossless(epochs) ? "Validation over time" : "Loss and validation")), place));
   chart(place, `Curves of ${reference}`, signal, "No epoch was recorded").set(curveOf(epochs));
 }
 
@@ -165,5 +193,6 @@ async function about(body, found) {
       ["seed", significant(lineage.seed)], ["training", lineage.job_id ? h("a", { href: to(["jobs", lineage.job_id]) }, lineage.job_id) : "–"],
       ...(lineage.imported_from ? [["imported from", significant(lineage.imported_from)]] : []), ["ready", time(found.ready_at)]])),
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Settings")), pairs(Object.entries(found.config).map(([key, value]) => [key, significant(value)]))),
+    found.trials?.length ? h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "What was tried"), h("span", { class: "note" }, "on facts held out of this KB, to find the settings")), trialsTable(found.trials)) : null,
     Object.keys(found.metrics).length ? h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Metrics on validation")), pairs(Object.entries(found.metrics).map(([key, value]) => [key, significant(value)]))) : null));
 }

@@ -41,10 +41,10 @@ async function example(run, signal, idle) {
       signal,
       onlink: (up) => { if (!up) text.textContent = "Connecting again…"; },
       onevent: (name, data) => {
-        if (name === "progress" && data.epochs) {
-          meter.style.setProperty("--s", data.epoch / data.epochs);
-          meter.setAttribute("aria-valuenow", Math.round((100 * data.epoch) / data.epochs));
-          text.textContent = `Epoch ${data.epoch} of ${data.epochs}${data.eta_seconds ? `, ${duration(data.eta_seconds)} left` : ""}`;
+        if (name === "progress" && data.done != null) {
+          meter.style.setProperty("--s", data.done);
+          meter.setAttribute("aria-valuenow", Math.round(100 * data.done));
+          text.textContent = `${data.text}${data.eta_seconds ? `, ${duration(data.eta_seconds)} left` : ""}`;
         }
         if (name === "status" && data.status === "succeeded") go(to("ask", { model: `${model.name}@${model.version}`, ...EXAMPLE }));
         if (name === "status" && data.status === "failed") throw Object.assign(new Error(data.error?.detail ?? "the training failed"), { title: "The training failed", status: 400 });

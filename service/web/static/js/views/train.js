@@ -1,7 +1,7 @@
 // Train: a KB, a preset, the settings that it means, and the jobs there are.
 import { all, get, post } from "../api.js";
 import { field, h, problem, show } from "../dom.js";
-import { significant, status, time } from "../format.js";
+import { cost, significant, status, time } from "../format.js";
 import { go, note, to } from "../route.js";
 import { table } from "../table.js";
 
@@ -60,22 +60,25 @@ export async function train(root, { params, signal }) {
 
 /** Radio cards for the presets, and a field for each setting; returns what was chosen and what was changed. */
 function presetForm(place, presets, current, load) {
-  const fields = Object.entries(current.config).filter(([key]) => key !== "seed").map(([key, value]) => setting(key, value));
+  const fields = Object.entries(current.config).filter(([key]) => key !== "seed").map(([key, value]) => setting(key, value, current.setting_texts?.[key]));
+  const inner = Object.entries(current.setting_texts ?? {}).filter(([key]) => key.includes("."));
   const cards = h("fieldset", {}, h("legend", { class: "label" }, "Preset"), h("div", { class: "choices" }, presets.map((preset) =>
     h("label", {}, h("input", { type: "radio", name: "preset", value: preset.name, checked: preset === current, onchange: () => load(preset.name).then(() => place.querySelector("input:checked")?.focus()) }),
-      h("strong", {}, preset.name), h("small", {}, `${preset.text} (${preset.config.method})`)))));
-  const details = h("details", { open: place.querySelector("details")?.open }, h("summary", {}, "Settings"), h("div", { class: "settings" }, fields.map((one) => one.element)));
+      h("strong", {}, preset.name), h("small", {}, `${preset.text} (${preset.config.method})`),
+      h("small", { class: "forecast", title: preset.forecast.basis }, cost(preset.forecast))))));
+  const details = h("details", { open: place.querySelector("details")?.open }, h("summary", {}, "Settings"), h("div", { class: "settings" }, fields.map((one) => one.element)),
+    inner.length ? h("details", {}, h("summary", {}, "What the settings of its parts mean"), h("dl", { class: "pairs meanings" }, inner.map(([key, text]) => [h("dt", { class: "mono" }, key), h("dd", {}, text)]))) : null);
   show(place, cards, details);
   return { preset: current.name, changes: () => Object.fromEntries(fields.filter((one) => one.changed()).map((one) => [one.key, one.value()])) };
 }
 
-function setting(key, given) {
+function setting(key, given, text = "") {
   const boolean = typeof given === "boolean";
   const shown = given != null && typeof given === "object" ? JSON.stringify(given) : String(given ?? "");
   const control = boolean
     ? h("select", {}, ["true", "false"].map((word) => h("option", { value: word, selected: word === shown }, word)))
     : h("input", { value: shown, spellcheck: "false", class: "mono", inputmode: typeof given === "number" ? "decimal" : null, readonly: key === "method" });
-  const element = field(key.replaceAll("_", " "), control);
+  const element = field(key.replaceAll("_", " "), control, text);
   const changed = () => control.value !== shown;
   control.addEventListener("input", () => element.classList.toggle("changed", changed()));
   const value = () => {
@@ -90,7 +93,7 @@ function jobList(jobs) {
   const list = table("Trainings", [
     { title: "Training", cell: (job) => h("a", { class: "row-link", href: to(["jobs", job.id]) }, job.model ?? job.id) },
     { title: "Status", value: (job) => job.status, cell: (job) => status(job.status) },
-    { title: "Epoch", right: true, cell: (job) => (job.progress.epoch ? `${significant(job.progress.epoch)} / ${significant(job.progress.epochs)}` : "–") },
+    { title: "Progress", right: true, cell: (job) => (job.progress.done == null ? "–" : `${Math.round(100 * job.progress.done)} %`) },
     { title: "Started", value: (job) => job.created_at, cell: (job) => time(job.created_at) },
   ]);
   list.set(jobs);

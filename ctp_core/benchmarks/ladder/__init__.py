@@ -1,0 +1,1 @@
+"""`ctp bench ladder`: KBs of every size with planted rules, what training on them costs, and what it finds."""

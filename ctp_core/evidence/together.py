@@ -1,0 +1,78 @@
+"""Chains weighed by attention and mined rules as one: what both say adds up, and the same facts are one proof."""
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from ctp_core.base.edges import EdgeList
+from ctp_core.evidence.proofs import WeighedPaths
+from ctp_core.evidence.proofs_arrays import EvidenceArrays
+from ctp_core.evidence.rules_arrays import RuleArrays
+from ctp_core.evidence.rules_chains import AtomIds
+from ctp_core.evidence.rules_fit import mixed
+from ctp_core.kb.knowledge_base import FactIds
+from ctp_core.rules import Template
+
+
+class Together:
+    """Implements `Arrays` of evidence/model.py for a model that has both."""
+
+    def __init__(self, attention: EvidenceArrays, mined: RuleArrays) -> None:
+        self.attention, self.mined = attention, mined
+
+    def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        return np.asarray(self.attention.biases(facts) + self.mined.biases(facts))
+
+    def priors(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        return np.asarray(self.attention.priors(edges, facts) + self.mined.priors(edges, facts))
+
+    def totals(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        return np.asarray(self.attention.totals(edges, facts) + self.mined.totals(edges, facts))
+
+    def reach(self, edges: EdgeList, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
+        parts = (self.attention, self.mined)
+        return np.asarray(sum(part.reach(edges, predicate, start, forward=forward) for part in parts))
+
+    def weigh(self, edges: EdgeList, facts: FactIds, wanted: int | None = None) -> list[WeighedPaths]:
+        attended, rest = self.attention.weigh(edges, facts, wanted), []
+        for mined in self.mined.weigh(edges, facts):
+            for index, paths in enumerate(attended):
+                if paths.template == mined.template and len(mined.fact):
+                    attended[index], mined = _merged(paths, mined)  # noqa: PLW2901 - what is left goes on
+            if len(mined.fact):
+                rest.append(mined)
+        return [*attended, *rest]
+
+    def evidence(self, predicate: int, template: Template, body: AtomIds) -> float:
+        said = self.mined.evidence(predicate, template, body)
+        return said + (
+            self.attention.evidence(predicate, template, body) if template in self.attention.attention else 0
+        )
+
+    def bodies(self, predicate: int, least: float) -> set[tuple[Template, AtomIds]]:
+        """Either part alone brings at least half of what both bring."""
+        found = self.attention.bodies(predicate, least / 2) | self.mined.bodies(predicate, least / 2)
+        return {rule for rule in found if self.evidence(predicate, *rule) >= least}
+
+
+def _merged(attended: WeighedPaths, mined: WeighedPaths) -> tuple[WeighedPaths, WeighedPaths]:
+    """(the attended paths with what mined rules add to them, the mined paths that are not among them)."""
+    keys, wanted = _keys(attended), _keys(mined)
+    order = np.argsort(keys, kind="stable")
+    place = np.minimum(np.searchsorted(keys[order], wanted), max(0, len(keys) - 1))
+    found = keys[order][place] == wanted if len(keys) else np.zeros(len(wanted), dtype=bool)
+    shares, rows = attended.shares.copy(), order[place[found]]
+    exact = np.zeros(len(shares), dtype=bool)
+    exact[rows] = mined.shares[found] > shares[rows]
+    shares[rows] += mined.shares[found]
+    return replace(attended, shares=shares, exact=exact), mined.of(np.flatnonzero(~found))
+
+
+def _keys(paths: WeighedPaths) -> NDArray[np.uint64]:
+    """64 random-looking bits that tell paths apart by fact, atoms and entities."""
+    keys = paths.fact.astype(np.uint64)
+    for column in (*paths.atoms.T, *paths.stations.T):
+        keys = mixed(keys ^ mixed(column.astype(np.uint64)))
+    return keys

@@ -11,17 +11,14 @@ import numpy as np
 import torch
 
 from ctp_core import artifact
-from ctp_core.base.checkpoints import same_config
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.evaluation import auc_pr, known_filters, rank_facts, rank_facts_by_each, ranking_metrics
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
-from ctp_core.base.training_loop import GradientTrainer
 from ctp_core.benchmarks.data import countries_regions, read_benchmark, read_resplit
 from ctp_core.errors import ConfigError
 from ctp_core.hybrid.model import HybridModel
-from ctp_core.hybrid.trainer import HybridTrainer, Part
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.manifest import MANIFEST
@@ -138,7 +135,7 @@ def run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore)
 
 
 class _StepClock:
-    """CPU time of each gradient step of this process, without the validations between them."""
+    """CPU time of each gradient step of this process, without what comes between them, such as validations."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -147,9 +144,10 @@ class _StepClock:
     def start(self) -> None:
         self._last = time.process_time()
 
-    def tick(self, _: Progress) -> None:
+    def tick(self, progress: Progress) -> None:
         now = time.process_time()
-        self.seconds.append(now - self._last)
+        if progress.loss is not None:
+            self.seconds.append(now - self._last)
         self._last = now
 
 
@@ -160,7 +158,7 @@ def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: _St
     before = _go_on(links, seed, trainer)
     while not trainer.finished:
         steps.start()
-        on_epoch(trainer.train_epoch(steps.tick if isinstance(trainer, GradientTrainer) else ignore))
+        on_epoch(trainer.train_epoch(steps.tick))
         if links.resume:
             checkpoint = trainer.checkpoint()
             spent = before + time.process_time() - started
@@ -172,27 +170,12 @@ def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: _St
 
 
 def _go_on(links: LinksRun, seed: int, trainer: Trainer) -> float:
-    """Restores what an earlier run saved, for a hybrid also what runs of its parts saved; returns their CPU seconds."""
-    if links.resume is None:
+    """Restores what an earlier run saved; returns the CPU seconds that it took."""
+    if links.resume is None or not (links.resume / links.checkpoint(seed) / MANIFEST).is_file():
         return 0.0
-    folder = links.resume / links.checkpoint(seed)
-    if (folder / MANIFEST).is_file():
-        checkpoint = artifact.load(folder)
-        trainer.restore(checkpoint)
-        return float(checkpoint.manifest.get(CPU_SECONDS, 0.0))
-    if not isinstance(trainer, HybridTrainer):
-        return 0.0
-    parts = {"proofs": trainer.proofs}
-    parts[trainer.embedding.config.method] = trainer.embedding
-    return sum(_go_on_with_part(replace(links, model=name), seed, part) for name, part in parts.items())
-
-
-def _go_on_with_part(links: LinksRun, seed: int, part: Part) -> float:
-    """Restores a part unless it was trained with other settings than the hybrid's; returns its CPU seconds."""
-    folder = (links.resume or Path()) / links.checkpoint(seed)
-    if not (folder / MANIFEST).is_file() or not same_config(artifact.load(folder), part.config):
-        return 0.0
-    return _go_on(links, seed, part)
+    checkpoint = artifact.load(links.resume / links.checkpoint(seed))
+    trainer.restore(checkpoint)
+    return float(checkpoint.manifest.get(CPU_SECONDS, 0.0))
 
 
 def _evaluate(links: LinksRun, kb: FactsKB, model: FactsModel) -> dict[str, float]:

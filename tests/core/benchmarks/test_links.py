@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from ctp_core import artifact
 from ctp_core.base.evaluation import auc_pr
+from ctp_core.base.progress import Progress
 from ctp_core.benchmarks.data import read_benchmark, read_resplit
 from ctp_core.benchmarks.links import CPU_SECONDS, LinksRun, run
 from ctp_core.errors import ConfigError, DataError
@@ -20,6 +21,7 @@ from service.cli import app
 from tests.core.families import random_family
 
 KEYS = {"dataset", "model", "seeds", "train_cpu_seconds", "rank_triple_cpu_ms", "peak_rss_mb", "config"}
+ATTENTION = {"mined": False, "search": []}  # nothing that is mined or searched before the epochs
 RANKING = {"mrr", "hits@1", "hits@3", "hits@10"}
 
 
@@ -60,7 +62,7 @@ def countries(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("dataset", ["nations", "wn18rr"])
 def test_a_run_has_one_figure_per_seed(data: Path, dataset: str) -> None:
-    figures = run(LinksRun(data, dataset, "proofs", settings={"epochs": 2}, seeds=2))
+    figures = run(LinksRun(data, dataset, "proofs", settings={**ATTENTION, "epochs": 2}, seeds=2))
     assert set(figures) >= KEYS | RANKING
     assert all(
         len(figures[name]) == 2 for name in RANKING | {"train_cpu_seconds", "train_batch_cpu_ms", "rank_triple_cpu_ms"}
@@ -69,7 +71,7 @@ def test_a_run_has_one_figure_per_seed(data: Path, dataset: str) -> None:
 
 
 def test_a_killed_run_goes_on_from_its_checkpoint(data: Path, tmp_path: Path) -> None:
-    links = LinksRun(data, "nations", "proofs", settings={"epochs": 3}, resume=tmp_path / "checkpoints")
+    links = LinksRun(data, "nations", "proofs", settings={**ATTENTION, "epochs": 3}, resume=tmp_path / "checkpoints")
     epochs: list[int] = []
 
     def stop(progress: object) -> None:
@@ -81,11 +83,11 @@ def test_a_killed_run_goes_on_from_its_checkpoint(data: Path, tmp_path: Path) ->
         run(links, stop)
     resumed = run(links, lambda progress: epochs.append(progress.epoch))
     assert epochs == [1, 2, 2, 3]  # the epoch that was not saved is done again
-    assert resumed["mrr"] == run(LinksRun(data, "nations", "proofs", settings={"epochs": 3}))["mrr"]
+    assert resumed["mrr"] == run(replace(links, resume=None))["mrr"]
 
 
 def test_the_seconds_of_a_killed_run_count(data: Path, tmp_path: Path) -> None:
-    links = LinksRun(data, "nations", "proofs", settings={"epochs": 1}, resume=tmp_path)
+    links = LinksRun(data, "nations", "proofs", settings={**ATTENTION, "epochs": 1}, resume=tmp_path)
     run(links)
     folder = tmp_path / links.checkpoint(0)
     saved = artifact.load(folder)
@@ -93,33 +95,25 @@ def test_the_seconds_of_a_killed_run_count(data: Path, tmp_path: Path) -> None:
     assert 1000 < run(links)["train_cpu_seconds"][0] < 1100
 
 
-def test_a_hybrid_goes_on_from_its_parts_trained_alone(data: Path, tmp_path: Path) -> None:
-    settings, fresh, again = {"epochs": 2}, tmp_path / "fresh", tmp_path / "again"
-    parts = [LinksRun(data, "nations", model, settings=settings, resume=again) for model in ("proofs", "complex")]
-    for part in parts:
-        run(part)
-    epochs: list[int] = []
-    hybrid = LinksRun(data, "nations", "hybrid", settings=settings, resume=again)
-    resumed = run(hybrid, lambda progress: epochs.append(progress.epoch))
-    assert epochs == []
-    assert resumed["mrr"] == run(replace(hybrid, resume=fresh))["mrr"]
-    other = run(replace(hybrid, settings={"epochs": 1}), lambda progress: epochs.append(progress.epoch))
-    assert epochs == [1, 2]  # other settings: nothing to go on from
-    assert other["mrr"]
+def test_a_killed_hybrid_goes_on_from_its_checkpoint(data: Path, tmp_path: Path) -> None:
+    settings = {"epochs": 2, "budget_seconds": 2.0, "proofs": {"mined": False}}
+    hybrid = LinksRun(data, "nations", "hybrid", settings=settings, resume=tmp_path / "checkpoints")
 
+    def stop(progress: Progress) -> None:
+        if progress.epoch == 3:
+            raise KeyboardInterrupt
 
-def test_a_hybrid_whose_embedding_was_trained_alone_still_learns_its_proofs(data: Path, tmp_path: Path) -> None:
-    hybrid = LinksRun(data, "nations", "hybrid", settings={"epochs": 2}, resume=tmp_path)
-    run(replace(hybrid, model="complex"))
+    with pytest.raises(KeyboardInterrupt):
+        run(hybrid, stop)
     epochs: list[int] = []
-    resumed = run(hybrid, lambda progress: epochs.append(progress.epoch))
-    assert epochs == [1, 2]
-    assert resumed["mrr"] == run(replace(hybrid, resume=None))["mrr"]
+    assert run(hybrid, lambda progress: epochs.append(progress.epoch))["mrr"] == run(replace(hybrid, resume=None))["mrr"]
+    assert epochs[0] == 3  # that of the embedding which was not saved
 
 
 def test_a_hybrid_is_ranked_together_with_its_parts(data: Path) -> None:
-    figures = run(LinksRun(data, "nations", "hybrid", settings={"epochs": 2}))
-    alone = run(LinksRun(data, "nations", "proofs", settings={"epochs": 2}))
+    given = {**ATTENTION, "epochs": 2, "templates": {"1": 2, "2": 2}}
+    figures = run(LinksRun(data, "nations", "hybrid", settings={"epochs": 2, "proofs": given}))
+    alone = run(LinksRun(data, "nations", "proofs", settings=given))
     assert figures["proofs_mrr"] == pytest.approx(alone["mrr"])
     assert {f"{part}{name}" for part in ("", "proofs_", "embedding_") for name in RANKING} | {"weight"} <= set(figures)
 
@@ -223,7 +217,7 @@ def test_auc_pr_by_hand() -> None:
 
 
 def test_a_seed_that_was_trained_before_leaves_out_what_only_training_tells(data: Path, tmp_path: Path) -> None:
-    links = LinksRun(data, "nations", "proofs", settings={"epochs": 2}, resume=tmp_path / "kept")
+    links = LinksRun(data, "nations", "proofs", settings={**ATTENTION, "epochs": 2}, resume=tmp_path / "kept")
     assert run(links)["train_batch_cpu_ms"][0] > 0
     figures = run(replace(links, seeds=2))
     assert "train_batch_cpu_ms" not in figures
@@ -240,7 +234,7 @@ def test_data_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
 
 
 def test_only_the_seeds_that_are_named_are_run(data: Path) -> None:
-    links = LinksRun(data, "nations", "proofs", settings={"epochs": 1}, seeds=3)
+    links = LinksRun(data, "nations", "proofs", settings={**ATTENTION, "epochs": 1}, seeds=3)
     assert run(replace(links, only=(2,)))["seeds"] == [2]
     with pytest.raises(ConfigError, match="--only names seeds from 0 to 2"):
         run(replace(links, only=(3,)))

@@ -100,7 +100,7 @@ def test_what_cannot_be_summed_is_refused(changed: dict[str, object]) -> None:
 
 
 def test_sums_that_do_not_fit_are_refused_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = CtpFactsConfig(dim=4, epochs=2, batch_size=2, **SUMMED)  # type: ignore[arg-type]
+    config = CtpFactsConfig(dim=4, epochs=2, batch_size=2, search="tables", **SUMMED)  # type: ignore[arg-type]
     create_trainer(config, KB, torch.device("cpu")).fit()
     monkeypatch.setattr(cost, "MAX_CELLS", 100.0)
     with pytest.raises(ConfigError, match="use loss 'all'"):

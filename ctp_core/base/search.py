@@ -151,7 +151,7 @@ class SearchTrainer(Trainer):
             trainer = self._create(config, visible)
             while not trainer.finished:
                 on_step(trainer.train_epoch(on_step))
-            model = trainer.model()
+            model = trainer.ranking_model()
         except ConfigError:
             return np.zeros(2 * len(facts))
         assert isinstance(model, FactsModel)

@@ -69,6 +69,10 @@ class Trainer(ABC):
     def model(self) -> Model:
         """The best model so far by validation, or the last one where there is no validation data."""
 
+    def ranking_model(self) -> Model:
+        """The same as `model` for ranking only: its scores need not be probabilities, so that it is made at once."""
+        return self.model()
+
     def fit(self, on_epoch: OnStep = ignore) -> Model:
         """Trains to the end."""
         while not self.finished:

@@ -196,13 +196,14 @@ class EmbeddingTrainer(FactsTrainer):
         return rank_facts(facts, model.kb_logits, known_filters(self.kb, "valid"), self.on_part)
 
     def model(self) -> EmbeddingModel:
-        factorisation = self.best_module()
-        assert isinstance(factorisation, Factorisation)
-        model_class = MODELS[self.config.method]
-        raw = model_class(self.config, self.kb, factorisation, UNCALIBRATED)
-        scale = fit_scale(raw.kb_logits, self.kb, self.split)
-        model = model_class(self.config, self.kb, factorisation, scale)
+        raw = self.ranking_model()
+        model = type(raw)(self.config, self.kb, raw.factorisation, fit_scale(raw.kb_logits, self.kb, self.split))
         # Without validation facts, training facts must do, although they are fitted too well.
         split = self.split if len(self.split.valid) else FactsSplit(self.split.train[:0], self.split.train)
         unseen = unseen_share(self.kb, self.split)
         return model.calibrated_by(calibrate([(model.kb_logits, split)], self.kb, unseen))
+
+    def ranking_model(self) -> EmbeddingModel:
+        factorisation = self.best_module()
+        assert isinstance(factorisation, Factorisation)
+        return MODELS[self.config.method](self.config, self.kb, factorisation, UNCALIBRATED)

@@ -169,7 +169,10 @@ class ProofsTrainer(FactsTrainer):
 
     def model(self) -> ProofsModel:
         calibration = calibrate_on_unseen(lambda kb: self.model_on(kb).kb_logits, self.kb, self.split)
-        return self.model_on(self.kb).calibrated_by(calibration)
+        return self.ranking_model().calibrated_by(calibration)
+
+    def ranking_model(self) -> ProofsModel:
+        return self.model_on(self.kb)
 
     def model_on(self, kb: FactsKB) -> ProofsModel:
         """The model with the best weights so far, applied to the facts of this KB."""

@@ -212,7 +212,10 @@ class RulesTrainer(Trainer):
 
     def model(self) -> RulesModel:
         calibration = calibrate_on_unseen(lambda kb: self.model_on(kb).kb_logits, self.kb, self.split)
-        return self.model_on(self.kb).calibrated_by(calibration)
+        return self.ranking_model().calibrated_by(calibration)
+
+    def ranking_model(self) -> RulesModel:
+        return self.model_on(self.kb)
 
     def model_on(self, kb: FactsKB) -> RulesModel:
         """The rules learnt so far, applied to the facts of this KB."""

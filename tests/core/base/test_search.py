@@ -181,9 +181,9 @@ class Overfits(ComplexModel):
 def test_where_full_effort_overfits_a_lower_one_is_chosen_unless_it_was_given(searched: tuple[str, ...]) -> None:
     def create(config: Any, kb: FactsKB) -> Trainer:
         trainer = EmbeddingTrainer(config, kb, CPU)
-        model = trainer.model
+        model = trainer.ranking_model
         monkey: Any = trainer
-        monkey.model = lambda: _overfitting(model())
+        monkey.ranking_model = lambda: _overfitting(model())
         return trainer
 
     full = FULL.model_copy(update={"epochs": 12})

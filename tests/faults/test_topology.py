@@ -43,7 +43,7 @@ def test_what_one_api_accepts_two_workers_train_and_another_api_answers(watch: W
     assert [job.status for job in ended] == ["succeeded"] * 4
     assert len({job.worker for job in ended}) == 2
     with watch.client("api-2") as client:
-        goal = {"subject": "acquired_abnormality", "predicate": "location_of", "object": None}
+        goal = {"subject": "poland", "predicate": "ngoorgs3", "object": None}
         answers = [client.post("/query", json={"model": job.model_id, "goal": goal}).json()["answers"] for job in ended]
         assert answers[0]
         assert answers == [answers[0]] * 4

@@ -34,6 +34,7 @@ MAX_CELLS = 2e7  # logits in memory at the same time
 MAX_ASKED_CELLS = 5e7  # facts times entities: fewer facts calibrate where there are more than 50,000 entities
 FOLDS = 5  # of the cross-validation where a KB has no validation facts
 ROUNDS = 6  # of fitting to the answers that the round before found worth showing
+MISSING = 1.5  # true facts that a KB lacks, for each that is held out, where no test facts tell how many
 SEED = 0
 # Standard deviations of the normal priors, on the logit scale: of the common slope around 1 standard deviation of the
 # logits, and of a predicate's own slope and level around the common ones.
@@ -128,8 +129,9 @@ def calibrate_on_unseen(
 
 
 def unseen_share(kb: FactsKB, split: FactsSplit) -> float:
-    """The number of test facts for each validation fact."""
-    return len(kb.splits.get("test", ())) / max(1, len(split.valid)) if len(split.valid) else 0.0
+    """The number of true facts that nobody has stated, or that are for tests, for each fact of `split.valid`."""
+    test = len(kb.splits.get("test", ()))
+    return test / len(split.valid) if test and len(split.valid) else MISSING
 
 
 def answers_of(

@@ -197,7 +197,7 @@ def test_a_training_is_watched_through_a_reload_and_a_lost_connection_and_cancel
     line.mend()
     expect(page.locator(".live")).not_to_contain_text("Connection lost")
     number = "Number(/epoch ([\\d,]+)/.exec(document.querySelector('.live').textContent)[1].replace(',', ''))"
-    page.wait_for_function(f"least => {number} > least", arg=max(before, 40))
+    page.wait_for_function(f"least => {number} > least", arg=max(before, 40), timeout=120_000)
     shoot(page, "training")
 
     page.get_by_role("button", name="Cancel").click()

@@ -187,6 +187,8 @@ def test_the_colours_follow_the_system_until_they_are_chosen(visitor: Visitor) -
 
 def test_rules_are_sorted_filtered_opened_and_copied(visitor: Visitor) -> None:
     page = visitor().open("#/models/page-family@1")
+    page.get_by_role("button", name="Confidence").click()
+    expect(page.locator("th", has_text="Confidence")).to_have_attribute("aria-sort", "descending")
     confidences = [float(text) for text in page.locator("tbody td:nth-child(2)").all_inner_texts()]
     assert confidences == sorted(confidences, reverse=True)
     page.get_by_role("button", name="Support").click()

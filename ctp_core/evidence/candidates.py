@@ -135,12 +135,20 @@ def _minings(config: Config, profile: Profile, seconds: float, efforts: Sequence
     Of those that measure alike the first is taken: a short rule says why, its longer paraphrases only what goes with
     it. Where nothing can be measured, long bodies are allowed.
     """
-    bounds = {"mined_paths": PATHS_PER_SECOND * seconds, "groundings": GROUNDINGS_PER_SECOND * seconds}
+    bounds = {
+        "mined_paths": _rounded(PATHS_PER_SECOND * seconds),
+        "groundings": _rounded(GROUNDINGS_PER_SECOND * seconds),
+    }
     every = [_updated(config, {**effort, **bounds}) for effort in efforts]
     fitting = next((one for one in every if _fits(one, profile, seconds)), every[-1])
     if fitting.max_length <= SHORT or "max_length" not in fitting.search or not _measurable(profile):
         return [fitting]
     return [_updated(fitting, {"max_length": SHORT}), fitting]
+
+
+def _rounded(number: float) -> float:
+    """To two digits: nobody needs to see more of a bound."""
+    return float(f"{number:.2g}")
 
 
 def _measurable(profile: Profile) -> bool:

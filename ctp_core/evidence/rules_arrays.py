@@ -8,6 +8,7 @@ because the many paths of a long chain go through the same few facts.
 Rules with constants add the evidence of the strongest of each side, all with one weight.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,8 @@ LONG = 3  # body atoms
 PADDING = -1
 LISTED_CHAINS = (20, 100)  # rules without constants that a predicate lists: at least, and at most
 LISTED_IN_ALL = 5000  # such rules of all predicates, where that is not less for any of them
-LISTED_CONSTANTS = 10  # rules with constants of each side that a predicate lists
+LISTED_CONSTANTS = 20  # rules with constants that a predicate lists
+EXPLAINING = 20  # chains that may make such a rule superfluous
 
 
 def evidence_of(counts: NDArray[Any], template: Template) -> NDArray[np.float64]:
@@ -211,15 +213,40 @@ class RuleArrays:
         return {(t, body): weight * float(evidence_of(np.ones(1), t)[0]) for t, body, weight in rows}
 
     def bodies(self, predicate: int, least: float) -> set[tuple[Template, AtomIds]]:
+        chains = self.chain_bodies(predicate, least)
+        said = self._chains(predicate)
+        return chains | self.constant_bodies(predicate, least, {chain: said[chain] for chain in chains})
+
+    def chain_bodies(self, predicate: int, least: float) -> set[tuple[Template, AtomIds]]:
         """Only the strongest rules, because counting the groundings of a long chain in a large KB takes long."""
         chains = self._chains(predicate)
         most = int(np.clip(LISTED_IN_ALL // self.num_predicates, *LISTED_CHAINS))
         strongest = sorted(chains, key=lambda chain: (-chains[chain], chain))[:most]
-        found = {chain for chain in strongest if chains[chain] >= least}
-        if self.constants is not None and self.table.constants[predicate]:
-            best = [(SIDES[body[0]], body) for body in self.constants.best_bodies(predicate, LISTED_CONSTANTS)]
-            found |= {rule for rule in best if self.evidence(predicate, *rule) >= least}
-        return found
+        return {chain for chain in strongest if chains[chain] >= least}
+
+    def constant_bodies(
+        self, predicate: int, least: float, chains: Mapping[tuple[Template, AtomIds], float]
+    ) -> set[tuple[Template, AtomIds]]:
+        """Rules with constants that tell more than these chains, which are given with their evidence."""
+        if self.constants is None or not self.table.constants[predicate]:
+            return set()
+        edges, weight = self.constants.edges, float(self.table.constants[predicate])
+        reasons = [(said / weight, chain) for chain, said in chains.items() if self._is_reason(predicate, *chain)]
+
+        def explained(facts: FactIds) -> Float[np.ndarray, " fact"]:
+            strength, walks = np.zeros(len(facts)), PairWalks(edges, facts)
+            for said, chain in sorted(reasons, reverse=True)[:EXPLAINING]:
+                proved = np.unique(walks.paths(*chain).pair)
+                strength[proved] = np.maximum(strength[proved], said)
+            return strength
+
+        best = self.constants.best_bodies(predicate, LISTED_CONSTANTS, explained)
+        return {(SIDES[body[0]], body) for body in best if self.evidence(predicate, SIDES[body[0]], body) >= least}
+
+    def _is_reason(self, predicate: int, template: Template, body: AtomIds) -> bool:
+        """Not a chain that only finds similar cases: it walks along facts of the predicate that it concludes."""
+        similar = template.length > 1 and predicate in {atom % self.num_predicates for atom in body}
+        return not template.unary and template.length <= LONG and not similar
 
 
 def _stations(edges: EdgeList, start: int, path: AtomIds, end: int) -> tuple[int, ...]:

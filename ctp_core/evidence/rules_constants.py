@@ -8,6 +8,7 @@ would count one reason many times.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,17 @@ TABLES = 16  # predicates and sides whose rules are kept in memory
 Ids = NDArray[np.int64]
 AtomIds = tuple[int, ...]
 NO_IDS = np.zeros(0, dtype=np.int64)
+Explained = Callable[[FactIds], Float[np.ndarray, " fact"]]
+POOL = 100  # rules of each side from which those worth listing are chosen,
+MOST_FACTS = 100  # by so many of the facts that each explains
+
+
+class _Explaining(NamedTuple):
+    """A rule and what it explains; sorted, those that explain most come first."""
+
+    explains: float  # negative
+    body: AtomIds
+    evidence: float
 
 
 class Strongest(NamedTuple):
@@ -113,11 +125,14 @@ class ConstantRules:
 
     def _supports(self, predicate: int, side: Template, constant: int) -> tuple[Ids, Ids]:
         """(feature, how many facts with this constant it explains)."""
-        back = (self._towards(predicate, side) + self.edges.num_predicates) % (2 * self.edges.num_predicates)
-        about = self.edges.neighbours(constant, back)
-        table = self.features.of_entity
+        about, table = self._stated_of(predicate, side, constant), self.features.of_entity
         _, entry = slices(table.indptr[about], table.indptr[about + 1])
         return np.unique(table.indices[entry].astype(np.int64), return_counts=True)
+
+    def _stated_of(self, predicate: int, side: Template, constant: int) -> Ids:
+        """The entities of which, with this constant, the predicate is stated."""
+        back = (self._towards(predicate, side) + self.edges.num_predicates) % (2 * self.edges.num_predicates)
+        return self.edges.neighbours(constant, back)
 
     def strongest(self, view: EntityFeatures, facts: FactIds, known: NDArray[np.bool_], side: Template) -> Strongest:
         """The best rule of each fact; a known fact does not support the rules that prove it."""
@@ -170,12 +185,39 @@ class ConstantRules:
         side, path, other, constant = body
         return SIDES[side], int(np.searchsorted(self.features.keys, key_of(path, other))), constant
 
-    def best_bodies(self, predicate: int, wanted: int) -> list[AtomIds]:
-        """The strongest rules of each side."""
-        found = []
-        for side in SIDES:
-            table = self.table(predicate, side).tocoo()
-            best = np.lexsort((table.col, table.row, -table.data))[:wanted]
-            cells = zip(table.row[best].tolist(), table.col[best].tolist(), strict=True)
-            found += [self.body(side, feature, constant) for feature, constant in cells]
+    def best_bodies(self, predicate: int, wanted: int, explained: Explained) -> list[AtomIds]:
+        """The rules that explain most. One whose facts are explained as well without it is left out.
+
+        `explained` tells how much evidence rules without constants have for facts.
+        """
+        pool = sorted(rule for side in SIDES for rule in self._explaining(predicate, side))
+        facts = [self._explained_by(predicate, rule.body)[:MOST_FACTS] for rule in pool]
+        numbers = np.cumsum([0, *map(len, facts)])
+        every, which = np.unique(np.concatenate([np.zeros((0, 3), np.int64), *facts]), axis=0, return_inverse=True)
+        strength, found = explained(every), list[AtomIds]()
+        for rule, start, end in zip(pool, numbers[:-1], numbers[1:], strict=True):
+            mine = which[start:end]
+            if len(found) < wanted and 2 * np.count_nonzero(2 * strength[mine] >= rule.evidence) <= len(mine):
+                strength[mine] = np.maximum(strength[mine], rule.evidence)
+                found.append(rule.body)
         return found
+
+    def _explaining(self, predicate: int, side: Template) -> list["_Explaining"]:
+        """The rules of a side with the highest product of evidence and support; of equal ones the short ones."""
+        table = self.table(predicate, side).tocoo()
+        explains = -np.expm1(-table.data) * (self.body_counts[table.row] + PRIOR) * table.data
+        best = np.lexsort((table.col, table.row, -explains))[:POOL]
+        cells = (column[best].tolist() for column in (explains, table.data, table.row, table.col))
+        return [
+            _Explaining(-most, self.body(side, f, c), evidence) for most, evidence, f, c in zip(*cells, strict=True)
+        ]
+
+    def _explained_by(self, predicate: int, body: AtomIds) -> FactIds:
+        """The facts that a rule with constants explains."""
+        side, feature, constant = self._parts(body)
+        table = self.features.with_feature
+        having = table.indices[table.indptr[feature] : table.indptr[feature + 1]]
+        about = np.intersect1d(having, self._stated_of(predicate, side, constant))
+        facts = np.full((len(about), 3), [constant, predicate, constant])
+        facts[:, 0 if side.about_subject else 2] = about
+        return facts

@@ -53,8 +53,10 @@ class Together:
 
     def bodies(self, predicate: int, least: float) -> set[tuple[Template, AtomIds]]:
         """Either part alone brings at least half of what both bring."""
-        found = self.attention.bodies(predicate, least / 2) | self.mined.bodies(predicate, least / 2)
-        return {rule for rule in found if self.evidence(predicate, *rule) >= least}
+        found = self.attention.bodies(predicate, least / 2) | self.mined.chain_bodies(predicate, least / 2)
+        evidence = {rule: self.evidence(predicate, *rule) for rule in found}
+        chains = {rule: said for rule, said in evidence.items() if said >= least}
+        return chains.keys() | self.mined.constant_bodies(predicate, least, chains)
 
 
 def _merged(attended: WeighedPaths, mined: WeighedPaths) -> tuple[WeighedPaths, WeighedPaths]:

@@ -94,3 +94,20 @@ def test_the_facts_of_a_question_may_be_either_atom_of_such_a_rule() -> None:
     (answers,) = ask(of_quarters(), Goal("newcomer", "speaks", None), facts=facts)
     assert answers[0].fact.object == "italian"
     assert any(proof.facts == facts for proof in answers[0].proofs)
+
+
+def test_a_rule_with_constants_is_not_listed_where_a_general_rule_explains_the_same() -> None:
+    """Who lives in a city speaks its language: no city says more than that. Only Bern's people have a pass as well."""
+    cities = {city: f"language{number}" for number, city in enumerate(("Paris", "Rome", "Bern", "Oslo"))}
+    facts = [Fact(city, "has language", language) for city, language in cities.items()]
+    for number in range(40):
+        person, city = f"person{number}", list(cities)[number % 4]
+        facts.append(Fact(person, "lives in", city))
+        facts.append(Fact(person, "speaks", cities[city]))
+        if city == "Bern":
+            facts.append(Fact(person, "speaks", "latin"))
+    fitted = create_trainer(RulesConfig(steps=60, max_length=2), FactsKB.from_facts({"train": facts}), CPU).fit()
+    listed = [rule.text for rule in fitted.rules() if rule.predicate == "speaks" and not rule.prior]
+    assert "speaks(X,Y) :- lives in(X,Z), has language(Z,Y)" in listed
+    assert "speaks(X,'latin') :- lives in(X,'Bern')" in listed
+    assert not any(f"speaks(X,'{language}') :- lives in(X,'{city}')" in listed for city, language in cities.items())

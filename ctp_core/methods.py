@@ -74,7 +74,7 @@ PROOFS_SAVING = "lower `batch_size` or the numbers in `templates`, or use method
 RULES_SAVING = "lower `sample`, `rules_per_template` or `max_length`"
 EMBEDDING_SAVING = "lower `rank` or `batch_size`, or set `negatives`"
 HYBRID_SAVING = "lower `embedding.rank` or the settings of `proofs`, or use method 'rules'"
-CTP_SAVING = "lower `batch_size`, `train_depth` or `depth`, list fewer `templates`, or use search 'nearest' on facts"
+CTP_SAVING = "lower `batch_size`, `train_depth` or `depth`, list fewer `templates`, or use neighbours 'nearest' on facts"
 WALKER_SAVING = "lower `batch_size`, `beam` or `rank`, or use method 'rules' or 'complex'"
 NETWORK_SAVING = "lower `batch_size`, `dim` or `hidden`"
 
@@ -264,8 +264,7 @@ def with_settings(base: BaseConfig, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_search(values: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    # A prover on facts has another setting of this name: how it looks for proofs.
-    if "search" in given or not isinstance(values.get("search"), list):
+    if "search" in given or "search" not in values:
         return values
     return {**values, "search": [name for name in values["search"] if name not in given]}
 

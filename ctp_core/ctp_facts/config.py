@@ -5,8 +5,9 @@ How the presets were found, on validation alone, is in docs/lab/links.md.
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
+from ctp_core.base.config import STORED, SearchedConfig, renamed_setting
 from ctp_core.base.cost import SUMS, fits_tables
 from ctp_core.errors import ConfigError
 from ctp_core.kb.profile import DENSE, HALF_DENSE, Profile
@@ -23,7 +24,7 @@ def _on_distances(semiring: str) -> str:
     return semiring
 
 
-class CtpFactsConfig(SelectConfig):
+class CtpFactsConfig(SelectConfig, SearchedConfig):
     """Settings of a Conditional Theorem Prover on facts with soft entities; the defaults are the paper's."""
 
     # One config once served both kinds, so stored configs also name the settings of the other kind.
@@ -57,22 +58,22 @@ class CtpFactsConfig(SelectConfig):
         description="How a question is compared with a fact: subject, predicate and object together (`concat`), or "
         "each by itself, and the worst match counts (`per_symbol`).",
     )
-    search: Literal["auto", "tables", "nearest"] = Field(
+    neighbours: Literal["auto", "tables", "nearest"] = Field(
         default="auto",
-        description="`tables` compares every entity with every other, which is exact but needs memory for all pairs; "
-        "`nearest` compares each entity only with the most similar ones; `auto` uses tables where they fit.",
+        description="Which entities may stand in for an entity: with `tables` every other, which is exact but needs "
+        "memory for all pairs; with `nearest` only the most similar ones; `auto` uses tables where they fit.",
     )
     nearest: int = Field(
         default=8,
         ge=1,
         le=1000,
-        description="For search `nearest`: how many similar entities, itself included, may stand in for an entity, 1 "
+        description="For neighbours `nearest`: how many similar entities, itself included, may stand in for an entity, 1 "
         "to 1000. More find more proofs; time and memory grow with the square.",
     )
     nearest_every: int = Field(
         default=100,
         ge=1,
-        description="For search `nearest`: learning steps between two searches for the most similar entities, from 1. "
+        description="For neighbours `nearest`: learning steps between two searches for the most similar entities, from 1. "
         "A smaller number keeps them up to date, but takes longer.",
     )
     negatives: int = Field(
@@ -146,11 +147,21 @@ class CtpFactsConfig(SelectConfig):
         "predicate (`local`), or only those never stated with the same entity as the true one (`exclusive`).",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_search(cls, values: Any, info: ValidationInfo) -> Any:
+        """Reads `neighbours` by its name in version 0.1.0, which has another meaning now: there it was a word."""
+        if not isinstance(values, dict) or not isinstance(values.get("search"), str):
+            return values
+        if info.context != STORED:
+            raise renamed_setting("search", "neighbours")
+        return {"neighbours" if name == "search" else name: value for name, value in values.items()}
+
     @model_validator(mode="after")
     def _fits(self) -> "CtpFactsConfig":
         if self.loss == "summed" and not self._can_be_summed():
             raise ValueError(
-                "loss 'summed' needs unification concat, search auto or tables, select linear, attentive or memory, "
+                "loss 'summed' needs unification concat, neighbours auto or tables, select linear, attentive or memory, "
                 "templates 0, 1 and 1R only, `hidden_facts` above 0, ranked hidden, questions both and rivals all: "
                 "change these settings or use loss 'all'"
             )
@@ -159,7 +170,7 @@ class CtpFactsConfig(SelectConfig):
     def _can_be_summed(self) -> bool:
         learnt = (self.ranked, self.questions, self.rivals, self.unification) == ("hidden", "both", "all", "concat")
         bodies = self.select not in FIXED_RULES and all(Template.parse(t).length <= 1 for t in self.templates)
-        return learnt and bodies and self.search != "nearest" and self.hidden_facts > 0
+        return learnt and bodies and self.neighbours != "nearest" and self.hidden_facts > 0
 
 
 def ctp_facts_preset(profile: Profile, preset: str, select: str | None = None) -> CtpFactsConfig:

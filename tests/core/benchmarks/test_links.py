@@ -106,7 +106,9 @@ def test_a_killed_hybrid_goes_on_from_its_checkpoint(data: Path, tmp_path: Path)
     with pytest.raises(KeyboardInterrupt):
         run(hybrid, stop)
     epochs: list[int] = []
-    assert run(hybrid, lambda progress: epochs.append(progress.epoch))["mrr"] == run(replace(hybrid, resume=None))["mrr"]
+    assert (
+        run(hybrid, lambda progress: epochs.append(progress.epoch))["mrr"] == run(replace(hybrid, resume=None))["mrr"]
+    )
     assert epochs[0] == 3  # that of the embedding which was not saved
 
 

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import same_config
-from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.errors import ConfigError
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.hybrid.config import HybridConfig
@@ -51,12 +50,6 @@ def test_every_preset_is_a_config_that_can_be_sent_again(name: str) -> None:
 def test_a_preset_means_something_for_every_method_of_the_benchmark(name: str, method: str) -> None:
     config = METHODS["facts", method].preset(profile_of(name), "fast")
     assert config.method == method
-
-
-@pytest.mark.parametrize("name", PROFILES)
-def test_the_prover_learns_from_all_proofs_where_a_kb_is_half_dense(name: str) -> None:
-    config = METHODS["facts", "ctp"].preset(profile_of(name), "fast")
-    assert isinstance(config, CtpFactsConfig) and config.loss == ("summed" if name == "kinship" else "all")
 
 
 @pytest.mark.parametrize("select", get_args(SelectName))

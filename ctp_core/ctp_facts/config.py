@@ -10,7 +10,6 @@ from ctp_core.rules import Template
 from ctp_core.select.config import FIXED_RULES, SelectConfig, SemiringName
 from ctp_core.tnorm.registry import TNORMS
 
-
 NEEDED_TO_SUM = (
     "loss 'summed' needs unification concat, neighbours auto or tables, select linear, attentive or memory, templates "
     "0, 1 and 1R only, `hidden_facts` above 0, ranked hidden, questions both and rivals all: change these settings or "
@@ -69,14 +68,14 @@ class CtpFactsConfig(SelectConfig, SearchedConfig):
         default=8,
         ge=1,
         le=1000,
-        description="For neighbours `nearest`: how many similar entities, itself included, may stand in for an entity, 1 "
-        "to 1000. More find more proofs; time and memory grow with the square.",
+        description="For neighbours `nearest`: how many similar entities, itself included, may stand in for an entity, "
+        "1 to 1000. More find more proofs; time and memory grow with the square.",
     )
     nearest_every: int = Field(
         default=100,
         ge=1,
-        description="For neighbours `nearest`: learning steps between two searches for the most similar entities, from 1. "
-        "A smaller number keeps them up to date, but takes longer.",
+        description="For neighbours `nearest`: learning steps between two searches for the most similar entities, from "
+        "1. A smaller number keeps them up to date, but takes longer.",
     )
     negatives: int = Field(
         default=1,

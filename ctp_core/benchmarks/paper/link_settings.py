@@ -17,7 +17,7 @@ GNTP_RULES: dict[str, dict[str, int]] = {
 }
 # The published commands of the prover.
 CTP: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("umls", *COUNTRIES), {"templates": ("0", "2"), "batch_size": 8}),
+    **{dataset: {"templates": ("0", "2"), "batch_size": 8} for dataset in ("umls", *COUNTRIES)},
     "kinship": {"templates": ("0", "1", "1R"), "select": "attentive", "batch_size": 8},
     "nations": {"templates": ("0", "2", "1R"), "batch_size": 16},
 }
@@ -26,14 +26,12 @@ ALIKE: dict[str, Any] = {
     **{"dim": 100, "entity_start": "facts", "learning_rate": 0.3, "schedule": "one-cycle", "ranked": "hidden"},
     **{"negatives": 1},
 }
+EXCLUSIVE: dict[str, Any] = {
+    **{**ALIKE, "loss": "all", "templates": ("0", "2", "2"), "batch_size": 1, "epochs": 40, "eval_every": 40},
+    **{"hidden_facts": 0.6, "hidden_subjects": 0.5, "questions": "objects", "rivals": "exclusive"},
+}
 CTP_RANKED: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(
-        COUNTRIES,
-        {
-            **{**ALIKE, "loss": "all", "templates": ("0", "2", "2"), "batch_size": 1, "epochs": 40, "eval_every": 40},
-            **{"hidden_facts": 0.6, "hidden_subjects": 0.5, "questions": "objects", "rivals": "exclusive"},
-        },
-    ),
+    **dict.fromkeys(COUNTRIES, EXCLUSIVE),
     "kinship": {
         **{**ALIKE, "loss": "summed", "select": "attentive", "templates": ("0", "1R"), "rule_rate": 0.1},
         **{"batch_size": 25, "epochs": 100, "eval_every": 100, "hidden_facts": 0.7, "predicate_weight": 5},
@@ -45,9 +43,9 @@ CTP_RANKED: dict[str, dict[str, Any]] = {
     "umls": {**ALIKE, "loss": "all", "templates": ("0", "2"), "batch_size": 2, "epochs": 10, "hidden_facts": 0.5},
 }
 # Predicates are so few there that all sequences of three can be followed.
-MINERVA: dict[str, dict[str, Any]] = dict.fromkeys(
-    COUNTRIES, {"length": 3, "epochs": 100, "batch_size": 1, "learning_rate": 0.02}
-)
+MINERVA: dict[str, dict[str, Any]] = {
+    dataset: {"length": 3, "epochs": 100, "batch_size": 1, "learning_rate": 0.02} for dataset in COUNTRIES
+}
 
 
 def gntp(dataset: str) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from ctp_core.base.budget import budget_seconds
 from ctp_core.base.config import BaseConfig, SearchedConfig, parts_with_models
 from ctp_core.base.cost import Forecast
 from ctp_core.base.halving import Space
-from ctp_core.ctp_facts.config import CtpFactsConfig, ctp_facts_preset
+from ctp_core.ctp_facts import candidates as ctp_facts
+from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.cost import forecast as forecast_ctp_facts
 from ctp_core.ctp_graphs.config import CtpGraphsConfig, ctp_graphs_preset
 from ctp_core.ctp_graphs.cost import forecast as forecast_ctp_graphs
@@ -74,7 +75,9 @@ PROOFS_SAVING = "lower `batch_size` or the numbers in `templates`, or use method
 RULES_SAVING = "lower `sample`, `rules_per_template` or `max_length`"
 EMBEDDING_SAVING = "lower `rank` or `batch_size`, or set `negatives`"
 HYBRID_SAVING = "lower `embedding.rank` or the settings of `proofs`, or use method 'rules'"
-CTP_SAVING = "lower `batch_size`, `train_depth` or `depth`, list fewer `templates`, or use search 'nearest' on facts"
+CTP_SAVING = (
+    "lower `batch_size`, `train_depth` or `depth`, list fewer `templates`, or use neighbours 'nearest' on facts"
+)
 WALKER_SAVING = "lower `batch_size`, `beam` or `rank`, or use method 'rules' or 'complex'"
 NETWORK_SAVING = "lower `batch_size`, `dim` or `hidden`"
 
@@ -130,10 +133,12 @@ METHODS: dict[tuple[Kind, str], Method] = {
     ("facts", "ctp"): Method(
         "The paper's prover: rules made for each question, entities that may stand in for similar ones.",
         CtpFactsConfig,
-        ctp_facts_preset,
+        ctp_facts.ctp_facts_preset,
         forecast_ctp_facts,
         CTP_SAVING,
-        ctp_facts_preset,
+        ctp_facts.ctp_facts_preset,
+        candidates=ctp_facts.candidates,
+        at_effort=ctp_facts.at_effort,
     ),
     ("facts", "neurallp"): Method(
         "NeuralLP: learns which walks along facts lead to the answer; lists rules, no proofs.",
@@ -264,8 +269,7 @@ def with_settings(base: BaseConfig, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_search(values: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    # A prover on facts has another setting of this name: how it looks for proofs.
-    if "search" in given or not isinstance(values.get("search"), list):
+    if "search" in given or "search" not in values:
         return values
     return {**values, "search": [name for name in values["search"] if name not in given]}
 

@@ -20,7 +20,7 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     "fast": Preset("Seconds to minutes: a good first look.", {"facts": "proofs", "graphs": "ctp"}),
     "best": Preset("The most accurate settings we know; takes longer.", {"facts": "hybrid", "graphs": "ctp"}),
-    "paper": Preset("The paper's settings.", {"facts": "ctp", "graphs": "ctp"}),
-    "paper-long": Preset("The paper's settings, trained for longer.", {"facts": "ctp", "graphs": "ctp"}),
+    "paper": Preset("The paper's settings; on facts, those of its run on UMLS.", {"facts": "ctp", "graphs": "ctp"}),
+    "paper-long": Preset("The settings of `paper`, trained for longer.", {"facts": "ctp", "graphs": "ctp"}),
 }
 DEFAULT_PRESET = "fast"

@@ -103,6 +103,11 @@ BudgetSeconds = Annotated[
 ]
 
 
+def renamed_setting(old: str, new: str) -> PydanticCustomError:
+    text = f"the setting `{old}` is called `{new}` now"
+    return PydanticCustomError("renamed_setting", "{text}", {"text": text})
+
+
 class BaseConfig(BaseModel):
     """Frozen and strict: an unknown key is an error, so that a typo never trains the wrong model."""
 
@@ -140,8 +145,7 @@ class BaseConfig(BaseModel):
             return {now[name]: value for name, value in values.items() if now[name] is not None}
         for old, new in cls.former.items():
             if old in values and new is not None:
-                text = f"the setting `{old}` is called `{new}` now"
-                raise PydanticCustomError("renamed_setting", "{text}", {"text": text})
+                raise renamed_setting(old, new)
         return values
 
 

@@ -1,18 +1,20 @@
-"""Settings of the prover on a KB of facts, and its presets.
-
-How the presets were found, on validation alone, is in docs/lab/links.md.
-"""
+"""Settings of the prover on a KB of facts. Its presets, which follow from measuring, are in candidates.py."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
-from ctp_core.base.cost import SUMS, fits_tables
+from ctp_core.base.config import STORED, SearchedConfig, renamed_setting
 from ctp_core.errors import ConfigError
-from ctp_core.kb.profile import DENSE, HALF_DENSE, Profile
 from ctp_core.rules import Template
 from ctp_core.select.config import FIXED_RULES, SelectConfig, SemiringName
 from ctp_core.tnorm.registry import TNORMS
+
+NEEDED_TO_SUM = (
+    "loss 'summed' needs unification concat, neighbours auto or tables, select linear, attentive or memory, templates "
+    "0, 1 and 1R only, `hidden_facts` above 0, ranked hidden, questions both and rivals all: change these settings or "
+    "use loss 'all'"
+)
 
 
 def _on_distances(semiring: str) -> str:
@@ -23,7 +25,7 @@ def _on_distances(semiring: str) -> str:
     return semiring
 
 
-class CtpFactsConfig(SelectConfig):
+class CtpFactsConfig(SelectConfig, SearchedConfig):
     """Settings of a Conditional Theorem Prover on facts with soft entities; the defaults are the paper's."""
 
     # One config once served both kinds, so stored configs also name the settings of the other kind.
@@ -57,23 +59,23 @@ class CtpFactsConfig(SelectConfig):
         description="How a question is compared with a fact: subject, predicate and object together (`concat`), or "
         "each by itself, and the worst match counts (`per_symbol`).",
     )
-    search: Literal["auto", "tables", "nearest"] = Field(
+    neighbours: Literal["auto", "tables", "nearest"] = Field(
         default="auto",
-        description="`tables` compares every entity with every other, which is exact but needs memory for all pairs; "
-        "`nearest` compares each entity only with the most similar ones; `auto` uses tables where they fit.",
+        description="Which entities may stand in for an entity: with `tables` every other, which is exact but needs "
+        "memory for all pairs; with `nearest` only the most similar ones; `auto` uses tables where they fit.",
     )
     nearest: int = Field(
         default=8,
         ge=1,
         le=1000,
-        description="For search `nearest`: how many similar entities, itself included, may stand in for an entity, 1 "
-        "to 1000. More find more proofs; time and memory grow with the square.",
+        description="For neighbours `nearest`: how many similar entities, itself included, may stand in for an entity, "
+        "1 to 1000. More find more proofs; time and memory grow with the square.",
     )
     nearest_every: int = Field(
         default=100,
         ge=1,
-        description="For search `nearest`: learning steps between two searches for the most similar entities, from 1. "
-        "A smaller number keeps them up to date, but takes longer.",
+        description="For neighbours `nearest`: learning steps between two searches for the most similar entities, from "
+        "1. A smaller number keeps them up to date, but takes longer.",
     )
     negatives: int = Field(
         default=1,
@@ -146,127 +148,25 @@ class CtpFactsConfig(SelectConfig):
         "predicate (`local`), or only those never stated with the same entity as the true one (`exclusive`).",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_search(cls, values: Any, info: ValidationInfo) -> Any:
+        """Reads `neighbours` by its name in version 0.1.0, which has another meaning now: there it was a word."""
+        if not isinstance(values, dict) or not isinstance(values.get("search"), str):
+            return values
+        if info.context != STORED:
+            raise renamed_setting("search", "neighbours")
+        return {"neighbours" if name == "search" else name: value for name, value in values.items()}
+
     @model_validator(mode="after")
     def _fits(self) -> "CtpFactsConfig":
-        if self.loss == "summed" and not self._can_be_summed():
-            raise ValueError(
-                "loss 'summed' needs unification concat, search auto or tables, select linear, attentive or memory, "
-                "templates 0, 1 and 1R only, `hidden_facts` above 0, ranked hidden, questions both and rivals all: "
-                "change these settings or use loss 'all'"
-            )
+        if self.loss == "summed" and not self.can_be_summed and not self.search:  # a search finds what fits
+            raise ValueError(NEEDED_TO_SUM)
         return self
 
-    def _can_be_summed(self) -> bool:
+    @property
+    def can_be_summed(self) -> bool:
+        """Whether loss `summed` can be computed with the other settings."""
         learnt = (self.ranked, self.questions, self.rivals, self.unification) == ("hidden", "both", "all", "concat")
         bodies = self.select not in FIXED_RULES and all(Template.parse(t).length <= 1 for t in self.templates)
-        return learnt and bodies and self.search != "nearest" and self.hidden_facts > 0
-
-
-def ctp_facts_preset(profile: Profile, preset: str, select: str | None = None) -> CtpFactsConfig:
-    """`paper` and `paper-long` are as published; the others learn rankings, and were chosen on validation."""
-    if preset.startswith("paper"):
-        return _published(profile, 25 if preset == "paper" else 100)
-    return _ranked(profile, fixed_rules=select in FIXED_RULES)
-
-
-def _published(profile: Profile, epochs: int) -> CtpFactsConfig:
-    """The published settings of the benchmarks, chosen by the density of a KB instead of by the benchmark's name."""
-    if not fits_tables(profile.num_entities, profile.num_predicates):
-        return _nearest(max(1, epochs // 10))  # no proof reaches a random corrupted fact there, so it teaches nothing
-    learnt: dict[str, Any] = {"epochs": epochs, "negatives": 3}  # in each of three ways: nine corrupted facts
-    if profile.density > DENSE:
-        return CtpFactsConfig(templates=("0", "2", "1R"), batch_size=16, **learnt)
-    if profile.density > HALF_DENSE:
-        return CtpFactsConfig(templates=("0", "1", "1R"), select="attentive", batch_size=8, **learnt)
-    return CtpFactsConfig(templates=("0", "2"), batch_size=8, **learnt)
-
-
-def _ranked(profile: Profile, *, fixed_rules: bool) -> CtpFactsConfig:
-    """Ranks facts against rivals. Entities start far apart on small or dense KBs, else near to similar ones."""
-    if not fits_tables(profile.num_entities, profile.num_predicates):
-        return _nearest(1)
-    if profile.small:
-        return CtpFactsConfig(
-            loss="all",
-            select="attentive",
-            templates=("0", "1", "1R", "2", "2"),
-            batch_size=1,
-            epochs=100,
-            eval_every=100,
-            hidden_facts=0.2,
-            ranked="hidden",
-            entity_scale=3,
-        )
-    if profile.density > DENSE:
-        return CtpFactsConfig(
-            loss="all", templates=("1", "1R"), batch_size=8, epochs=30, hidden_facts=0.3, entity_scale=3
-        )
-    if profile.few_predicates:
-        return CtpFactsConfig(
-            loss="all",
-            templates=("0", "2", "2"),
-            dim=100,
-            entity_start="facts",
-            batch_size=1,
-            epochs=40,
-            eval_every=40,
-            learning_rate=0.3,
-            schedule="one-cycle",
-            hidden_facts=0.6,
-            hidden_subjects=0.5,
-            ranked="hidden",
-            questions="objects",
-            rivals="exclusive",
-        )
-    half_dense = profile.density > HALF_DENSE
-    if half_dense and not fixed_rules and fits_tables(profile.num_entities, SUMS * profile.num_predicates):
-        return _summed(profile)
-    return CtpFactsConfig(
-        loss="all",
-        templates=("0", "1", "1R") if half_dense else ("0", "2"),
-        dim=100,
-        entity_start="facts",
-        batch_size=2,
-        epochs=24 if half_dense else 10,
-        learning_rate=0.3,
-        schedule="one-cycle",
-        hidden_facts=0.7 if half_dense else 0.5,
-        ranked="hidden",
-    )
-
-
-def _summed(profile: Profile) -> CtpFactsConfig:
-    """Learns from all proofs, with all predicates in a step.
-
-    Mostly only one predicate holds between two entities, and telling which teaches most. There is no earlier
-    validation, because the best proof decides only in the last epoch.
-    """
-    return CtpFactsConfig(
-        loss="summed",
-        select="attentive",
-        templates=("0", "1R"),
-        dim=100,
-        entity_start="facts",
-        batch_size=profile.num_predicates,
-        epochs=100,
-        eval_every=100,
-        learning_rate=0.3,
-        rule_rate=0.1,
-        schedule="one-cycle",
-        hidden_facts=0.7,
-        ranked="hidden",
-        predicate_weight=5,
-    )
-
-
-def _nearest(epochs: int) -> CtpFactsConfig:
-    """For KBs too large for tables: only the nearest entities may stand in for an entity."""
-    return CtpFactsConfig(
-        loss="all",
-        templates=("0", "1R", "2"),
-        entity_start="facts",
-        batch_size=128,
-        epochs=epochs,
-        eval_every=1,
-        rule_rate=0.1,
-    )
+        return learnt and bodies and self.neighbours != "nearest" and self.hidden_facts > 0

@@ -34,7 +34,7 @@ def shapes_of(found: Iterable[Plan], groups: Mapping[Template, int]) -> list[tup
 
 
 def is_dense(config: CtpFactsConfig, num_entities: int, num_predicates: int) -> bool:
-    return config.search == "tables" or (config.search == "auto" and fits_tables(num_entities, num_predicates))
+    return config.neighbours == "tables" or (config.neighbours == "auto" and fits_tables(num_entities, num_predicates))
 
 
 def step_cells(config: CtpFactsConfig, shapes: list[tuple[int, int]], num_entities: int, num_predicates: int) -> float:

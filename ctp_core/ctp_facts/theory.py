@@ -65,8 +65,8 @@ class SoftTheory(nn.Module):
         self.training_plans = plans(self.select.groups, shallow, match_facts=self.match_facts)
         self.predicates = uniform((num_predicates, config.dim), config.initial_range, generator)
         self.entities = uniform((num_entities, config.dim), config.initial_range * config.entity_scale, generator)
-        self.dense = config.search == "tables" or (
-            config.search == "auto" and fits_tables(num_entities, num_predicates)
+        self.dense = config.neighbours == "tables" or (
+            config.neighbours == "auto" and fits_tables(num_entities, num_predicates)
         )
         if not self.dense:
             alone = torch.full((num_entities, min(config.nearest, num_entities)), -1)

@@ -45,7 +45,7 @@ class CtpFactsTrainer(FactsTrainer):
         self.module = SoftTheory(config, *sizes, self.generator, device)
         self._negatives = NegativeSampler(FactSet(self.split.train, *sizes), sizes[0], config.negatives)
         if self.module.dense:
-            check_dense(float(sizes[1]) * sizes[0] ** 2, config.method, "use search 'nearest'")
+            check_dense(float(sizes[1]) * sizes[0] ** 2, config.method, "use neighbours 'nearest'")
             cells = step_cells(config, shapes_of(self.module.training_plans, self.module.select.groups), *sizes)
             check_dense(cells, config.method, REMEDIES[config.loss == "summed"])
         else:

@@ -19,7 +19,6 @@ from ctp_core.evidence.cost import (
     mining_seconds,
 )
 from ctp_core.kb.profile import Profile
-from ctp_core.kb.splits import HOLD_OUT_FROM
 
 FIT_SHARE = 0.66  # of the budget that one full training may take: a search takes up to a third
 ATTENTION_SHARE = 0.8  # of that, what attention may take
@@ -105,7 +104,7 @@ def _attentions(config: ProofsConfig, profile: Profile, seconds: float) -> list[
     """Those that fit, if need be in fewer epochs; one that needs no measuring where there is nothing to measure on."""
     found: list[ProofsConfig] = []
     shortened: list[ProofsConfig] = []  # these are less promising
-    for values in ATTENTION if _measurable(profile) else (PLAIN,):
+    for values in ATTENTION if profile.measurable else (PLAIN,):
         one = _affordable(
             _updated(config, {**UNLESS_SAID, "mined": True, **values}), profile, ATTENTION_SHARE * seconds
         )
@@ -141,7 +140,7 @@ def _minings(config: Config, profile: Profile, seconds: float, efforts: Sequence
     }
     every = [_updated(config, {**effort, **bounds}) for effort in efforts]
     fitting = next((one for one in every if _fits(one, profile, seconds)), every[-1])
-    if fitting.max_length <= SHORT or "max_length" not in fitting.search or not _measurable(profile):
+    if fitting.max_length <= SHORT or "max_length" not in fitting.search or not profile.measurable:
         return [fitting]
     return [_updated(fitting, {"max_length": SHORT}), fitting]
 
@@ -149,10 +148,6 @@ def _minings(config: Config, profile: Profile, seconds: float, efforts: Sequence
 def _rounded(number: float) -> float:
     """To two digits: nobody needs to see more of a bound."""
     return float(f"{number:.2g}")
-
-
-def _measurable(profile: Profile) -> bool:
-    return bool(profile.valid_facts) or profile.num_facts >= HOLD_OUT_FROM
 
 
 def _fits(config: MinedConfig, profile: Profile, seconds: float) -> bool:

@@ -8,14 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ctp_core.kb.graphs import templates_needed
 from ctp_core.kb.knowledge_base import FactIds, GraphsKB, Kind, KnowledgeBase
-
-# These thresholds separate the shapes of a few benchmarks (Countries, Nations, Kinship, UMLS). Presets were tuned on
-# those; for other KBs they are a guess.
-SMALL_KB = 500  # facts; a smaller KB has little to learn from, and many epochs cost little
-DENSE = 0.1  # share of all possible facts that are known: Nations 0.15, Kinship 0.03, UMLS 0.006
-HALF_DENSE = 0.02  # the same share; between Kinship and UMLS
-FEW_PREDICATES = 5  # so few that rules of every chain of them can be learnt, as in Countries
-
+from ctp_core.kb.splits import HOLD_OUT_FROM
 
 # What is counted once, at upload, and stored with the KB: everything below that its row does not say anyway.
 COUNTED = (
@@ -95,17 +88,9 @@ class Profile(BaseModel):
         return float(self.num_questions or 2 * self.num_facts)
 
     @property
-    def density(self) -> float:
-        """The share of all possible facts that are known."""
-        return self.num_facts / max(1, self.num_predicates * self.num_entities**2)
-
-    @property
-    def small(self) -> bool:
-        return self.num_facts < SMALL_KB
-
-    @property
-    def few_predicates(self) -> bool:
-        return self.num_predicates <= FEW_PREDICATES
+    def measurable(self) -> bool:
+        """Whether settings can be compared: on validation facts, or on training facts that can be spared."""
+        return bool(self.valid_facts) or self.num_facts >= HOLD_OUT_FROM
 
 
 def _counts(facts: FactIds, num_predicates: int) -> dict[str, int]:

@@ -9,7 +9,6 @@ from pydantic import ValidationError
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.checkpoints import same_config
-from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.errors import ConfigError
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.hybrid.config import HybridConfig
@@ -53,12 +52,6 @@ def test_a_preset_means_something_for_every_method_of_the_benchmark(name: str, m
     assert config.method == method
 
 
-@pytest.mark.parametrize("name", PROFILES)
-def test_the_prover_learns_from_all_proofs_where_a_kb_is_half_dense(name: str) -> None:
-    config = METHODS["facts", "ctp"].preset(profile_of(name), "fast")
-    assert isinstance(config, CtpFactsConfig) and config.loss == ("summed" if name == "kinship" else "all")
-
-
 @pytest.mark.parametrize("select", get_args(SelectName))
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", PROFILES)
@@ -69,7 +62,7 @@ def test_every_select_can_be_asked_for_over_every_preset(name: str, preset: str,
 
 
 @pytest.mark.parametrize(
-    ("config", "remedy"), [({"method": "proofs"}, "rules"), ({"method": "ctp", "search": "tables"}, "nearest")]
+    ("config", "remedy"), [({"method": "proofs"}, "rules"), ({"method": "ctp", "neighbours": "tables"}, "nearest")]
 )
 def test_a_kb_too_large_for_dense_tables_says_so_before_any_memory_is_taken(
     config: dict[str, str], remedy: str
@@ -127,6 +120,14 @@ def test_the_number_of_mined_rules_is_read_by_its_former_name_where_it_was_store
     hybrid = stored_config("facts", {"method": "hybrid", "proofs": rules})
     assert isinstance(hybrid, HybridConfig) and isinstance(hybrid.proofs, RulesConfig)
     assert hybrid.proofs.rules_per_template == 7
+
+
+def test_the_neighbours_of_a_prover_are_read_by_their_former_name_where_they_were_stored() -> None:
+    nearest = parse_config("facts", {"method": "ctp", "neighbours": "nearest"})
+    assert stored_config("facts", {"method": "ctp", "search": "nearest"}) == nearest
+    assert stored_config("facts", nearest.model_dump(mode="json")) == nearest
+    with pytest.raises(ConfigError, match="`search` is called `neighbours` now"):
+        checked_config("facts", {"method": "ctp", "search": "nearest"})
 
 
 @pytest.mark.parametrize(

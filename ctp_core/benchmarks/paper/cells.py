@@ -17,7 +17,7 @@ from ctp_core import __version__
 from ctp_core.base.config import BaseConfig
 from ctp_core.benchmarks import clutrr, links
 from ctp_core.benchmarks.data import read_benchmark
-from ctp_core.benchmarks.paper import dynamics
+from ctp_core.benchmarks.paper import dynamics, link_settings
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
 from ctp_core.benchmarks.paper.published_code import PublishedTrainer
 from ctp_core.ctp_graphs.model import CtpGraphsModel
@@ -32,16 +32,6 @@ PRESETS = {"short": "paper", "long": "paper-long"}
 # The paper's 32 rules. The paper does not say its k (5 to 11) nor its optimiser (of two): ours were chosen on
 # validation graphs (docs/lab/clutrr.md).
 GNTP: dict[str, Any] = {"templates": ("2",) * 32, "top_k": 5, "optimiser": "adam", "learning_rate": 0.02}
-# For the link table: the rules of each template in the code published with GNTP. k was chosen on validation facts
-# of Nations (docs/lab/links.md), where 25 epochs are more than enough.
-GNTP_RULES: dict[str, dict[str, int]] = {
-    "countries-s1": {"1R": 3, "2": 3},
-    "countries-s2": {"1R": 3, "2": 6},
-    "countries-s3": {"1R": 3, "2": 6, "3": 3},
-    "kinship": {"1": 20, "1R": 20, "2": 20},
-    "nations": {"1": 20, "1R": 20, "2": 20},
-    "umls": {"1": 20, "1R": 20, "2": 20},
-}
 PUBLISHED = "-published"  # the network as the published code has it
 READERS = ("lstm", "gru", "rnn", "cnn", "cnnh", "mha")
 # Like VERSION, for systems whose names end so. Raised for: facts in the order of the file, and layers that start as in
@@ -70,7 +60,7 @@ DYNAMIC = (
     *(f"ctp-{select}" for select in SELECTS),
     "gntp",
 )
-RANKED = "ctp-ranked"  # the paper's prover trained by rankings: the preset `fast` of its method
+RANKED = "ctp-ranked"  # the paper's prover trained by rankings
 
 
 @dataclass(frozen=True)
@@ -131,22 +121,17 @@ def _of_seed(seed: int) -> Iterator[Cell]:
                 yield _graph_cell("clutrr", dataset, tuning, system, seed)
     for dataset, systems in LINKS.items():
         yield Cell("links", dataset, "", OURS, seed, "proofs", "fast")
-        yield Cell("links", dataset, "", RANKED, seed, "ctp", "fast")
+        yield Cell("links", dataset, "", RANKED, seed, "ctp", "paper", link_settings.CTP_RANKED[dataset])
         for system in systems:
             method = "ctp" if system == "gntp" else system
             if ("facts", method) not in METHODS:
                 continue
             preset = "paper-long" if system == "ctp" else "paper"  # the published commands have 100 epochs
-            settings = _gntp_of_facts(dataset) if system == "gntp" else {}
+            settings = link_settings.settings(system, dataset)
             yield Cell("links", dataset, "", system, seed, method, preset, settings)
     if seed == 0:
         for system in DYNAMIC:
             yield _graph_cell("dynamics", dynamics.DATASET, "", system, seed)
-
-
-def _gntp_of_facts(dataset: str) -> dict[str, Any]:
-    rules = GNTP_RULES[dataset]
-    return {"select": "gntp", "templates": ("0", *(one for one in rules for _ in range(rules[one]))), "top_k": 4}
 
 
 def systems_beside(tuning: str) -> list[str]:

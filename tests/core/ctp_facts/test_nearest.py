@@ -27,7 +27,7 @@ from tests.core.base.test_facts_model import FAMILY, HIDDEN, KB, ask
 from tests.core.ctp_facts.test_theory import recomputed
 
 CPU = torch.device("cpu")
-SMALL = {"templates": ("0", "1R", "2", "3"), "dim": 4, "search": "nearest"}
+SMALL = {"templates": ("0", "1R", "2", "3"), "dim": 4, "neighbours": "nearest"}
 STATED = np.unique(np.random.default_rng(2).integers((0, 0, 0), (9, 2, 9), size=(14, 3)), axis=0)
 FACTS, SIZES = SoftFacts(STATED, 2), (9, 2)
 PAIRS = np.array([(s, p) for s in range(SIZES[0]) for p in range(SIZES[1])])
@@ -169,8 +169,8 @@ def test_auto_takes_tables_where_they_fit_and_the_nearest_where_not(monkeypatch:
     assert create_trainer(config, KB, CPU).module.dense  # type: ignore[attr-defined]
     monkeypatch.setattr(cost, "MAX_CELLS", 100.0)
     assert not create_trainer(config, KB, CPU).module.dense  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match="search 'nearest'"):
-        create_trainer(config.model_copy(update={"search": "tables"}), KB, CPU)
+    with pytest.raises(ConfigError, match="neighbours 'nearest'"):
+        create_trainer(config.model_copy(update={"neighbours": "tables"}), KB, CPU)
     monkeypatch.setattr(cost, "MAX_EDGES", 100.0)
     with pytest.raises(ConfigError, match="lower `nearest`"):
         create_trainer(config, KB, CPU)
@@ -194,7 +194,7 @@ def bytes_to_train_and_answer() -> int:
     """Most memory that was used at once, beyond what was there before."""
     kb = medium_kb()
     config = CtpFactsConfig(
-        templates=("0", "2"), dim=16, loss="all", search="nearest", entity_start="facts", nearest=4, epochs=1
+        templates=("0", "2"), dim=16, loss="all", neighbours="nearest", entity_start="facts", nearest=4, epochs=1
     )
     before = resident("VmRSS")
     trained = create_trainer(config.model_copy(update={"batch_size": 256, "eval_every": 10}), kb, CPU).fit()

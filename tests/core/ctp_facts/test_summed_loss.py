@@ -90,7 +90,7 @@ def test_every_weight_learns_from_the_sum_that_of_rules_too() -> None:
         {"ranked": "all"},
         {"hidden_facts": 0.0},
         {"select": "ntp"},
-        {"search": "nearest"},
+        {"neighbours": "nearest"},
     ],
     ids=str,
 )
@@ -100,8 +100,9 @@ def test_what_cannot_be_summed_is_refused(changed: dict[str, object]) -> None:
 
 
 def test_sums_that_do_not_fit_are_refused_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = CtpFactsConfig(dim=4, epochs=2, batch_size=2, search="tables", **SUMMED)  # type: ignore[arg-type]
+    config = CtpFactsConfig(dim=4, epochs=2, batch_size=2, neighbours="tables", **SUMMED)  # type: ignore[arg-type]
     create_trainer(config, KB, torch.device("cpu")).fit()
-    monkeypatch.setattr(cost, "MAX_CELLS", 100.0)
+    tables = float(len(KB.predicates) * len(KB.entities) ** 2)  # these fit, the sums do not
+    monkeypatch.setattr(cost, "MAX_CELLS", tables)
     with pytest.raises(ConfigError, match="use loss 'all'"):
         create_trainer(config, KB, torch.device("cpu"))

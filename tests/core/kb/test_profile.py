@@ -56,3 +56,10 @@ def test_a_million_facts_are_counted_in_seconds() -> None:
     profile = Profile.of(kb)
     assert time.process_time() - started < 5
     assert profile.num_facts == 1_000_000
+
+
+def test_settings_can_be_measured_on_validation_facts_or_on_facts_that_can_be_spared() -> None:
+    few = Profile(kind="facts", num_facts=10, num_entities=5, num_predicates=1)
+    assert not few.measurable
+    assert few.model_copy(update={"valid_facts": 1}).measurable
+    assert few.model_copy(update={"num_facts": 500}).measurable

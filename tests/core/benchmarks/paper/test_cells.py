@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ctp_core.benchmarks.paper.cells import COMMAND, GNTP_RULES, PRESETS, PUBLISHED, cells, in_paper
+from ctp_core.benchmarks.paper.cells import COMMAND, PRESETS, PUBLISHED, cells, in_paper
 from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
+from ctp_core.benchmarks.paper.link_settings import CTP, CTP_RANKED, GNTP_RULES
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
 from ctp_core.methods import methods_of
 from ctp_core.networks.config import NETWORKS, network_preset
@@ -30,7 +31,7 @@ def test_provers_of_the_link_table_are_the_published_ones() -> None:
     found = {cell.system: cell for cell in cells(1, ["links/umls/*"])}
     assert found["ctp"].preset == "paper-long"  # 100 epochs
     assert Counter(found["gntp"].settings["templates"]) == {"0": 1, "1": 20, "1R": 20, "2": 20}
-    assert LINKS.keys() == GNTP_RULES.keys()
+    assert LINKS.keys() == GNTP_RULES.keys() == CTP.keys() == CTP_RANKED.keys()
 
 
 def test_every_system_has_a_name_in_the_report() -> None:

@@ -131,4 +131,9 @@ class CtpFactsTrainer(FactsTrainer):
 
         most = FACTS if theory.dense else VALIDATED
         calibration = calibrate_on_unseen(score_on, self.kb, self.split, most)
-        return CtpFactsModel(self.config, self.kb, theory).calibrated_by(calibration)
+        return self.ranking_model().calibrated_by(calibration)
+
+    def ranking_model(self) -> CtpFactsModel:
+        theory = self.best_module()
+        assert isinstance(theory, SoftTheory)
+        return CtpFactsModel(self.config, self.kb, theory)

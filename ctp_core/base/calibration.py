@@ -7,9 +7,9 @@ order. Both are fitted to facts that the model has not learnt from, against all 
 questions: what people see when they ask, in the ratio in which they see it. A predicate with few such facts has nearly
 the slope and the level that all predicates have in common.
 
-Test facts are true, but may not be looked at; among the candidates they would count as false. How many they are at a
-score is known all the same: as many as there are *other* validation facts that answer the same question, times the
-ratio of the sizes of the two splits. Candidates count as much less.
+No KB states all that is true, and nobody may look at its test facts: among the candidates these would count as false.
+There are taken to be MISSING of them for each fact that is held out. Where they are is known: a candidate is one of
+them about as often as it is one of the *other* held-out facts that answer the same question, and counts as much less.
 """
 
 from collections.abc import Callable, Iterable
@@ -34,7 +34,7 @@ MAX_CELLS = 2e7  # logits in memory at the same time
 MAX_ASKED_CELLS = 5e7  # facts times entities: fewer facts calibrate where there are more than 50,000 entities
 FOLDS = 5  # of the cross-validation where a KB has no validation facts
 ROUNDS = 6  # of fitting to the answers that the round before found worth showing
-MISSING = 1.5  # true facts that a KB lacks, for each that is held out, where no test facts tell how many
+MISSING = 1.2  # true facts that a KB lacks, for each that is held out
 SEED = 0
 # Standard deviations of the normal priors, on the logit scale: of the common slope around 1 standard deviation of the
 # logits, and of a predicate's own slope and level around the common ones.
@@ -98,13 +98,10 @@ class Candidates:
         return cls(*(np.concatenate(column) for column in columns))
 
 
-def calibrate(
-    parts: Iterable[tuple[Score, FactsSplit]], kb: FactsKB, unseen: float = 0.0, most: int = FACTS
-) -> Calibration | None:
+def calibrate(parts: Iterable[tuple[Score, FactsSplit]], kb: FactsKB, most: int = FACTS) -> Calibration | None:
     """Fits a calibration to the held-out facts of each part, scored by a model that sees the others.
 
-    `unseen` is the number of test facts for each held-out one, `most` how many facts of a part are asked for. None
-    where no question has a candidate.
+    `most` is how many facts of a part are asked for. None where no question has a candidate.
     """
     found = [one for score, split in parts for one in _candidates(score, kb, split, most)]
     if not found:
@@ -112,9 +109,8 @@ def calibrate(
     candidates = Candidates.together(found)
     if not len(candidates.logits):
         return None
-    sizes = (len(kb.predicates), unseen)
-    fitted = _fit(candidates, *sizes)
-    return Calibration(fitted.slopes, fitted.levels, _cross_fitted_error(candidates, *sizes))
+    fitted = _fit(candidates, len(kb.predicates))
+    return Calibration(fitted.slopes, fitted.levels, _cross_fitted_error(candidates, len(kb.predicates)))
 
 
 def calibrate_on_unseen(
@@ -125,13 +121,7 @@ def calibrate_on_unseen(
     Uses validation facts where there are any; else scores each training fact by the KB without its fold.
     """
     parts = [split] if len(split.valid) else _folds(split)
-    return calibrate(((score_on(part.visible(kb)), part) for part in parts), kb, unseen_share(kb, split), most)
-
-
-def unseen_share(kb: FactsKB, split: FactsSplit) -> float:
-    """The number of true facts that nobody has stated, or that are for tests, for each fact of `split.valid`."""
-    test = len(kb.splits.get("test", ()))
-    return test / len(split.valid) if test and len(split.valid) else MISSING
+    return calibrate(((score_on(part.visible(kb)), part) for part in parts), kb, most)
 
 
 def answers_of(
@@ -200,21 +190,21 @@ def _best(
     return table.of(np.isfinite(table.logits))
 
 
-def _cross_fitted_error(candidates: Candidates, num_predicates: int, unseen: float) -> float | None:
+def _cross_fitted_error(candidates: Candidates, num_predicates: int) -> float | None:
     """The calibration error of each half of the facts under the calibration by the other half."""
     scored = []
     for half in (0, 1):
         fitting, other = (candidates.of(candidates.fact % 2 == side) for side in (half, 1 - half))
         if not len(fitting.logits) or not len(other.logits):
             return None
-        scores = expit(_fit(fitting, num_predicates, unseen).logits(other.logits, other.predicate))
+        scores = expit(_fit(fitting, num_predicates).logits(other.logits, other.predicate))
         shown = looked_at(scores, other.rank)
-        weights = _weights(other.of(shown), scores[shown], unseen)
+        weights = _weights(other.of(shown), scores[shown], MISSING)
         scored.append((scores[shown], other.true[shown], weights))
     return expected_calibration_error(*(np.concatenate(column) for column in zip(*scored, strict=True)))
 
 
-def _fit(candidates: Candidates, num_predicates: int, unseen: float) -> Calibration:
+def _fit(candidates: Candidates, num_predicates: int) -> Calibration:
     """Maximum a posteriori of slopes and levels, on the answers that are worth showing under them."""
     first = candidates.logits[candidates.rank < BEST]
     middle, spread = float(np.median(first)), float(first.std()) or 1.0
@@ -223,7 +213,7 @@ def _fit(candidates: Candidates, num_predicates: int, unseen: float) -> Calibrat
     for number in range(ROUNDS):
         shown = looked_at(scores, candidates.rank)
         some = candidates.of(shown)
-        weights = _weights(some, scores[shown], unseen if number else 0.0)
+        weights = _weights(some, scores[shown], MISSING if number else 0.0)
         parameters = parameters.fitted((some.logits - middle) / spread, some, weights)
         slopes = parameters.slopes / spread
         found = Calibration(slopes, parameters.levels - slopes * middle)
@@ -231,9 +221,9 @@ def _fit(candidates: Candidates, num_predicates: int, unseen: float) -> Calibrat
     return found
 
 
-def _weights(candidates: Candidates, scores: Float[np.ndarray, " candidate"], unseen: float) -> np.ndarray:
+def _weights(candidates: Candidates, scores: Float[np.ndarray, " candidate"], missing: float) -> np.ndarray:
     """1, but for false candidates the share of them that is not expected to be a test fact, by score."""
-    if not unseen or not candidates.true.any():
+    if not missing or not candidates.true.any():
         return np.ones(len(scores))
     edges = np.unique(np.quantile(scores[candidates.true], np.linspace(0, 1, LEVEL_BINS + 1)))
     place = np.searchsorted(edges, scores)
@@ -241,7 +231,7 @@ def _weights(candidates: Candidates, scores: Float[np.ndarray, " candidate"], un
         np.bincount(place, kind, minlength=len(edges) + 1)
         for kind in (candidates.true & ~candidates.asked, ~candidates.true)
     )
-    share = np.clip(1 - unseen * others / np.maximum(false, 1), 0, 1)
+    share = np.clip(1 - missing * others / np.maximum(false, 1), 0, 1)
     return np.where(candidates.true, 1.0, share[place])
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ctp_core.base.calibration import calibrate, unseen_share
+from ctp_core.base.calibration import calibrate
 from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import constant_then_falling
@@ -200,8 +200,7 @@ class EmbeddingTrainer(FactsTrainer):
         model = type(raw)(self.config, self.kb, raw.factorisation, fit_scale(raw.kb_logits, self.kb, self.split))
         # Without validation facts, training facts must do, although they are fitted too well.
         split = self.split if len(self.split.valid) else FactsSplit(self.split.train[:0], self.split.train)
-        unseen = unseen_share(self.kb, self.split)
-        return model.calibrated_by(calibrate([(model.kb_logits, split)], self.kb, unseen))
+        return model.calibrated_by(calibrate([(model.kb_logits, split)], self.kb))
 
     def ranking_model(self) -> EmbeddingModel:
         factorisation = self.best_module()

@@ -11,10 +11,12 @@ import numpy as np
 import torch
 
 from ctp_core import artifact
+from ctp_core.base.calibration import answers_of
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.evaluation import auc_pr, known_filters, rank_facts, rank_facts_by_each, ranking_metrics
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.reliability import expected_calibration_error
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
 from ctp_core.benchmarks.data import countries_regions, read_benchmark, read_resplit
 from ctp_core.errors import ConfigError
@@ -37,6 +39,14 @@ def hybrid_ranking(model: HybridModel, kb: FactsKB, split: str) -> dict[str, flo
     """Like `ranking`, for a hybrid and, as `proofs_mrr`, `embedding_mrr`, …, its parts; each part scores once."""
     ranks = rank_facts_by_each(kb.splits[split], model.kb_parts, known_filters(kb, split))
     return {f"{part}{name}": value for part, each in ranks.items() for name, value in ranking_metrics(each).items()}
+
+
+def calibration_error(model: FactsModel, kb: FactsKB, split: str) -> dict[str, float]:
+    """As `ece`, how far scores are from the share of true ones among the unknown answers that people see."""
+    if model.calibration is None:
+        return {}
+    answers = answers_of(lambda goals: model.to_calibrate(model.kb_logits(goals)), model.calibration, kb, split)
+    return {"ece": expected_calibration_error(*answers)}
 
 
 def countries_auc_pr(model: FactsModel, kb: FactsKB, split: str, regions: list[str]) -> float:
@@ -186,9 +196,8 @@ def _evaluate(links: LinksRun, kb: FactsKB, model: FactsModel) -> dict[str, floa
             parts |= {"proofs_": model.proofs, "embedding_": model.embedding}
         regions = countries_regions(links.data)
         return {f"{part}auc_pr": countries_auc_pr(one, kb, links.ranked, regions) for part, one in parts.items()}
-    if isinstance(model, HybridModel):
-        return hybrid_ranking(model, kb, links.ranked)
-    return ranking(model, kb, links.ranked)
+    ranks = hybrid_ranking if isinstance(model, HybridModel) else ranking
+    return {**ranks(model, kb, links.ranked), **calibration_error(model, kb, links.ranked)}
 
 
 def spread(values: list[float]) -> str:

@@ -68,6 +68,7 @@ def test_a_run_has_one_figure_per_seed(data: Path, dataset: str) -> None:
         len(figures[name]) == 2 for name in RANKING | {"train_cpu_seconds", "train_batch_cpu_ms", "rank_triple_cpu_ms"}
     )
     assert figures["seeds"] == [0, 1]
+    assert all(0 <= error <= 1 for error in figures["ece"])
 
 
 def test_a_killed_run_goes_on_from_its_checkpoint(data: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ export async function train(root, { params, signal }) {
     const kb = select.value, asked = method.value;
     const stale = () => kb !== select.value || asked !== method.value;
     settings = null;
+    presetPlace.inert = true; // what is typed now would be lost when the new settings come
     ready();
     try {
       const { items: presets } = await get("/presets", asked ? { kb, method: asked } : { kb }, signal);
@@ -31,6 +32,7 @@ export async function train(root, { params, signal }) {
       note(to("train", { kb, preset: current.default ? null : current.name, method: asked || null }));
       ready();
     } catch (error) { if (!signal.aborted && !stale()) show(presetPlace, problem(error)); }
+    if (!stale()) presetPlace.inert = false;
   };
   select.addEventListener("change", () => { title.value = select.value; show(method); load(settings?.preset); });
   method.addEventListener("change", () => load(settings?.preset));

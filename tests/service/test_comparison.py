@@ -2,13 +2,14 @@
 
 from typing import Any
 
+from ctp_core.kb.knowledge_base import Kind
 from ctp_core.methods import parse_config
 from service.db.tables import ModelVersion
 from service.models.comparison import _settings, differences
 
 
-def version(kind: str = "facts", **config: Any) -> ModelVersion:
-    settings = parse_config("facts", config).model_dump(mode="json")
+def version(kind: Kind = "facts", **config: Any) -> ModelVersion:
+    settings = parse_config(kind, config).model_dump(mode="json")
     return ModelVersion(kind=kind, method=settings["method"], config=settings)
 
 
@@ -22,7 +23,8 @@ def test_the_settings_of_parts_are_compared_one_by_one() -> None:
 
 
 def test_what_a_kb_of_this_kind_does_not_read_is_left_out() -> None:
-    one, other = (version("graphs", method="ctp", dim=dim, negatives=dim) for dim in (20, 30))
+    one, other = (version("graphs", method="ctp", dim=dim) for dim in (20, 30))
+    one.config["negatives"], other.config["negatives"] = 2, 3  # version 0.1.0 stored the settings of both kinds
     assert compared(one, other) == {"dim": [20, 30]}
 
 

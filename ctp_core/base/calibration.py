@@ -98,10 +98,13 @@ class Candidates:
         return cls(*(np.concatenate(column) for column in columns))
 
 
-def calibrate(parts: Iterable[tuple[Score, FactsSplit]], kb: FactsKB, most: int = FACTS) -> Calibration | None:
+def calibrate(
+    parts: Iterable[tuple[Score, FactsSplit]], kb: FactsKB, missing: float = MISSING, most: int = FACTS
+) -> Calibration | None:
     """Fits a calibration to the held-out facts of each part, scored by a model that sees the others.
 
-    `most` is how many facts of a part are asked for. None where no question has a candidate.
+    `missing` is how many true facts the KB lacks for each held-out one, `most` how many facts of a part are asked for.
+    None where no question has a candidate.
     """
     found = [one for score, split in parts for one in _candidates(score, kb, split, most)]
     if not found:
@@ -109,8 +112,9 @@ def calibrate(parts: Iterable[tuple[Score, FactsSplit]], kb: FactsKB, most: int 
     candidates = Candidates.together(found)
     if not len(candidates.logits):
         return None
-    fitted = _fit(candidates, len(kb.predicates))
-    return Calibration(fitted.slopes, fitted.levels, _cross_fitted_error(candidates, len(kb.predicates)))
+    sizes = (len(kb.predicates), missing)
+    fitted = _fit(candidates, *sizes)
+    return Calibration(fitted.slopes, fitted.levels, _cross_fitted_error(candidates, *sizes))
 
 
 def calibrate_on_unseen(
@@ -118,10 +122,11 @@ def calibrate_on_unseen(
 ) -> Calibration | None:
     """Calibrates a model that proves from the facts of a KB, where no fact may prove itself.
 
-    Uses validation facts where there are any; else scores each training fact by the KB without its fold.
+    Uses validation facts where there are any; else scores each training fact by the KB without its fold. A fold is far
+    more than a KB lacks.
     """
-    parts = [split] if len(split.valid) else _folds(split)
-    return calibrate(((score_on(part.visible(kb)), part) for part in parts), kb, most)
+    parts, missing = ([split], MISSING) if len(split.valid) else (_folds(split), 0.0)
+    return calibrate(((score_on(part.visible(kb)), part) for part in parts), kb, missing, most)
 
 
 def answers_of(
@@ -190,21 +195,21 @@ def _best(
     return table.of(np.isfinite(table.logits))
 
 
-def _cross_fitted_error(candidates: Candidates, num_predicates: int) -> float | None:
+def _cross_fitted_error(candidates: Candidates, num_predicates: int, missing: float) -> float | None:
     """The calibration error of each half of the facts under the calibration by the other half."""
     scored = []
     for half in (0, 1):
         fitting, other = (candidates.of(candidates.fact % 2 == side) for side in (half, 1 - half))
         if not len(fitting.logits) or not len(other.logits):
             return None
-        scores = expit(_fit(fitting, num_predicates).logits(other.logits, other.predicate))
+        scores = expit(_fit(fitting, num_predicates, missing).logits(other.logits, other.predicate))
         shown = looked_at(scores, other.rank)
-        weights = _weights(other.of(shown), scores[shown], MISSING)
+        weights = _weights(other.of(shown), scores[shown], missing)
         scored.append((scores[shown], other.true[shown], weights))
     return expected_calibration_error(*(np.concatenate(column) for column in zip(*scored, strict=True)))
 
 
-def _fit(candidates: Candidates, num_predicates: int) -> Calibration:
+def _fit(candidates: Candidates, num_predicates: int, missing: float) -> Calibration:
     """Maximum a posteriori of slopes and levels, on the answers that are worth showing under them."""
     first = candidates.logits[candidates.rank < BEST]
     middle, spread = float(np.median(first)), float(first.std()) or 1.0
@@ -213,7 +218,7 @@ def _fit(candidates: Candidates, num_predicates: int) -> Calibration:
     for number in range(ROUNDS):
         shown = looked_at(scores, candidates.rank)
         some = candidates.of(shown)
-        weights = _weights(some, scores[shown], MISSING if number else 0.0)
+        weights = _weights(some, scores[shown], missing if number else 0.0)
         parameters = parameters.fitted((some.logits - middle) / spread, some, weights)
         slopes = parameters.slopes / spread
         found = Calibration(slopes, parameters.levels - slopes * middle)

@@ -196,8 +196,10 @@ def _evaluate(links: LinksRun, kb: FactsKB, model: FactsModel) -> dict[str, floa
             parts |= {"proofs_": model.proofs, "embedding_": model.embedding}
         regions = countries_regions(links.data)
         return {f"{part}auc_pr": countries_auc_pr(one, kb, links.ranked, regions) for part, one in parts.items()}
-    ranks = hybrid_ranking if isinstance(model, HybridModel) else ranking
-    return {**ranks(model, kb, links.ranked), **calibration_error(model, kb, links.ranked)}
+    error = calibration_error(model, kb, links.ranked)
+    if isinstance(model, HybridModel):
+        return hybrid_ranking(model, kb, links.ranked) | error
+    return ranking(model, kb, links.ranked) | error
 
 
 def spread(values: list[float]) -> str:

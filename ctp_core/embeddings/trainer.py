@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ctp_core.base.calibration import calibrate
+from ctp_core.base.calibration import MISSING, calibrate
 from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import constant_then_falling
@@ -199,8 +199,9 @@ class EmbeddingTrainer(FactsTrainer):
         raw = self.ranking_model()
         model = type(raw)(self.config, self.kb, raw.factorisation, fit_scale(raw.kb_logits, self.kb, self.split))
         # Without validation facts, training facts must do, although they are fitted too well.
-        split = self.split if len(self.split.valid) else FactsSplit(self.split.train[:0], self.split.train)
-        return model.calibrated_by(calibrate([(model.kb_logits, split)], self.kb))
+        learnt = FactsSplit(self.split.train[:0], self.split.train)
+        split, missing = (self.split, MISSING) if len(self.split.valid) else (learnt, 0.0)
+        return model.calibrated_by(calibrate([(model.kb_logits, split)], self.kb, missing))
 
     def ranking_model(self) -> EmbeddingModel:
         factorisation = self.best_module()

@@ -31,6 +31,7 @@ NO_IDS = np.zeros(0, dtype=np.int64)
 Explained = Callable[[FactIds], Float[np.ndarray, " fact"]]
 POOL = 100  # rules of each side from which those worth listing are chosen,
 MOST_FACTS = 100  # by so many of the facts that each explains
+LONGER = 0.8  # so much counts of what a rule of two atoms explains
 
 
 class _Explaining(NamedTuple):
@@ -203,9 +204,10 @@ class ConstantRules:
         return found
 
     def _explaining(self, predicate: int, side: Template) -> list["_Explaining"]:
-        """The rules of a side with the highest product of evidence and support; of equal ones the short ones."""
+        """The rules of a side with the highest product of evidence and support; a long one must explain more."""
         table = self.table(predicate, side).tocoo()
         explains = -np.expm1(-table.data) * (self.body_counts[table.row] + PRIOR) * table.data
+        explains = np.where(self.features.is_long(table.row.astype(np.int64)), LONGER * explains, explains)
         best = np.lexsort((table.col, table.row, -explains))[:POOL]
         cells = (column[best].tolist() for column in (explains, table.data, table.row, table.col))
         return [

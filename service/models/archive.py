@@ -67,12 +67,16 @@ class CardRule(BaseModel):
 Setting = bool | int | float | Annotated[str, Field(max_length=256)] | None
 
 
+SettingName = Annotated[str, Field(max_length=64)]
+Parts = Annotated[dict[SettingName, Setting], Field(max_length=MAX_SETTINGS)]  # such as the widths of templates
+
+
 class CardTrial(BaseModel):
     """Settings that were tried before the model was trained."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    settings: dict[Annotated[str, Field(max_length=64)], Setting | list[Setting]] = Field(max_length=MAX_SETTINGS)
+    settings: dict[SettingName, Setting | Parts | list[Setting]] = Field(max_length=MAX_SETTINGS)
     metric: str = Field(max_length=64)
     value: float
     cpu_seconds: float = Field(ge=0)

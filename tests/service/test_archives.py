@@ -26,7 +26,7 @@ from service.errors import Invalid, TooMany, storage_problem
 from service.files.removals import due
 from service.files.storage import StorageFull
 from service.http.idempotency import CreationReply, Once
-from service.models.archive import Card, pack, rules_of, unpack
+from service.models.archive import Card, CardTrial, pack, rules_of, unpack
 from service.models.schemas import TagsIn
 from service.models.transfer import Import, alone
 from service.models.upload import SPOOL_BYTES, write_pieces
@@ -233,3 +233,13 @@ def test_tags_are_short_wherever_they_come_from(tags: dict[str, str]) -> None:
         TrainRequest(kb="family", tags=tags)
     with pytest.raises(ValidationError):
         archive(tags=tags)
+
+
+def test_the_card_of_a_model_tells_trials_with_settings_that_have_parts() -> None:
+    tried = {"settings": {"templates": {"1": 8, "2": 8}, "loss": "softmax"}, "metric": "mrr"}
+    trial = CardTrial.model_validate({**tried, "value": 0.5, "cpu_seconds": 1.0})
+    assert trial.settings["templates"] == {"1": 8, "2": 8}
+    with pytest.raises(ValidationError):
+        CardTrial.model_validate(
+            {**tried, "settings": {"templates": {"1": {"2": {}}}}, "value": 0.5, "cpu_seconds": 1.0}
+        )

@@ -72,7 +72,11 @@ def test_an_event_id_of_others_is_refused(client: httpx.Client) -> None:
 
 def test_of_several_seeds_the_best_on_validation_is_registered(client: httpx.Client) -> None:
     trained = train(
-        client, kb="nations", config={"method": "ctp", "epochs": 3, "eval_every": 1}, seeds=[5, 3, 8], wait=200
+        client,
+        kb="nations",
+        config={"method": "ctp", "epochs": 3, "eval_every": 1, "search": []},
+        seeds=[5, 3, 8],
+        wait=200,
     )
     job, model = trained["job"], client.get(f"/models/{trained['model']['id']}").json()
     assert [(child["seed"], child["status"]) for child in job["children"]] == [(s, "succeeded") for s in (5, 3, 8)]

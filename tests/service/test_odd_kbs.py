@@ -82,7 +82,7 @@ def test_the_facts_behind_rules_about_one_entity_and_with_constants(client: http
     people = [(f"person{i}", "lives in", "Paris" if i % 2 else "Rome") for i in range(12)]
     speech = [(f"person{i}", "speaks", "french" if i % 2 else "italian") for i in range(10)]
     kb = create(client, [*people, *speech])
-    model = train(client, kb=kb, config={"method": "rules"})["model"]["id"]
+    model = train(client, kb=kb, config={"method": "rules", "max_length": 2})["model"]["id"]
     everything = {"limit": 1000, "constants": True, "priors": True, "min_support": 0}
     rules = {rule["text"]: rule for rule in client.get(f"/models/{model}/rules", params=everything).json()["items"]}
     first = {"limit": 1, "constants": True, "priors": True}

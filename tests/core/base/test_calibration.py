@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from ctp_core.base import calibration
 from ctp_core.base.calibration import MISSING, Calibration, answers_of, calibrate, calibrate_on_unseen
 from ctp_core.base.goals import GoalIds, Score
 from ctp_core.base.reliability import Bin, expected_calibration_error, looked_at, reliability
@@ -83,11 +82,9 @@ def test_scores_become_probabilities_of_test_facts_that_were_never_looked_at(see
     assert found.ece < 0.06
 
 
-def test_true_facts_that_a_kb_lacks_would_count_as_false(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_true_facts_that_a_kb_lacks_would_count_as_false() -> None:
     kb, score = drawn(0)
-    informed = calibrate([(score, FactsSplit.of(kb))], kb)
-    monkeypatch.setattr(calibration, "MISSING", 0.0)
-    naive = calibrate([(score, FactsSplit.of(kb))], kb)
+    naive, informed = (calibrate([(score, FactsSplit.of(kb))], kb, missing) for missing in (0.0, MISSING))
     assert naive is not None
     assert informed is not None
     assert error(kb, score, informed) < error(kb, score, naive) - 0.02

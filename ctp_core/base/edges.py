@@ -181,6 +181,16 @@ class EdgeList:
             pair, np.column_stack([self.atom[first], rest.atoms]), np.column_stack([subjects[pair], rest.stations])
         )
 
+    def num_walks_along(self, starts: Ids, allowed: Bool[np.ndarray, "place atom"]) -> float:
+        """How many walks along allowed atoms there are from all starts together, counted where they are the most."""
+        here: Float[np.ndarray, " entity"] = np.bincount(starts, minlength=self.num_entities).astype(np.float64)
+        most = float(here.sum())
+        for atoms in allowed:
+            kept = atoms[self.atom]
+            here = np.asarray(np.bincount(self.head[kept], here[self.tail[kept]], self.num_entities), dtype=np.float64)
+            most = max(most, float(here.sum()))
+        return most
+
     def degrees(self, weights: Float[np.ndarray, "reformulator atom"]) -> Float[np.ndarray, "reformulator entity"]:
         """Weighted number of edges of every entity."""
         return np.stack([np.bincount(self.tail, row[self.atom], self.num_entities) for row in weights])

@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 MANY_WALKS = 2e4  # by one template for all facts together: of more, only the best proofs are looked for
 BEST_ATOMS = (6, 12)  # of each place, along which the best proofs are looked for; the second where one cannot be sure
+FEWER_ATOMS = (3, 2, 1)  # the same where the walks along so many are too many
+BEST_WALKS = 1e5  # along them by one template, for all facts together: a tenth of a second
 MAX_WALKS = 2e6  # by one template for all facts together: about two seconds and half a gigabyte
 
 
@@ -77,9 +79,7 @@ class EvidenceArrays:
         A proof along an atom that no reformulator attends to by more than `most` has a share of up to most · Σ weights.
         """
         attended = self.attention[template][facts[rows[0], 1]].max(0)  # [place, atom]
-        for kept in BEST_ATOMS:
-            ranked = np.sort(attended, axis=1)[:, ::-1]
-            allowed = attended >= ranked[:, min(kept, ranked.shape[1]) - 1, None]
+        for allowed in _affordable_atoms(attended, edges, facts[rows, 0]):
             most = float(np.where(allowed, 0, attended).max())
             paths = edges.paths(facts[rows, 0], facts[rows, 2], template, allowed)
             paths = paths._replace(pair=rows[paths.pair])
@@ -253,6 +253,24 @@ class EvidenceArrays:
         attention = self.attention[template][predicate]  # [reformulator, place, atom]
         mass = np.prod([attention[:, place, atom] for place, atom in enumerate(body)], axis=0)
         return float(self.strength[template][predicate] @ self._saturate(mass, template))
+
+
+def _affordable_atoms(attended: Floats, edges: EdgeList, starts: Ids) -> list[NDArray[np.bool_]]:
+    """[place, atom]: along which atoms the best proofs are looked for, first along few; at least one choice.
+
+    None of them leads along more than BEST_WALKS: long bodies join a dense KB in billions of ways.
+    """
+    ranked = np.sort(attended, axis=1)[:, ::-1]
+
+    def among(kept: int) -> NDArray[np.bool_]:
+        return np.asarray(attended >= ranked[:, min(kept, ranked.shape[1]) - 1, None])
+
+    def fits(allowed: NDArray[np.bool_]) -> bool:
+        return edges.num_walks_along(starts, allowed[:-1]) <= BEST_WALKS
+
+    found = [allowed for allowed in map(among, BEST_ATOMS) if fits(allowed)]
+    none = np.zeros(attended.shape, dtype=bool)
+    return found or [next((allowed for allowed in map(among, FEWER_ATOMS) if fits(allowed)), none)]
 
 
 def _array(tensor: Tensor) -> Floats:

@@ -1,6 +1,7 @@
 """Proofs that add up to the logit."""
 
 import math
+import tracemalloc
 from itertools import pairwise, product
 from typing import get_args
 
@@ -16,6 +17,7 @@ from ctp_core.evidence.config import EvidenceTemplate, ProofsConfig
 from ctp_core.evidence.model import MIN_EVIDENCE
 from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules import chain_rule
+from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.proofs import ProofNode
 from ctp_core.registry import create_trainer
 from ctp_core.rules import PESSIMISM, Template
@@ -207,3 +209,20 @@ def test_a_loaded_model_knows_what_was_counted(model: Model) -> None:
     loaded = ProofsModel.from_artifact(model.to_artifact(), torch.device("cpu"))
     assert loaded._counts == model._counts  # counting anew would keep the first question waiting
     assert {rule.text: rule.confidence for rule in loaded.rules()} == listed
+
+
+@pytest.mark.slow
+def test_long_chains_of_a_dense_kb_are_looked_for_in_little_memory() -> None:
+    """Every entity has twenty edges: six atoms join two of them in millions of ways."""
+    choose = np.random.default_rng(0)
+    drawn = choose.integers((20, 2, 20), size=(220, 3)).tolist()
+    facts = dict.fromkeys(Fact(f"e{subject}", f"p{predicate}", f"e{object_}") for subject, predicate, object_ in drawn)
+    kb = FactsKB.from_facts({"train": list(facts)})
+    config = ProofsConfig(templates={"1": 1, "6": 1}, counting="share", epochs=2, eval_every=2)
+    model = create_trainer(config, kb, torch.device("cpu")).fit()
+    tracemalloc.start()
+    (answers,) = ask(model, Goal("e1", "p1", None), top_k=10, proofs=3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert all(answer.proofs for answer in answers)
+    assert peak < 300e6

@@ -117,7 +117,7 @@ class _Group:
     def left(self) -> int | None:
         """What the group may still use. Caches of files do not count: the kernel drops them when need be."""
         try:
-            most = int((self.folder / self.most).read_text())  # "max" is no limit
+            most = int((self.folder / self.most).read_text())  # "max" means no limit
             used = int((self.folder / self.used).read_text())
         except (OSError, ValueError):
             return None

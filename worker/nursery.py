@@ -42,7 +42,7 @@ LOAD_SECONDS = 120.0
 CLOSE_SECONDS = 30.0
 # A training fills about a gigabyte a second: it may exceed its limit by what it fills between two looks.
 LOOK_SECONDS = 0.1
-# A process that was killed from outside may have been killed by mistake; twice is no mistake.
+# Somebody may have killed the process by mistake, but hardly twice.
 KILLED_ATTEMPTS = 2
 
 

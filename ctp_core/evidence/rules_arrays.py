@@ -30,7 +30,8 @@ PADDING = -1
 LISTED_CHAINS = (20, 100)  # rules without constants that a predicate lists: at least, and at most
 LISTED_IN_ALL = 5000  # such rules of all predicates, where that is not less for any of them
 LISTED_CONSTANTS = 20  # rules with constants that a predicate lists
-EXPLAINING = 20  # chains that may make such a rule superfluous
+EXPLAINING = 10  # chains that may make such a rule superfluous
+MAX_WALKS = 1e6  # along one of these chains; one that takes more, through hubs, is not heard
 
 
 def evidence_of(counts: NDArray[Any], template: Template) -> NDArray[np.float64]:
@@ -235,9 +236,10 @@ class RuleArrays:
 
         def explained(facts: FactIds) -> Float[np.ndarray, " fact"]:
             strength, walks = np.zeros(len(facts)), PairWalks(edges, facts)
-            for said, chain in sorted(reasons, reverse=True)[:EXPLAINING]:
-                proved = np.unique(walks.paths(*chain).pair)
-                strength[proved] = np.maximum(strength[proved], said)
+            for said, (template, body) in sorted(reasons, reverse=True)[:EXPLAINING]:
+                if walks.num_walks(body) <= MAX_WALKS:
+                    proved = np.unique(walks.paths(template, body).pair)
+                    strength[proved] = np.maximum(strength[proved], said)
             return strength
 
         best = self.constants.best_bodies(predicate, LISTED_CONSTANTS, explained)

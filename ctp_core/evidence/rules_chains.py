@@ -101,6 +101,19 @@ class PairWalks:
         paths = Paths(pair, np.tile(np.array(body), (len(pair), 1)), stations)
         return provable(self._edges, self._facts, paths)
 
+    def num_walks(self, body: AtomIds) -> float:
+        """At most so many walks find the groundings of a body: those along all of it, from either end of the facts."""
+        ways = ((self._facts[:, 0], body), (self._facts[:, 2], turned(body, self._edges.num_predicates)))
+        return max(self._num_walks_from(starts, atoms) for starts, atoms in ways)
+
+    def _num_walks_from(self, starts: Ids, body: AtomIds) -> float:
+        here = np.bincount(starts, minlength=self._edges.num_entities).astype(np.float64)
+        most = 0.0
+        for atom in body:
+            here = np.asarray(here @ self._edges.tables[atom])
+            most = max(most, float(here.sum()))
+        return most
+
     def _joined(self, body: AtomIds) -> tuple[Ids, Ids]:
         """Walks half of the body from either end and joins the halves where they meet."""
         num_predicates, num_entities = self._edges.num_predicates, self._edges.num_entities

@@ -18,7 +18,7 @@ from service.db.tables import Job, TrainWorker
 from service.errors import Invalid
 
 REPORT_SECONDS = 30.0  # between two reports of a worker
-SILENT_SECONDS = 4 * REPORT_SECONDS  # after which a worker is no longer counted on
+SILENT_SECONDS = 4 * REPORT_SECONDS  # a worker that reports nothing for so long does not count
 OUT_OF_MEMORY = "out_of_memory"
 SETTING = "CTP_TRAIN_MEMORY_BYTES"
 

@@ -55,7 +55,7 @@ def test_a_fit_lowers_the_loss_and_leaves_out_what_is_not_active() -> None:
 
 
 def test_rivals_that_are_alike_are_one_cell() -> None:
-    """Of a thousand entities one rule proposes all, another one of them."""
+    """There are a thousand entities: one rule proposes all of them, the other a single one."""
     everyone, nobody = np.arange(1000), sparse.csr_array((1, 1000))
     cells = [
         cells_of(np.zeros(1000, dtype=np.int64), everyone, np.ones(1000), Template(2), 0),

@@ -92,9 +92,9 @@ def test_a_known_fact_does_not_support_its_own_proof(long: bool) -> None:
 def test_a_hub_is_no_middle_of_a_body() -> None:
     facts = np.array([(0, 0, 1), (1, 1, 2), (3, 0, 1), *((1, 0, 4 + end) for end in range(MAX_DEGREE - 3))])
     features = EntityFeatures(EdgeList(facts, 4 + MAX_DEGREE, 2), long=True)
-    assert features.is_long(features.of(0)).any()
+    assert features.long[features.of(0)].any()
     hub = EntityFeatures(EdgeList(np.concatenate([facts, [(1, 0, 3 + MAX_DEGREE)]]), 4 + MAX_DEGREE, 2), long=True)
-    assert not hub.is_long(hub.of(0)).any()
+    assert not hub.long[hub.of(0)].any()
 
 
 def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> None:

@@ -97,7 +97,7 @@ class RuleArrays:
             return np.zeros((len(starts), edges.num_entities))
         features = self.constants.features_in(edges)
         if len(starts) > FEW:
-            self.constants.table(predicate, SIDES[0 if forward else 1])
+            self.constants.keep_table(predicate, SIDES[0 if forward else 1])
         return np.stack([self.constants.row(features, predicate, start, forward=forward) for start in starts.tolist()])
 
     def chain_rows(

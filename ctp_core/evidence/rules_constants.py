@@ -24,7 +24,6 @@ from ctp_core.rules import SIDES, Template
 PRIOR = 5.0  # pessimism: this many more cases against a rule are assumed than were seen
 MIN_SUPPORT = 2
 MIN_CONFIDENCE = 0.01
-TABLES = 16  # predicates and sides whose rules are kept in memory
 Ids = NDArray[np.int64]
 AtomIds = tuple[int, ...]
 NO_IDS = np.zeros(0, dtype=np.int64)
@@ -32,7 +31,10 @@ Explained = Callable[[FactIds], Float[np.ndarray, " fact"]]
 POOL = 100  # rules of each side from which those worth listing are chosen,
 MOST_FACTS = 100  # by so many of the facts that each explains
 FEW = 20  # one of so many: to sort these is cheaper than to count all
-AT_ONCE = 64  # facts about one entity whose rules are counted together
+SOME_FACTS = 64  # about one entity, whose rules are counted together
+AT_ONCE = 2e6  # facts about entities with some features, looked at together: 100 MB
+MAX_WORK = 1e7  # of a table that is kept
+KEPT = 2e7  # rules in all tables that are kept: 240 MB
 LONGER = 0.8  # so much counts of what a rule of two atoms explains
 
 
@@ -51,6 +53,7 @@ class Strongest(NamedTuple):
     evidence: Float[np.ndarray, " fact"]
 
 
+Counted = tuple[Ids, Ids, Float[np.ndarray, " rule"]]  # feature, constant and evidence of each rule
 Supported = tuple[int, Ids, Ids]  # row of a fact, features of its entity, facts with its constant that each explains
 
 
@@ -73,28 +76,41 @@ class ConstantRules:
         kept = (support >= MIN_SUPPORT) & (confidence >= MIN_CONFIDENCE)
         return np.asarray(np.where(kept, -np.log1p(-confidence), 0.0))
 
-    def table(self, predicate: int, side: Template) -> sparse.csr_array:
-        """[feature, constant]: the evidence of every rule of a predicate; the last `TABLES` are kept."""
-        if (predicate, side) not in self._tables:
+    def keep_table(self, predicate: int, side: Template) -> None:
+        """Counts all rules of a predicate for the questions that follow, if there is room to keep them."""
+        if (predicate, side) not in self._tables and self._work(
+            predicate, side, self.features.with_feature
+        ).sum() <= MAX_WORK:
             self._tables[predicate, side] = self._table(predicate, side)
-        self._tables.move_to_end((predicate, side))
-        if len(self._tables) > TABLES:
+        while sum(table.nnz for table in self._tables.values()) > KEPT and len(self._tables) > 1:
             self._tables.popitem(last=False)
-        return self._tables[predicate, side]
 
     def _table(self, predicate: int, side: Template) -> sparse.csr_array:
-        heads = self.edges.tables[self._towards(predicate, side)]
-        about = np.flatnonzero(np.diff(heads.indptr))
-        found = (self.features.of_entity[about].T.tocsr() @ heads[about].astype(np.float32)).tocoo()
-        features, constants, evidence = self._kept(predicate, side, found.row, found.col, found.data)
-        return sparse.csr_array(
-            (evidence, (features, constants)), shape=(len(self.features.keys), self.edges.num_entities)
-        )
+        """[feature, constant]: the evidence of every rule of a predicate."""
+        parts = list(self._rules(predicate, side))
+        features, constants, evidence = (np.concatenate([NO_IDS, *column]) for column in zip(*parts, strict=True))
+        shape = (len(self.features.keys), self.edges.num_entities)
+        return sparse.csr_array((evidence, (features, constants)), shape=shape)
+
+    def _work(self, predicate: int, side: Template, having: sparse.csr_array) -> Float[np.ndarray, " feature"]:
+        """How many facts of the predicate there are about the entities that have each feature."""
+        return np.asarray(having @ np.diff(self.edges.tables[self._towards(predicate, side)].indptr))
+
+    def _rules(self, predicate: int, side: Template, features: Ids | None = None) -> Iterator[Counted]:
+        """All rules with these features, or with any, some at a time: those of a hub would fill the memory."""
+        every = self.features.with_feature
+        having, features = (every, np.arange(every.shape[0])) if features is None else (every[features], features)
+        work = self._work(predicate, side, having)
+        rows = np.flatnonzero(work >= MIN_SUPPORT)
+        heads = self.edges.tables[self._towards(predicate, side)].astype(np.float32)
+        for some in np.split(rows, np.flatnonzero(np.diff(np.cumsum(work[rows]) // AT_ONCE)) + 1):
+            found = (having[some] @ heads).tocoo()
+            yield self._kept(predicate, side, features[some[found.row]], found.col, found.data)
 
     def _kept(
         self, predicate: int, side: Template, features: Ids, constants: Ids, supports: NDArray[np.floating]
-    ) -> tuple[Ids, Ids, Float[np.ndarray, " rule"]]:
-        """(feature, constant, evidence) of those rules that are worth keeping."""
+    ) -> Counted:
+        """Those of the rules that are worth keeping."""
         often = np.flatnonzero(supports >= MIN_SUPPORT)  # most of them hold once, and are not worth a logarithm
         features, constants = features[often].astype(np.int64), constants[often]
         evidence = self.evidence(supports[often], features)
@@ -118,8 +134,8 @@ class ConstantRules:
         about_start, about_answer = SIDES if forward else SIDES[::-1]
         total = np.zeros(view.of_entity.shape[0])
         _, known = view.shared(view.of(start), self.features)
-        constants, evidence = self._of_features(predicate, about_start, known)
-        np.maximum.at(total, constants, evidence)
+        for constants, evidence in self._of_features(predicate, about_start, known):
+            np.maximum.at(total, constants, evidence)
         if start >= self.edges.num_entities:
             return total
         features, evidence = self._of_constant(predicate, about_answer, start)
@@ -129,15 +145,17 @@ class ConstantRules:
         np.maximum.at(other, view.with_feature.indices[entry], evidence[which][place])
         return total + other
 
-    def _of_features(self, predicate: int, side: Template, features: Ids) -> tuple[Ids, Float[np.ndarray, " rule"]]:
-        """The constants of all rules with these bodies, and their evidence; from the table of rules if there is one."""
+    def _of_features(
+        self, predicate: int, side: Template, features: Ids
+    ) -> Iterator[tuple[Ids, Float[np.ndarray, " rule"]]]:
+        """The constants of all rules with these features, and their evidence; from the table of rules if it is kept."""
         if (predicate, side) in self._tables:
-            table = self.table(predicate, side)
+            self._tables.move_to_end((predicate, side))
+            table = self._tables[predicate, side]
             _, entry = slices(table.indptr[features], table.indptr[features + 1])
-            return table.indices[entry], table.data[entry]
-        heads = self.edges.tables[self._towards(predicate, side)].astype(np.float32)
-        found = (self.features.with_feature[features] @ heads).tocoo()
-        return self._kept(predicate, side, features[found.row], found.col, found.data)[1:]
+            yield table.indices[entry], table.data[entry]
+        else:
+            yield from (found[1:] for found in self._rules(predicate, side, features))
 
     def _of_constant(self, predicate: int, side: Template, constant: int) -> tuple[Ids, Float[np.ndarray, " rule"]]:
         """The features of all rules with this constant, and their evidence."""
@@ -170,10 +188,10 @@ class ConstantRules:
         )
         for rows in alike:  # what they have in common is counted once
             for row, ours, support in supports(view, facts, rows, side):
-                if known[row]:  # it was counted where the KB, not only the question, says the body of its entity
-                    support -= self._in_kb(view, ours, int(facts[row, about]))
+                # A known fact was counted where the KB, not only the question, says the body of its entity.
+                others = support - self._in_kb(view, ours, int(facts[row, about])) if known[row] else support
                 constants = np.full(len(ours), facts[row, constant])
-                features, _, evidence = self._kept(int(facts[row, 1]), side, ours, constants, support)
+                features, _, evidence = self._kept(int(facts[row, 1]), side, ours, constants, others)
                 if len(evidence):
                     best = int(evidence.argmax())
                     found.feature[row], found.evidence[row] = features[best], evidence[best]
@@ -184,7 +202,7 @@ class ConstantRules:
         about, constant = (0, 2) if side.about_subject else (2, 0)
         _, ours = view.shared(view.of(int(facts[rows[0], about])), self.features)
         having = self.features.with_feature[ours]
-        for some in np.split(rows, range(AT_ONCE, len(rows), AT_ONCE)):
+        for some in np.split(rows, range(SOME_FACTS, len(rows), SOME_FACTS)):
             stated = self.edges.tables[self._back(int(facts[rows[0], 1]), side)][facts[some, constant]]
             counts = (having @ stated.T.tocsr().astype(np.float32)).toarray()
             yield from zip(some.tolist(), [ours] * len(some), counts.T.astype(np.int64), strict=True)
@@ -247,14 +265,14 @@ class ConstantRules:
 
     def _explaining(self, predicate: int, side: Template) -> list["_Explaining"]:
         """The rules of a side with the highest product of evidence and support; a long one must explain more."""
-        table = self.table(predicate, side).tocoo()
-        explains = -np.expm1(-table.data) * (self.body_counts[table.row] + PRIOR) * table.data
-        explains = np.where(self.features.long[table.row], LONGER * explains, explains)
-        best = np.lexsort((table.col, table.row, -explains))[:POOL]
-        cells = (column[best].tolist() for column in (explains, table.data, table.row, table.col))
-        return [
-            _Explaining(-most, self.body(side, f, c), evidence) for most, evidence, f, c in zip(*cells, strict=True)
-        ]
+        pool = list[_Explaining]()
+        for features, constants, evidence in self._rules(predicate, side):
+            explains = -np.expm1(-evidence) * (self.body_counts[features] + PRIOR) * evidence
+            explains = np.where(self.features.long[features], LONGER * explains, explains)
+            best = np.lexsort((constants, features, -explains))[:POOL]
+            cells = (column[best].tolist() for column in (explains, evidence, features, constants))
+            pool += [_Explaining(-e, self.body(side, f, c), said) for e, said, f, c in zip(*cells, strict=True)]
+        return sorted(pool)[:POOL]
 
     def _explained_by(self, predicate: int, body: AtomIds) -> FactIds:
         """The facts that a rule with constants explains."""

@@ -34,7 +34,7 @@ FEW = 20  # one of so many: to sort these is cheaper than to count all
 SOME_FACTS = 64  # about one entity, whose rules are counted together
 AT_ONCE = 2e6  # facts about entities with some features, looked at together: 100 MB
 MAX_WORK = 1e7  # of a table of all rules that is kept
-BUSY = 100  # work of the features whose rules are kept where these are more
+BUSY = 3000  # work of the features whose rules are kept where these are more: none of them has many rules
 KEPT = 2e7  # rules in all tables that are kept: 240 MB
 LONGER = 0.8  # so much counts of what a rule of two atoms explains
 

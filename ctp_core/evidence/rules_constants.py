@@ -33,8 +33,7 @@ MOST_FACTS = 100  # by so many of the facts that each explains
 FEW = 20  # one of so many: to sort these is cheaper than to count all
 SOME_FACTS = 64  # about one entity, whose rules are counted together
 AT_ONCE = 2e6  # facts about entities with some features, looked at together: 100 MB
-MAX_WORK = 1e7  # of a table of all rules that is kept
-BUSY = 3000  # work of the features whose rules are kept where these are more: none of them has many rules
+MAX_WORK = 1e7  # of a table that is kept
 KEPT = 2e7  # rules in all tables that are kept: 240 MB
 LONGER = 0.8  # so much counts of what a rule of two atoms explains
 
@@ -58,13 +57,6 @@ Counted = tuple[Ids, Ids, Float[np.ndarray, " rule"]]  # feature, constant and e
 Supported = tuple[int, Ids, Ids]  # row of a fact, features of its entity, facts with its constant that each explains
 
 
-class _Table(NamedTuple):
-    """[feature, constant]: the evidence of the rules of a predicate, but for features that take less work."""
-
-    rules: sparse.csr_array
-    least: float
-
-
 class ConstantRules:
     """All rules with constants of a KB. They are counted when a predicate is asked for, and never stored."""
 
@@ -72,7 +64,7 @@ class ConstantRules:
         self.edges, self._long = edges, long
         self.features = self.features_in(edges)
         self.body_counts = np.diff(self.features.with_feature.indptr)
-        self._tables: OrderedDict[tuple[int, Template], _Table] = OrderedDict()  # the least used first
+        self._tables: OrderedDict[tuple[int, Template], sparse.csr_array] = OrderedDict()  # the least used first
 
     def features_in(self, view: EdgeList) -> EntityFeatures:
         """The bodies that hold in a KB, or in it and a question."""
@@ -85,42 +77,35 @@ class ConstantRules:
         return np.asarray(np.where(kept, -np.log1p(-confidence), 0.0))
 
     def keep_table(self, predicate: int, side: Template) -> None:
-        """Counts rules of a predicate for the questions that follow: all, or where these are many, those of features
-        that many entities have, which are few and take the most work."""
-        if (predicate, side) not in self._tables:
-            few = self._work(predicate, side, self.features.with_feature).sum() <= MAX_WORK
-            self._tables[predicate, side] = self._table(predicate, side, MIN_SUPPORT if few else BUSY)
-        while sum(table.rules.nnz for table in self._tables.values()) > KEPT and len(self._tables) > 1:
+        """Counts all rules of a predicate for the questions that follow, if there is room to keep them."""
+        if (predicate, side) not in self._tables and self._work(predicate, side, self._having).sum() <= MAX_WORK:
+            self._tables[predicate, side] = self._table(predicate, side)
+        while sum(table.nnz for table in self._tables.values()) > KEPT and len(self._tables) > 1:
             self._tables.popitem(last=False)
 
-    def _table(self, predicate: int, side: Template, least: float) -> "_Table":
-        parts = list(self._rules(predicate, side, least=least))
+    def _table(self, predicate: int, side: Template) -> sparse.csr_array:
+        """[feature, constant]: the evidence of every rule of a predicate."""
         none = (NO_IDS, NO_IDS, np.zeros(0))
-        features, constants, evidence = (np.concatenate(column) for column in zip(none, *parts, strict=True))
+        parts = zip(none, *self._rules(predicate, side), strict=True)
+        features, constants, evidence = (np.concatenate(column) for column in parts)
         shape = (len(self.features.keys), self.edges.num_entities)
-        return _Table(sparse.csr_array((evidence, (features, constants)), shape=shape), least)
+        return sparse.csr_array((evidence, (features, constants)), shape=shape)
+
+    @property
+    def _having(self) -> sparse.csr_array:
+        """[feature, entity]: which entities have each feature."""
+        return self.features.with_feature
 
     def _work(self, predicate: int, side: Template, having: sparse.csr_array) -> Float[np.ndarray, " feature"]:
         """How many facts of the predicate there are about the entities that have each feature."""
         return np.asarray(having @ np.diff(self.edges.tables[self._towards(predicate, side)].indptr))
 
-    def _rules(
-        self,
-        predicate: int,
-        side: Template,
-        features: Ids | None = None,
-        *,
-        least: float = MIN_SUPPORT,
-        below: float = np.inf,
-    ) -> Iterator[Counted]:
-        """All rules with these features, or with any, some at a time: those of a hub would fill the memory.
-
-        Features that take less work than `least`, or not less than `below`, are left out.
-        """
-        every = self.features.with_feature
-        having, features = (every, np.arange(every.shape[0])) if features is None else (every[features], features)
+    def _rules(self, predicate: int, side: Template, features: Ids | None = None) -> Iterator[Counted]:
+        """All rules with these features, or with any, some at a time: those of a hub would fill the memory."""
+        having = self._having if features is None else self._having[features]
+        features = np.arange(having.shape[0]) if features is None else features
         work = self._work(predicate, side, having)
-        rows = np.flatnonzero((work >= least) & (work < below))
+        rows = np.flatnonzero(work >= MIN_SUPPORT)
         heads = self.edges.tables[self._towards(predicate, side)].astype(np.float32)
         for some in np.split(rows, np.flatnonzero(np.diff(np.cumsum(work[rows]) // AT_ONCE)) + 1):
             found = (having[some] @ heads).tocoo()
@@ -167,15 +152,14 @@ class ConstantRules:
     def _of_features(
         self, predicate: int, side: Template, features: Ids
     ) -> Iterator[tuple[Ids, Float[np.ndarray, " rule"]]]:
-        """The constants of all rules with these features, and their evidence; some from the table that is kept."""
-        below = np.inf
+        """The constants of all rules with these features, and their evidence; from the table of rules if it is kept."""
         if (predicate, side) in self._tables:
             self._tables.move_to_end((predicate, side))
-            rules, below = self._tables[predicate, side]
-            _, entry = slices(rules.indptr[features], rules.indptr[features + 1])
-            yield rules.indices[entry], rules.data[entry]
-        if below > MIN_SUPPORT:
-            yield from (found[1:] for found in self._rules(predicate, side, features, below=below))
+            table = self._tables[predicate, side]
+            _, entry = slices(table.indptr[features], table.indptr[features + 1])
+            yield table.indices[entry], table.data[entry]
+        else:
+            yield from (found[1:] for found in self._rules(predicate, side, features))
 
     def _of_constant(self, predicate: int, side: Template, constant: int) -> tuple[Ids, Float[np.ndarray, " rule"]]:
         """The features of all rules with this constant, and their evidence."""
@@ -221,7 +205,7 @@ class ConstantRules:
         """Facts with the predicate and the entity that bodies are about in common."""
         about, constant = (0, 2) if side.about_subject else (2, 0)
         _, ours = view.shared(view.of(int(facts[rows[0], about])), self.features)
-        having = self.features.with_feature[ours]
+        having = self._having[ours]
         for some in np.split(rows, range(SOME_FACTS, len(rows), SOME_FACTS)):
             stated = self.edges.tables[self._back(int(facts[rows[0], 1]), side)][facts[some, constant]]
             counts = (having @ stated.T.tocsr().astype(np.float32)).toarray()

@@ -113,7 +113,7 @@ class ConstantRules:
             yield self._kept(predicate, side, features[some[found.row]], found.col, found.data)
 
     def _kept(
-        self, predicate: int, side: Template, features: Ids, constants: Ids, supports: NDArray[np.floating]
+        self, predicate: int, side: Template, features: Ids, constants: Ids, supports: NDArray[np.floating] | Ids
     ) -> Counted:
         """Those of the rules that are worth keeping."""
         often = np.flatnonzero(supports >= MIN_SUPPORT)  # most of them hold once, and are not worth a logarithm

@@ -9,7 +9,7 @@ from scipy import sparse
 from ctp_core.base.edges import EdgeList
 
 BITS = 32
-STRIDE = 2**BITS  # of feature keys: more than any KB has entities
+STRIDE = 1 << BITS  # of feature keys: more than any KB has entities
 ANY = -1  # in place of the other entity
 MAX_DEGREE = 60  # an entity with more edges is never the middle of a body: it joins everything to everything
 MIN_HOLDERS = 2  # a two-atom feature that only one entity has supports no rule

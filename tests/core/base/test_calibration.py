@@ -9,10 +9,10 @@ from ctp_core.base.goals import GoalIds, Score
 from ctp_core.base.reliability import Bin, expected_calibration_error, looked_at, reliability
 from ctp_core.errors import ArtifactError
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
-from ctp_core.kb.splits import FactsSplit
+from ctp_core.kb.splits import HOLD_OUT_SHARE, FactsSplit
 from ctp_core.symbols import Vocabulary
 
-SIZE = 60  # entities
+SIZE = 90  # entities
 RANKED = (3.0, -2.0)  # (factor, summand) between the logit of the truth and what the model ranks by
 
 
@@ -55,7 +55,10 @@ def drawn(seed: int, levels: tuple[float, ...] = (-4.0, -1.0)) -> tuple[FactsKB,
     stated = choose.random(truth.shape) < expit(truth)
     predicate, subject, object_ = stated.nonzero()
     facts = np.stack([subject, predicate, object_], axis=1)[choose.permutation(len(subject))]
-    splits = np.split(facts, [round((0.8 - 0.2 * MISSING) * len(facts)), round((1 - 0.2 * MISSING) * len(facts))])
+    splits = np.split(
+        facts,
+        [round((1 - HOLD_OUT_SHARE * (1 + MISSING)) * len(facts)), round((1 - HOLD_OUT_SHARE * MISSING) * len(facts))],
+    )
     names = Vocabulary("entity", map(str, range(SIZE))), Vocabulary("predicate", map(str, range(len(levels))))
     ranked = (truth - RANKED[1]) / RANKED[0]
 

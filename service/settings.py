@@ -1,6 +1,7 @@
 """All settings, read from `CTP_*` environment variables. A test keeps the README's table equal to them."""
 
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -51,6 +52,18 @@ class Settings(BaseSettings):
     )
     max_json_bytes: int = Field(
         16 * MIB, gt=0, description="Largest request body of type application/json; such bodies are held in memory."
+    )
+    max_tenant_waiting_bytes: int = Field(
+        32 * MIB,
+        gt=0,
+        description="JSON bodies of one tenant that one API process holds until they are answered; more are answered "
+        "with 429. At least CTP_MAX_JSON_BYTES.",
+    )
+    max_waiting_bytes: int = Field(
+        128 * MIB,
+        gt=0,
+        description="JSON bodies of all tenants that one API process holds until they are answered; more are answered "
+        "with 429. At least CTP_MAX_TENANT_WAITING_BYTES.",
     )
     max_decompressed_bytes: int = Field(
         512 * MIB, gt=0, description="Largest file of an uploaded KB after it is unzipped."
@@ -158,6 +171,17 @@ class Settings(BaseSettings):
     def _beats_before_the_lease_ends(self) -> Self:
         if self.heartbeat_seconds >= self.lease_seconds:
             raise ValueError("CTP_HEARTBEAT_SECONDS must be less than CTP_LEASE_SECONDS")
+        return self
+
+    @model_validator(mode="after")
+    def _every_body_can_be_held(self) -> Self:
+        sizes = {
+            f"CTP_{name.upper()}": getattr(self, name)
+            for name in ("max_json_bytes", "max_tenant_waiting_bytes", "max_waiting_bytes")
+        }
+        for (smaller, least), (larger, given) in pairwise(sizes.items()):
+            if given < least:
+                raise ValueError(f"{larger} is {given}, but must be at least {smaller}, which is {least}")
         return self
 
     @property

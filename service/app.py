@@ -22,6 +22,7 @@ from service.kbs.router import router as kbs
 from service.keys.gate import Gate
 from service.keys.service import Keyring
 from service.logs import configure_logs
+from service.models.comparison import comparing
 from service.models.router import router as models
 from service.queries.batcher import Batcher
 from service.queries.router import router as queries
@@ -50,6 +51,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         finally:
             await app.state.batcher.stop()
             app.state.waiting.stop()
+            app.state.comparing.stop()
             app.state.redis.close()
             app.state.database.dispose()
 
@@ -67,6 +69,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.storage = make_storage(settings)
     app.state.targets = Targets(app.state.database)
     app.state.waiting = Waiting(settings.max_waiting_calls)
+    app.state.comparing = comparing(settings.max_comparisons)
     app.state.importing = asyncio.Lock()
     app.state.redis = make_redis(settings)
     parts = Parts(app.state.database, app.state.redis, app.state.storage)

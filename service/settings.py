@@ -117,8 +117,13 @@ class Settings(BaseSettings):
     reply_seconds: float = Field(
         20.0, gt=0, description="Time that the API waits for a query worker before it answers 503."
     )
+    max_comparisons: int = Field(
+        2, gt=0, description="Most comparisons of models that one tenant may have under way in one API process."
+    )
     compare_seconds: float = Field(
-        40.0, gt=0, description="Time that all questions of one comparison of models may take."
+        40.0,
+        gt=0,
+        description="Time that one comparison of models may ask questions; it then tells of those that were answered.",
     )
     model_cache_bytes: int = Field(
         2048 * MIB, gt=0, description="Memory in which one query worker keeps models; more memory means less reloading."

@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -19,6 +20,7 @@ from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, Storage
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
+from service.http.places import Places
 from service.models import comparison, repository, service, transfer
 from service.models.contest import Asking
 from service.models.repository import RuleFilter
@@ -92,11 +94,16 @@ async def compare_models(
         int, Query(ge=0, le=1000, description="Maximum number of questions with differing answers to list.")
     ] = 20,
 ) -> Comparison:
-    """Compare versions: settings that differ, metrics, rules, how often each is right, and where they disagree."""
+    """Compare versions: settings that differ, metrics, rules, how often each is right, and where they disagree.
+
+    If the time is up before every question is answered, the contest is about those that were: `truncated`.
+    """
     references = [reference.strip() for reference in ids.split(",") if reference.strip()]
-    compared = await asyncio.to_thread(comparison.prepare, database, tenant, references, questions)
-    asking = Asking(request.app.state.batcher, request.scope.get("ctp.request_id", ""))
-    return await comparison.contested(compared, asking, disagreements)
+    comparing: Places = request.app.state.comparing
+    with comparing.place(tenant):
+        compared = await comparing.run(partial(comparison.prepare, database, tenant, references, questions))
+        asking = Asking(request.app.state.batcher, request.scope.get("ctp.request_id", ""))
+        return await comparison.contested(compared, asking, disagreements)
 
 
 @router.post("/import", status_code=201, responses=example(201, EXAMPLE_MODEL), openapi_extra=OPENAPI)

@@ -15,6 +15,7 @@ from service.http.cache import Cache
 from service.http.limits import BodyLimit, RateLimit
 from service.http.openapi import PROBLEMS
 from service.http.parameters import KNOWN_PARAMETERS
+from service.http.places import downloads
 from service.http.problems import add_problem_handlers
 from service.http.request_log import Observed
 from service.kbs.router import formats
@@ -52,6 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             await app.state.batcher.stop()
             app.state.waiting.stop()
             app.state.comparing.stop()
+            app.state.downloading.stop()
             app.state.redis.close()
             app.state.database.dispose()
 
@@ -69,6 +71,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.storage = make_storage(settings)
     app.state.targets = Targets(app.state.database)
     app.state.waiting = Waiting(settings.max_waiting_calls)
+    app.state.downloading = downloads(settings.max_downloads)
     app.state.comparing = comparing(settings.max_comparisons)
     app.state.importing = asyncio.Lock()
     app.state.redis = make_redis(settings)

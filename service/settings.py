@@ -117,6 +117,9 @@ class Settings(BaseSettings):
     reply_seconds: float = Field(
         20.0, gt=0, description="Time that the API waits for a query worker before it answers 503."
     )
+    max_downloads: int = Field(
+        2, gt=0, description="Most exports of models and KBs that one tenant may have under way in one API process."
+    )
     max_comparisons: int = Field(
         2, gt=0, description="Most comparisons of models that one tenant may have under way in one API process."
     )

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starlette.responses import StreamingResponse
@@ -13,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from service.errors import TooMany
 
 T = TypeVar("T")
+DOWNLOAD_THREADS = 2
 
 
 class Places:
@@ -55,15 +57,44 @@ class Places:
 
 
 class PlacedStream(StreamingResponse):
-    """A stream that holds a place from before it begins, when it can still be refused, until it ends in any way."""
+    """A stream that takes over the place of its caller and gives it back when it ends, in whatever way.
+
+    The place is taken before: a stream that has begun cannot be refused any more.
+    """
 
     def __init__(self, places: Places, tenant: str, content: Any, **options: Any) -> None:
         super().__init__(content, **options)
         self._places, self._tenant = places, tenant
-        places.take(tenant)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._places.give_back(self._tenant)
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file that is made while it is sent."""
+
+    name: str
+    media_type: str
+    content: Iterator[bytes]
+
+
+async def download(places: Places, tenant: str, begin: Callable[[], Download]) -> PlacedStream:
+    """Takes a place and begins a download in a thread; raises TooMany, or what `begin` raises."""
+    places.take(tenant)
+    try:
+        begun = await places.run(begin)
+    except BaseException:
+        places.give_back(tenant)
+        raise
+    headers = {"Content-Disposition": f'attachment; filename="{begun.name}"', "X-Content-Type-Options": "nosniff"}
+    return PlacedStream(places, tenant, begun.content, media_type=begun.media_type, headers=headers)
+
+
+def downloads(limit: int) -> Places:
+    """The downloads that one tenant may have under way in one API process."""
+    detail = f"{limit} downloads of yours are under way (CTP_MAX_DOWNLOADS): wait for one to end"
+    return Places(limit, DOWNLOAD_THREADS, "too_many_downloads", detail)

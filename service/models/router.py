@@ -16,11 +16,11 @@ from service.db.tables import Checkpoint, Job, RuleRow
 from service.http.accept import preferred
 from service.http.bodies import json_body
 from service.http.cache import CACHE_SECONDS
-from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
+from service.http.dependencies import DatabaseDep, DownloadingDep, OnceDep, SettingsDep, StorageDep, TenantDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
-from service.http.places import Places
+from service.http.places import Places, download
 from service.models import comparison, repository, service, transfer
 from service.models.contest import Asking
 from service.models.repository import RuleFilter
@@ -40,12 +40,11 @@ from service.models.schemas import (
     RuleOut,
     TagsIn,
 )
-from service.models.upload import MEDIA_TYPES, OPENAPI, Archive, read_archive
+from service.models.upload import OPENAPI, Archive, read_archive
 from service.settings import NAME_LIMIT
 from service.training.repository import metrics
 
 router = APIRouter(prefix="/models", tags=["models"])
-ARCHIVE = MEDIA_TYPES[0]
 JSON = "application/json"
 ModelStatus = Literal["pending", "ready", "failed", "cancelled", "deleted"]
 CSV_COLUMNS = ("id", "text", "template", "confidence", "weight", "support", "precision")
@@ -217,11 +216,13 @@ def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenan
         service.delete(session, tenant, model, seconds)
 
 
-@router.get("/{model}/export", response_class=Response, responses={200: {"content": {ARCHIVE: {}}}})
-def export_model(model: str, database: DatabaseDep, storage: StorageDep, tenant: TenantDep) -> Response:
+@router.get("/{model}/export", response_class=Response, responses={200: {"content": {transfer.ARCHIVE: {}}}})
+async def export_model(
+    model: str, database: DatabaseDep, storage: StorageDep, downloading: DownloadingDep, tenant: TenantDep
+) -> Response:
     """Download a version as one archive, with its symbols and facts, so that any service can import and use it."""
-    file_name, archive = transfer.export(database, storage, tenant, model)
-    return Response(archive, media_type=ARCHIVE, headers={"Content-Disposition": f'attachment; filename="{file_name}"'})
+    begin = partial(transfer.export, database, storage, tenant, model)
+    return await download(downloading, tenant, begin)
 
 
 def _wanted_rules(

@@ -208,7 +208,7 @@ class Contest(BaseModel):
 
 
 class Comparison(BaseModel):
-    """Compared versions; lists of values follow the order of `models`. `note` says why the contest is missing or cut."""
+    """Compared versions; lists of values follow the order of `models`. `note` says why a contest is missing or cut."""
 
     models: list["ModelOut"]
     config: list[Difference]

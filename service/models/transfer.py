@@ -13,8 +13,9 @@ from service.db.engine import Database
 from service.db.tables import ModelVersion
 from service.errors import Invalid, ServiceError, TooMany, Unavailable
 from service.files.removals import keep, remove_later
-from service.files.storage import Storage
+from service.files.storage import Storage, checked_sizes
 from service.http.idempotency import CreationReply, Once
+from service.http.places import Download
 from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service
 from service.models.archive import Card, CardRule, pack, rules_of, unpack
@@ -24,6 +25,7 @@ from service.settings import Settings
 from service.training.outcomes import add_rules, model_owner
 from service.training.repository import next_version
 
+ARCHIVE = "application/zip"
 # Files of an import whose row does not appear within this time are removed.
 UNCLAIMED_SECONDS = 3600.0
 # Any answer will do, even that the name is unknown: the model was loaded to tell.
@@ -37,15 +39,21 @@ PROBE = {
 }
 
 
-def export(database: Database, storage: Storage, tenant: str, reference: str) -> tuple[str, bytes]:
-    """Returns the file name and the archive, which is self-contained: the model's files hold its symbols and facts."""
+def export(database: Database, storage: Storage, tenant: str, reference: str) -> Download:
+    """Begins an archive, which is self-contained: the model's files hold its symbols and facts.
+
+    The files are read twice, piece by piece: damage must be told before the download begins.
+    """
     with database.read() as session:
         model = service.ready(session, tenant, reference)
         rules = repository.rules(session, model, repository.ALL_RULES)
     values = {key: getattr(model, key) for key in Card.model_fields if key != "rules"}
     values["rules"] = [{key: getattr(rule, key) for key in CardRule.model_fields} for rule in rules]
     card = Card.model_validate(values)
-    return f"{model.name}-{model.version}.ctp.zip", pack(card, storage.get(model.artifact or ""))
+    key = model.artifact or ""
+    sizes = checked_sizes(storage, key)
+    files = {name: (size, storage.pieces(key, name)) for name, size in sizes.items()}
+    return Download(f"{model.name}-{model.version}.ctp.zip", ARCHIVE, pack(card, files))
 
 
 @asynccontextmanager

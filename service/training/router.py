@@ -154,6 +154,7 @@ async def follow_job(
         return Response(status_code=204)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     content = events.stream(waiting, database, job, seen)
+    waiting.take(tenant)
     return PlacedStream(waiting, tenant, content, headers=headers, media_type=EventSourceResponse.media_type)
 
 

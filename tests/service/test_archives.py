@@ -72,13 +72,17 @@ def test_a_full_disk_is_told_as_such() -> None:
     assert storage_problem(caught.value)["status"] == 507
 
 
+def packed(card: Card, files: dict[str, bytes]) -> bytes:
+    return b"".join(pack(card, {name: (len(content), [content]) for name, content in files.items()}))
+
+
 def archive(**changes: Any) -> bytes:
     """Of a model that has learnt nothing."""
     tensors = safetensors.numpy.save({"weights": np.zeros(2)})
     manifest = encode_manifest({"kind": "facts", "config": {"method": "proofs"}}, tensors)
     values = {"id": "m", "name": "imported", "version": 1, "kind": "facts", "metrics": {}, "tags": {}, "rules": []}
     card = Card.model_validate(values | {"kb_sha256": "0" * 64, "code_version": "1"} | changes)
-    return pack(card, {MANIFEST: manifest, TENSORS: tensors})
+    return packed(card, {MANIFEST: manifest, TENSORS: tensors})
 
 
 def test_a_rule_with_the_longest_names_is_packed_and_unpacked() -> None:
@@ -169,7 +173,7 @@ def zeros(num_bytes: int) -> bytes:
     """An archive of a thousandth of that size."""
     tensors = safetensors.numpy.save({"weights": np.zeros(num_bytes, dtype=np.uint8)})
     manifest = encode_manifest({"kind": "facts", "config": {"method": "proofs"}}, tensors)
-    return pack(unpack(io.BytesIO(archive()), Settings())[0], {MANIFEST: manifest, TENSORS: tensors})
+    return packed(unpack(io.BytesIO(archive()), Settings())[0], {MANIFEST: manifest, TENSORS: tensors})
 
 
 def test_what_shrinks_too_much_is_refused_before_it_is_unpacked() -> None:

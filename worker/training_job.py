@@ -184,7 +184,7 @@ class TrainingJob:
         files = encode(model.to_artifact())
         key = self._stored(lambda: self.storage.put(self._model_owner(job, claim), files), claim, heart)
         size = sum(map(len, files.values()))
-        trained = Trained(key, size, rules, model.config, heart.trials, ended, model.own_metrics)
+        trained = Trained(key, size, outcomes.rule_values(rules), model.config, heart.trials, ended, model.own_metrics)
         self._write(lambda session: outcomes.succeed(session, claim, trained))
         log.info("job_succeeded", rules=len(trained.rules))
 

@@ -130,6 +130,7 @@ async def import_model(
 
     try:
         await transfer.check_loads(request.app.state.batcher, found.model_id, found.artifact)
+        await asyncio.to_thread(found.stage, database)
     except Exception:
         await asyncio.to_thread(found.drop, database)
         raise

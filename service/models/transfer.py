@@ -17,12 +17,12 @@ from service.files.storage import Storage, checked_sizes
 from service.http.idempotency import CreationReply, Once
 from service.http.places import Download
 from service.kbs.repository import SAMPLE_TENANT
-from service.models import repository, service
+from service.models import repository, service, staging
 from service.models.archive import Card, CardRule, pack, rules_of, unpack
 from service.names import check_name, new_id
 from service.queries.batcher import Batcher, Target
 from service.settings import Settings
-from service.training.outcomes import add_rules, model_owner
+from service.training.outcomes import model_owner
 from service.training.repository import next_version
 
 ARCHIVE = "application/zip"
@@ -94,9 +94,22 @@ class Import:
         self.artifact = storage.put(self.owner, self.files)
         self.files = {}
 
+    def stage(self, database: Database) -> None:
+        """Writes the version and its rules, which nobody sees before `register`."""
+        card = self.card
+        model = ModelVersion(
+            id=self.model_id,
+            method=self.config["method"],
+            config=self.config,
+            origin={"model_id": card.id, "name": card.name, "version": card.version},
+            **card.model_dump(include={"kb_sha256", "kind", "preset", "metrics", "trials", "tags", "code_version"}),
+        )
+        staging.stage(database, model, self.rules)
+
     def drop(self, database: Database) -> None:
         with database.write() as session:
             remove_later(session, self.owner)
+        staging.unstage(database, self.model_id)
 
     def create(self, database: Database, once: Once, create: Callable[[Session], CreationReply]) -> CreationReply:
         """Registers the model; drops its files if the call is refused or repeats an earlier one.
@@ -114,26 +127,13 @@ class Import:
         return reply
 
     def register(self, session: Session, tenant: str) -> ModelVersion:
-        card = self.card
-        kb = repository.kb_like(session, [tenant, SAMPLE_TENANT], card.kb_sha256)
-        model = ModelVersion(
-            id=self.model_id,
-            tenant=tenant,
-            name=self.name,
-            version=next_version(session, tenant, self.name),
-            status="ready",
-            kb_id=kb.id if kb else None,
-            method=self.config["method"],
-            config=self.config,
-            artifact=self.artifact,
-            artifact_bytes=self.num_bytes,
-            origin={"model_id": card.id, "name": card.name, "version": card.version},
-            ready_at=now(),
-            **card.model_dump(include={"kb_sha256", "kind", "preset", "metrics", "trials", "tags", "code_version"}),
-        )
-        session.add(model)
-        session.flush()
-        add_rules(session, model.id, self.rules)
+        """Makes the staged version visible when the session commits."""
+        kb = repository.kb_like(session, [tenant, SAMPLE_TENANT], self.card.kb_sha256)
+        model = staging.staged(session, self.model_id)
+        model.tenant, model.name, model.version = tenant, self.name, next_version(session, tenant, self.name)
+        model.kb_id = kb.id if kb else None
+        model.artifact, model.artifact_bytes = self.artifact, self.num_bytes
+        model.status, model.created_at, model.ready_at = "ready", now(), now()
         keep(session, self.owner)
         session.flush()
         session.refresh(model)

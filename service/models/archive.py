@@ -1,8 +1,8 @@
 """Packs a model into one file and unpacks it: a zip of the model's two files and a card that describes it.
 
 Nothing in an archive is trusted. Names are compared with the known ones and never used as paths; sizes are checked
-before and during unpacking; checksums are verified. Whether the tensors really form a model is checked by loading them
-in a query worker (`transfer.check_loads`).
+before and during unpacking; checksums are verified. Whether the tensors really form a model is checked by asking
+it in a query worker (`transfer.check_answers`).
 """
 
 import io

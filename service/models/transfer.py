@@ -1,7 +1,7 @@
 """Exports models from one registry and imports them into another."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import BinaryIO
@@ -19,6 +19,7 @@ from service.http.places import Download
 from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service, staging
 from service.models.archive import Card, CardRule, pack, rules_of, unpack
+from service.models.probe import Question, probe
 from service.names import check_name, new_id
 from service.queries.batcher import Batcher, Target
 from service.settings import Settings
@@ -28,15 +29,6 @@ from service.training.repository import next_version
 ARCHIVE = "application/zip"
 # Files of an import whose row does not appear within this time are removed.
 UNCLAIMED_SECONDS = 3600.0
-# Any answer will do, even that the name is unknown: the model was loaded to tell.
-PROBE = {
-    "goal": ["ctp:probe", "ctp:probe", "ctp:probe"],
-    "facts": [],
-    "top_k": 1,
-    "proofs": 0,
-    "depth": None,
-    "exclude_known": False,
-}
 
 
 def export(database: Database, storage: Storage, tenant: str, reference: str) -> Download:
@@ -74,7 +66,7 @@ class Import:
 
     def __init__(self, file: BinaryIO, name: str | None, settings: Settings) -> None:
         self.card, self.files, self.config = unpack(file, settings)
-        self.rules = rules_of(self.card)
+        self.rules, self.probe = rules_of(self.card), probe(self.files)
         self.name = check_name(name or self.card.name)
         self.model_id = new_id("model")
         self.owner = f"{model_owner(self.model_id)}/import"
@@ -140,14 +132,15 @@ class Import:
         return model
 
 
-async def check_loads(batcher: Batcher, model_id: str, artifact: str) -> None:
-    """Has a query worker load the model, since the API has no torch.
+async def check_answers(batcher: Batcher, model_id: str, artifact: str, questions: Sequence[Question]) -> None:
+    """Has a query worker load the model and answer, since the API has no torch.
 
-    Raises Invalid if the files are not a model, Unavailable if this cannot be checked now.
+    Raises Invalid if the files are not a model or it fails to answer, Unavailable if this cannot be checked now.
     """
-    (reply,) = await batcher.ask(Target(model_id, artifact), [PROBE], "")
-    problem = reply if isinstance(reply, dict) else {}
-    if problem.get("status") == Unavailable.status:
-        raise Unavailable(problem["code"], problem["detail"])
-    if problem.get("status", 0) >= 500 or problem.get("code") == "bad_artifact":
-        raise Invalid("bad_archive", f"the archive cannot be imported: {problem.get('detail', 'it does not load')}")
+    for reply in await batcher.ask(Target(model_id, artifact), questions, ""):
+        problem = reply if isinstance(reply, dict) else {}
+        if problem.get("status") == Unavailable.status:
+            raise Unavailable(problem["code"], problem["detail"])
+        if problem.get("status", 0) >= 500 or problem.get("code") == "bad_artifact":
+            reason = problem.get("detail", "it does not load")
+            raise Invalid("bad_archive", f"the archive cannot be imported: {reason}; export the model again")

@@ -13,8 +13,8 @@ from ctp_core.symbols import Fact
 from service.errors import ServiceError, TooMany, Unavailable
 from service.local.cluster import Cluster
 from service.models.contest import Asking, Prepared, Trial, hold
+from service.models.probe import PROBE
 from service.models.schemas import Contest
-from service.models.transfer import PROBE
 from service.queries.batcher import MAX_BATCH, UNDER_WAY, Asked, Batcher, Target, apart, next_batch
 from service.queries.wire import Reply
 from service.queue import QUERY_QUEUE, alive_key

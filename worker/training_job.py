@@ -100,6 +100,12 @@ class TrainingJob:
             self._fail(claim, error.code, str(error))
         except StorageError as error:
             self._fail(claim, error.code, str(error))
+        except OverflowError as error:
+            log.exception("training_overflowed")
+            detail = (
+                f"a number became too large to compute with ({error}): lower `learning_rate` or another large setting"
+            )
+            self._fail(claim, "training_overflowed", detail)
         except Exception as error:
             if memory.is_out_of_memory(error):
                 self._fail_for_memory(claim)

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda level: str(level).upper())]
 MIB = 1024 * 1024
+MAX_HELD_BYTES = 64 * 1024 * MIB  # more than any machine should give to bodies
 NAME_LIMIT = 512  # most characters of an entity or predicate; the setting can only lower it
 GOALS_LIMIT = 10_000  # most goals of a query, checked while parsing; the setting can only lower it
 
@@ -56,12 +57,14 @@ class Settings(BaseSettings):
     max_tenant_waiting_bytes: int = Field(
         32 * MIB,
         gt=0,
+        le=MAX_HELD_BYTES,
         description="JSON bodies of one tenant that one API process holds until they are answered; more are answered "
         "with 429. At least CTP_MAX_JSON_BYTES.",
     )
     max_waiting_bytes: int = Field(
         128 * MIB,
         gt=0,
+        le=MAX_HELD_BYTES,
         description="JSON bodies of all tenants that one API process holds until they are answered; more are answered "
         "with 429. At least CTP_MAX_TENANT_WAITING_BYTES.",
     )
@@ -118,10 +121,16 @@ class Settings(BaseSettings):
         20.0, gt=0, description="Time that the API waits for a query worker before it answers 503."
     )
     max_downloads: int = Field(
-        2, gt=0, description="Most exports of models and KBs that one tenant may have under way in one API process."
+        2,
+        gt=0,
+        le=1000,
+        description="Most exports of models and KBs that one tenant may have under way in one API process.",
     )
     max_comparisons: int = Field(
-        2, gt=0, description="Most comparisons of models that one tenant may have under way in one API process."
+        2,
+        gt=0,
+        le=1000,
+        description="Most comparisons of models that one tenant may have under way in one API process.",
     )
     compare_seconds: float = Field(
         40.0,

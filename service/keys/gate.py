@@ -40,7 +40,7 @@ class Gate:
         if role is None:
             return
         caller = await self._caller(scope)
-        if caller.role < role:
+        if not caller.role.may(role):
             raise Forbidden(
                 "role_too_low", f"this call needs a key of role {role.name}; yours has role {caller.role.name}"
             )

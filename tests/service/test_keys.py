@@ -73,7 +73,7 @@ def test_what_is_no_key_is_not_looked_up(text: str) -> None:
         ("POST", "/query", Role.read),
         ("POST", "/kbs", Role.write),
         ("DELETE", "/kbs/x", Role.write),
-        ("GET", "/metrics", Role.admin),
+        ("GET", "/metrics", Role.metrics),
         ("GET", "/a/route/that/nobody/thought/of", Role.read),
         ("GET", "/healthz/../kbs", Role.read),
         ("GET", "//healthz", Role.read),
@@ -274,6 +274,16 @@ def test_an_open_service_does_not_answer_pages_from_elsewhere(client: httpx.Clie
     forged = client.post("/kbs", data={"name": "forged"}, files=files, headers={"Origin": "https://evil.example"})
     assert (forged.status_code, forged.json()["code"]) == (403, "foreign_origin")
     assert client.get("/kbs", headers={"Origin": str(client.base_url).rstrip("/")}).status_code == 200
+
+
+def test_metrics_have_a_role_of_their_own_that_sees_nothing_else() -> None:
+    allowed = {role: [needed for needed in Role if role.may(needed)] for role in Role}
+    assert allowed == {
+        Role.metrics: [Role.metrics],
+        Role.read: [Role.read],
+        Role.write: [Role.read, Role.write],
+        Role.admin: list(Role),
+    }
 
 
 @pytest.mark.parametrize(

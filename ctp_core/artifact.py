@@ -59,18 +59,27 @@ def load(folder: Path) -> Artifact:
 
 SYMBOLS = {"facts": ("entities", "predicates"), "graphs": ("predicates", "targets")}
 FACTS, TRAIN = "facts.", "facts.train"
+DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+# Far beyond what a training ends with; a product of a few such numbers is still finite.
+MAX_MAGNITUDE = 1e9
 
 
 def check_consistent(artifact: Artifact) -> None:
-    """Raises ArtifactError unless names are distinct texts, facts refer to them, and all numbers are finite."""
+    """Raises ArtifactError unless names are distinct texts, facts refer to them, and numbers can be computed with."""
     kind = artifact.manifest["kind"]
     sizes = {role: _num_symbols(artifact.manifest, role) for role in SYMBOLS[kind]}
     for name, tensor in artifact.tensors.items():
+        if tensor.dtype not in DTYPES:
+            raise ArtifactError(f"the tensor {name!r} has numbers of type {tensor.dtype}, which no model has")
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise ArtifactError(f"the tensor {name!r} holds numbers that are not finite")
+        if tensor.is_floating_point() and tensor.numel() and tensor.abs().max() > MAX_MAGNITUDE:
+            raise ArtifactError(f"the tensor {name!r} holds numbers beyond {MAX_MAGNITUDE:g}")
     if kind == "facts":
         if TRAIN not in artifact.tensors:
             raise ArtifactError(f"the artifact of a model of facts has no {TRAIN!r}")
+        if not len(artifact.tensors[TRAIN]):
+            raise ArtifactError(f"{TRAIN!r} is empty: every model is trained on facts")
         for name in artifact.tensors:
             if name.startswith(FACTS):
                 _check_facts(name, artifact.tensors[name], sizes["entities"], sizes["predicates"])
@@ -95,3 +104,7 @@ def _check_facts(name: str, facts: torch.Tensor, num_entities: int, num_predicat
     sizes = torch.tensor([num_entities, num_predicates, num_entities])
     if ((facts < 0) | (facts >= sizes)).any():
         raise ArtifactError(f"{name!r} refers to entities or predicates that have no name")
+    numbers = (facts[:, 0] * num_predicates + facts[:, 1]) * num_entities + facts[:, 2]
+    if len(torch.unique(numbers)) < len(numbers):
+        # Paths through facts that are repeated a thousand times would be searched a thousand times each.
+        raise ArtifactError(f"{name!r} lists a fact twice")

@@ -29,14 +29,20 @@ def _finite(text: str) -> float:
 def decode_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
     """Reads the manifest; raises ArtifactError where a file is missing, damaged or of another format."""
     try:
-        manifest = json.loads(files[MANIFEST], parse_float=_finite, parse_constant=_finite)
-        tensors = files[TENSORS]
+        content, tensors = files[MANIFEST], files[TENSORS]
     except KeyError as error:
         raise ArtifactError(f"the artifact has no {error.args[0]}") from None
+    return decode_manifest_of(content, sha256(tensors).hexdigest())
+
+
+def decode_manifest_of(content: bytes, tensors_sha256: str) -> dict[str, Any]:
+    """Reads the manifest of tensors with this checksum; raises as `decode_manifest`."""
+    try:
+        manifest = json.loads(content, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         raise ArtifactError(f"{MANIFEST} is not JSON") from None
     if not isinstance(manifest, dict) or manifest.pop("format", None) != FORMAT:
         raise ArtifactError(f"{MANIFEST} is not of format {FORMAT}")
-    if manifest.pop("tensors_sha256", None) != sha256(tensors).hexdigest():
+    if manifest.pop("tensors_sha256", None) != tensors_sha256:
         raise ArtifactError(f"{TENSORS} does not match the checksum in {MANIFEST}")
     return manifest

@@ -15,6 +15,7 @@ from service.http.cache import Cache
 from service.http.limits import BodyLimit, RateLimit
 from service.http.openapi import PROBLEMS
 from service.http.parameters import KNOWN_PARAMETERS
+from service.http.places import downloads
 from service.http.problems import add_problem_handlers
 from service.http.request_log import Observed
 from service.kbs.router import formats
@@ -22,6 +23,7 @@ from service.kbs.router import router as kbs
 from service.keys.gate import Gate
 from service.keys.service import Keyring
 from service.logs import configure_logs
+from service.models.comparison import comparing
 from service.models.router import router as models
 from service.queries.batcher import Batcher
 from service.queries.router import router as queries
@@ -50,6 +52,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         finally:
             await app.state.batcher.stop()
             app.state.waiting.stop()
+            app.state.comparing.stop()
+            app.state.downloading.stop()
             app.state.redis.close()
             app.state.database.dispose()
 
@@ -67,6 +71,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.storage = make_storage(settings)
     app.state.targets = Targets(app.state.database)
     app.state.waiting = Waiting(settings.max_waiting_calls)
+    app.state.downloading = downloads(settings.max_downloads)
+    app.state.comparing = comparing(settings.max_comparisons)
     app.state.importing = asyncio.Lock()
     app.state.redis = make_redis(settings)
     parts = Parts(app.state.database, app.state.redis, app.state.storage)

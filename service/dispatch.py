@@ -26,6 +26,7 @@ from service.files.storage import Storage, StorageError, make_storage
 from service.http.idempotency import forget_old_keys
 from service.kbs.store import sweep as sweep_kbs
 from service.leadership import DISPATCHER
+from service.models.staging import sweep as sweep_imports
 from service.queue import make_celery, make_redis, publish_job, waiting_jobs, withdraw_jobs
 from service.settings import Settings
 from service.training import lease, outcomes, repository
@@ -47,10 +48,11 @@ class Dispatcher:
         self.redis: Any = make_redis(settings)
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._reconciled_at = self._led_at = float("-inf")
-        every = settings.relay_seconds
-        self.witness = lease.Witness(self.database, every, max(settings.lease_seconds / 3, 3 * every))
+        gap = max(settings.lease_seconds / 3, 3 * settings.relay_seconds)
+        self.witness = lease.Witness(self.database, gap / 4, gap)
         self.sweepers = [
             Sweeper("kbs", lambda: sweep_kbs(self.database)),
+            Sweeper("imports", lambda: sweep_imports(self.database)),
             # In a thread of its own: a storage that does not answer must not delay jobs.
             Sweeper("files", self.sweep_files),
         ]

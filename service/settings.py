@@ -1,6 +1,7 @@
 """All settings, read from `CTP_*` environment variables. A test keeps the README's table equal to them."""
 
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -9,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda level: str(level).upper())]
 MIB = 1024 * 1024
+MAX_HELD_BYTES = 64 * 1024 * MIB  # more than any machine should give to bodies
 NAME_LIMIT = 512  # most characters of an entity or predicate; the setting can only lower it
 GOALS_LIMIT = 10_000  # most goals of a query, checked while parsing; the setting can only lower it
 
@@ -51,6 +53,20 @@ class Settings(BaseSettings):
     )
     max_json_bytes: int = Field(
         16 * MIB, gt=0, description="Largest request body of type application/json; such bodies are held in memory."
+    )
+    max_tenant_waiting_bytes: int = Field(
+        32 * MIB,
+        gt=0,
+        le=MAX_HELD_BYTES,
+        description="JSON bodies of one tenant that one API process holds until they are answered; more are answered "
+        "with 429. At least CTP_MAX_JSON_BYTES.",
+    )
+    max_waiting_bytes: int = Field(
+        128 * MIB,
+        gt=0,
+        le=MAX_HELD_BYTES,
+        description="JSON bodies of all tenants that one API process holds until they are answered; more are answered "
+        "with 429. At least CTP_MAX_TENANT_WAITING_BYTES.",
     )
     max_decompressed_bytes: int = Field(
         512 * MIB, gt=0, description="Largest file of an uploaded KB after it is unzipped."
@@ -104,8 +120,22 @@ class Settings(BaseSettings):
     reply_seconds: float = Field(
         20.0, gt=0, description="Time that the API waits for a query worker before it answers 503."
     )
+    max_downloads: int = Field(
+        2,
+        gt=0,
+        le=1000,
+        description="Most exports of models and KBs that one tenant may have under way in one API process.",
+    )
+    max_comparisons: int = Field(
+        2,
+        gt=0,
+        le=1000,
+        description="Most comparisons of models that one tenant may have under way in one API process.",
+    )
     compare_seconds: float = Field(
-        40.0, gt=0, description="Time that all questions of one comparison of models may take."
+        40.0,
+        gt=0,
+        description="Time that one comparison of models may ask questions; it then tells of those that were answered.",
     )
     model_cache_bytes: int = Field(
         2048 * MIB, gt=0, description="Memory in which one query worker keeps models; more memory means less reloading."
@@ -158,6 +188,17 @@ class Settings(BaseSettings):
     def _beats_before_the_lease_ends(self) -> Self:
         if self.heartbeat_seconds >= self.lease_seconds:
             raise ValueError("CTP_HEARTBEAT_SECONDS must be less than CTP_LEASE_SECONDS")
+        return self
+
+    @model_validator(mode="after")
+    def _every_body_can_be_held(self) -> Self:
+        sizes = {
+            f"CTP_{name.upper()}": getattr(self, name)
+            for name in ("max_json_bytes", "max_tenant_waiting_bytes", "max_waiting_bytes")
+        }
+        for (smaller, least), (larger, given) in pairwise(sizes.items()):
+            if given < least:
+                raise ValueError(f"{larger} is {given}, but must be at least {smaller}, which is {least}")
         return self
 
     @property

@@ -9,6 +9,7 @@ from json.encoder import encode_basestring as _text
 from math import isfinite
 
 from ctp_core.base.model import Answer, Answers, Model
+from ctp_core.errors import ArtifactError
 from ctp_core.proofs import Proof, ProofNode, Unification
 from ctp_core.rules import Rule
 from ctp_core.symbols import Fact
@@ -17,7 +18,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 def answers_json(model: Model, answers: Answers) -> bytes:
-    """Returns the JSON of the answers without its outer braces; raises ValueError for a number that is not finite."""
+    """Returns the JSON of the answers without its outer braces; raises ArtifactError for a score that is not finite."""
     head = {
         "explainable": model.explainable,
         "semiring": model.semiring,
@@ -74,5 +75,5 @@ def _number_or_null(value: float | None) -> str:
 
 def _number(value: float) -> str:
     if not isfinite(value):
-        raise ValueError(f"{value} is not a number in JSON")
+        raise ArtifactError(f"the model computes the score {value}, which is not a number: train or export it again")
     return repr(float(value))

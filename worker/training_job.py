@@ -100,6 +100,12 @@ class TrainingJob:
             self._fail(claim, error.code, str(error))
         except StorageError as error:
             self._fail(claim, error.code, str(error))
+        except OverflowError as error:
+            log.exception("training_overflowed")
+            detail = (
+                f"a number became too large to compute with ({error}): lower `learning_rate` or another large setting"
+            )
+            self._fail(claim, "training_overflowed", detail)
         except Exception as error:
             if memory.is_out_of_memory(error):
                 self._fail_for_memory(claim)
@@ -184,7 +190,7 @@ class TrainingJob:
         files = encode(model.to_artifact())
         key = self._stored(lambda: self.storage.put(self._model_owner(job, claim), files), claim, heart)
         size = sum(map(len, files.values()))
-        trained = Trained(key, size, rules, model.config, heart.trials, ended, model.own_metrics)
+        trained = Trained(key, size, outcomes.rule_values(rules), model.config, heart.trials, ended, model.own_metrics)
         self._write(lambda session: outcomes.succeed(session, claim, trained))
         log.info("job_succeeded", rules=len(trained.rules))
 

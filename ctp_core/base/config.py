@@ -26,7 +26,8 @@ EvalEvery = Annotated[
     int,
     Field(
         ge=1,
-        description="Epochs between two checks on the validation data, from 1. The model keeps the weights of its "
+        le=10_000,
+        description="Epochs between two checks on the validation data, 1 to 10,000. The model keeps the weights of its "
         "best check, so frequent checks choose more finely but take time.",
     ),
 ]
@@ -65,16 +66,18 @@ GraphsBatch = Annotated[
     int,
     Field(
         ge=1,
-        description="Graphs in one learning step, from 1. Larger batches make fewer and steadier steps and need more "
-        "memory.",
+        le=100_000,
+        description="Graphs in one learning step, 1 to 100,000. Larger batches make fewer and steadier steps and need "
+        "more memory.",
     ),
 ]
 EnoughSteps = Annotated[
     int | None,
     Field(
         ge=1,
-        description="Learning steps that are enough, from 1: with many graphs, fewer epochs are made. null: all "
-        "`epochs` are made.",
+        le=1_000_000,
+        description="Learning steps that are enough, 1 to 1,000,000: with many graphs, fewer epochs are made. null: "
+        "all `epochs` are made.",
     ),
 ]
 Distinct = Annotated[
@@ -97,8 +100,9 @@ BudgetSeconds = Annotated[
     float | None,
     Field(
         gt=0,
+        le=1_000_000,
         description="Work that the search for settings and the training may take together, in seconds of one core, "
-        "above 0. null: as much as preset `fast` has for a KB of this size.",
+        "above 0 and up to 1,000,000. null: as much as preset `fast` has for a KB of this size.",
     ),
 ]
 
@@ -187,7 +191,8 @@ class GraphsConfig(BaseConfig):
     patience: int | None = Field(
         default=None,
         ge=1,
-        description="Validations without improvement after which training stops early, from 1. null: never.",
+        le=10_000,
+        description="Validations without improvement after which training stops early, 1 to 10,000. null: never.",
     )
     eval_every: EvalEvery = 10
 

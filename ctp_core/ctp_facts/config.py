@@ -51,8 +51,9 @@ class CtpFactsConfig(SelectConfig, SearchedConfig):
     batch_size: int = Field(
         default=16,
         ge=1,
-        description="Size of one learning step, from 1: a number of facts for loss `sampled`, of predicates for the "
-        "other losses. Larger batches make fewer and steadier steps, and need more memory.",
+        le=100_000,
+        description="Size of one learning step, 1 to 100,000: a number of facts for loss `sampled`, of predicates for "
+        "the other losses. Larger batches make fewer and steadier steps, and need more memory.",
     )
     unification: Literal["concat", "per_symbol"] = Field(
         default="concat",
@@ -74,20 +75,23 @@ class CtpFactsConfig(SelectConfig, SearchedConfig):
     nearest_every: int = Field(
         default=100,
         ge=1,
-        description="For neighbours `nearest`: learning steps between two searches for the most similar entities, from "
-        "1. A smaller number keeps them up to date, but takes longer.",
+        le=1_000_000,
+        description="For neighbours `nearest`: learning steps between two searches for the most similar entities, 1 to "
+        "1,000,000. A smaller number keeps them up to date, but takes longer.",
     )
     negatives: int = Field(
         default=1,
         ge=1,
+        le=100_000,
         description="For loss `sampled`: how many times each fact is made false by replacing its subject, its object "
-        "and both at random, from 1. More negatives teach better, but take longer.",
+        "and both at random, 1 to 100,000. More negatives teach better, but take longer.",
     )
     initial_range: float = Field(
         default=1.0,
         gt=0,
-        description="Vectors start at random between minus this value and this value, above 0. With a smaller value, "
-        "everything starts more alike.",
+        le=100,
+        description="Vectors start at random between minus this value and this value, above 0 and up to 100. With a "
+        "smaller value, everything starts more alike.",
     )
     entity_scale: float = Field(
         default=1.0,
@@ -109,8 +113,9 @@ class CtpFactsConfig(SelectConfig, SearchedConfig):
     predicate_weight: float = Field(
         default=0.0,
         ge=0,
-        description="For loss `summed`: how much to learn also which predicate holds between two entities, from 0 "
-        "(not at all). Raise it where predicates exclude each other.",
+        le=1000,
+        description="For loss `summed`: how much to learn also which predicate holds between two entities, 0 "
+        "(not at all) to 1,000. Raise it where predicates exclude each other.",
     )
     rule_rate: float = Field(
         default=1.0,

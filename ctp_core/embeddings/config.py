@@ -26,7 +26,8 @@ class EmbeddingConfig(SearchedConfig):
     n3: float = Field(
         default=0.01,
         ge=0,
-        description="Pressure towards short vectors, from 0 (none). Higher values keep the model from learning the "
+        le=1000,
+        description="Pressure towards short vectors, 0 (none) to 1,000. Higher values keep the model from learning the "
         "facts by heart.",
     )
     learning_rate: LearningRate = 0.1
@@ -39,8 +40,9 @@ class EmbeddingConfig(SearchedConfig):
     batch_size: int = Field(
         default=100,
         ge=1,
-        description="Questions in one learning step, from 1. Larger batches make fewer and steadier steps and need "
-        "more memory.",
+        le=100_000,
+        description="Questions in one learning step, 1 to 100,000. Larger batches make fewer and steadier steps and "
+        "need more memory.",
     )
     grouped: bool = Field(
         default=False,
@@ -50,8 +52,9 @@ class EmbeddingConfig(SearchedConfig):
     negatives: int | None = Field(
         default=None,
         ge=1,
-        description="Random entities that the answers of a step are ranked against, from 1; fewer are faster and less "
-        "exact. null: all entities.",
+        le=100_000,
+        description="Random entities that the answers of a step are ranked against, 1 to 100,000; fewer are faster and "
+        "less exact. null: all entities.",
     )
     weigh_negatives: bool = Field(
         default=False,
@@ -61,8 +64,9 @@ class EmbeddingConfig(SearchedConfig):
     predicate_weight: float = Field(
         default=0.5,
         ge=0,
-        description="Weight of learning also which predicate holds between two entities, from 0 (off). Raise it where "
-        "predicates exclude each other.",
+        le=1000,
+        description="Weight of learning also which predicate holds between two entities, 0 (off) to 1,000. Raise it "
+        "where predicates exclude each other.",
     )
     reciprocal: bool = Field(
         default=True,

@@ -26,37 +26,43 @@ class MinedConfig(SearchedConfig):
     sample: int = Field(
         default=1000,
         ge=1,
-        description="Facts of each predicate that rules are searched in and fitted to, from 1. More find more rules "
-        "and take longer.",
+        le=1_000_000,
+        description="Facts of each predicate that rules are searched in and fitted to, 1 to 1,000,000. More find more "
+        "rules and take longer.",
     )
     rules_per_template: int = Field(
         default=100,
         ge=1,
-        description="Rules of each shape kept for each predicate, from 1. More explain more and take longer.",
+        le=100_000,
+        description="Rules of each shape kept for each predicate, 1 to 100,000. More explain more and take longer.",
     )
     min_support: int = Field(
         default=2,
         ge=1,
-        description="Sampled facts that a rule must explain to be kept, from 1. Higher values drop rules that hold by "
-        "chance.",
+        le=1_000_000,
+        description="Sampled facts that a rule must explain to be kept, 1 to 1,000,000. Higher values drop rules that "
+        "hold by chance.",
     )
     steps: int = Field(
         default=40,
         ge=1,
-        description="Maximum number of learning steps for the rule weights of one predicate, from 1. More fit better "
-        "and take longer.",
+        le=100_000,
+        description="Maximum number of learning steps for the rule weights of one predicate, 1 to 100,000. More fit "
+        "better and take longer.",
     )
     mined_paths: float = Field(
         default=5e7,
         gt=0,
-        description="Paths that are looked at to find rules, for all predicates together. More find more rules and "
-        "take longer.",
+        le=1e10,
+        description="Paths that are looked at to find rules, for all predicates together, up to 10,000,000,000. More "
+        "find more rules and take longer.",
     )
     groundings: float = Field(
         default=5e7,
         gt=0,
-        description="Groundings of rules that their weights are fitted to, for all predicates together. More fit "
-        "better, and take longer.",
+        le=1e10,
+        description="Groundings of rules that their weights are fitted to, for all predicates together, up to "
+        "10,000,000,000. More fit better, and take longer.",
     )
     constants: bool = Field(
         default=True,
@@ -95,7 +101,8 @@ class ProofsConfig(MinedConfig):
     rule_sparsity: float = Field(
         default=0.02,
         ge=0,
-        description="Pressure towards few mined rules, from 0 (none). Higher values leave fewer rules.",
+        le=1000,
+        description="Pressure towards few mined rules, 0 (none) to 1,000. Higher values leave fewer rules.",
     )
     members: int = Field(
         default=1,
@@ -128,13 +135,16 @@ class ProofsConfig(MinedConfig):
     batch_size: int = Field(
         default=8,
         ge=1,
-        description="Predicates in one learning step, from 1, each with all pairs of entities. More need more memory.",
+        le=100_000,
+        description="Predicates in one learning step, 1 to 100,000, each with all pairs of entities. More need more "
+        "memory.",
     )
     sparsity: float = Field(
         default=0.0,
         ge=0,
-        description="Pressure towards few rules, from 0 (none). Higher values leave fewer rules, which are easier to "
-        "read.",
+        le=1000,
+        description="Pressure towards few rules, 0 (none) to 1,000. Higher values leave fewer rules, which are easier "
+        "to read.",
     )
     hidden_facts: float = Field(
         default=0.0,
@@ -151,7 +161,8 @@ class ProofsConfig(MinedConfig):
     initial_scale: float = Field(
         default=1.0,
         ge=0,
-        description="How different rules are before training, from 0. Larger values start with more decided rules.",
+        le=100,
+        description="How different rules are before training, 0 to 100. Larger values start with more decided rules.",
     )
     eval_every: EvalEvery = 10
 
@@ -198,8 +209,9 @@ class RulesConfig(MinedConfig):
     sparsity: float = Field(
         default=0.02,
         ge=0,
-        description="Pressure towards few rules, from 0 (none). Higher values leave fewer rules, which are easier to "
-        "read.",
+        le=1000,
+        description="Pressure towards few rules, 0 (none) to 1,000. Higher values leave fewer rules, which are easier "
+        "to read.",
     )
 
 

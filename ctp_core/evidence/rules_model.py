@@ -130,3 +130,8 @@ def _check(table: RuleTable, num_predicates: int) -> None:
     for column, low, high in (*numbers, (table.body, PADDING, 2 * num_predicates)):
         if column.dtype.kind != "i" or ((column < low) | (column >= high)).any():
             raise ArtifactError("a mined rule names a predicate or a template that does not exist")
+    if any(column.dtype.kind != "f" for column in (table.weight, table.bias, table.constants)):
+        raise ArtifactError("the weights of the mined rules are not numbers with fractions")
+    lengths = np.array([template.length for template in TEMPLATES])
+    if ((table.body != PADDING) != (np.arange(table.body.shape[1]) < lengths[table.template][:, None])).any():
+        raise ArtifactError("the body of a mined rule is not as long as its template")

@@ -11,7 +11,8 @@ PredicatesBatch = Annotated[
     int,
     Field(
         ge=1,
-        description="Predicates in one learning step, from 1, each with its hidden facts. More need more memory.",
+        le=100_000,
+        description="Predicates in one learning step, 1 to 100,000, each with its hidden facts. More need more memory.",
     ),
 ]
 HiddenFacts = Annotated[
@@ -75,7 +76,9 @@ class MinervaConfig(BaseConfig):
     entropy: float = Field(
         default=0.05,
         ge=0,
-        description="Reward for trying different walks early in the training, from 0 (none); it falls to 0 by the end.",
+        le=100,
+        description="Reward for trying different walks early in the training, 0 (none) to 100; it falls to 0 by the "
+        "end.",
     )
     learning_rate: LearningRate = 0.01
     batch_size: PredicatesBatch = 4

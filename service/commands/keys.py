@@ -19,7 +19,10 @@ keys = typer.Typer(help="Make, list and revoke the keys of the API.", no_args_is
 @needs("service")
 def create(
     role: Annotated[
-        str, typer.Option(help="read (look and query), write (also change things) or admin (also see metrics).")
+        str,
+        typer.Option(
+            help="read (look and query), write (also change things), admin (also see metrics) or metrics (only those)."
+        ),
     ] = "write",
     tenant: Annotated[str, typer.Option(help="Tenant whose KBs, models and jobs the key gives access to.")] = "default",
     label: Annotated[str, typer.Option(help="A note on what the key is for.")] = "",

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -69,13 +69,24 @@ def wait_for_ever(connection: Connection) -> None:
 
 
 def _sqlite_engine(url: str) -> Engine:
-    database = make_url(url).database
-    if database:
-        Path(database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+    file = sqlite_file(url)
+    engine = create_engine(url)
+
+    @event.listens_for(engine, "do_connect")
+    def connect(*_: Any) -> Any:
+        # Never creates the file: a database that was taken away must not come back empty. `migrate` creates it.
+        where = f"{file.absolute().as_uri()}?mode=rw" if file else ":memory:"
+        return sqlite3.connect(where, timeout=BUSY_SECONDS, check_same_thread=False, uri=True)
+
+    @event.listens_for(engine, "checkout")
+    def check_file(_: Any, record: Any, __: Any) -> None:
+        # A connection goes on reading a file that was removed or replaced; the pool then opens another one.
+        if file and _identity(file) != record.info["file"]:
+            raise DisconnectionError(f"{file} is not the file that this connection has opened")
 
     @event.listens_for(engine, "connect")
-    def configure(connection: Any, _: Any) -> None:
+    def configure(connection: Any, record: Any) -> None:
+        record.info["file"] = _identity(file) if file else None
         # Transactions are begun below; the driver would begin them later, at the first write.
         connection.isolation_level = None
         connection.execute("PRAGMA foreign_keys = ON")
@@ -92,6 +103,20 @@ def _sqlite_engine(url: str) -> Engine:
             _begin_immediate(connection)
 
     return engine
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Returns the file of an SQLite database; None for any other."""
+    parsed = make_url(url)
+    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _begin_immediate(connection: Any) -> None:

@@ -19,6 +19,10 @@ NEWER = Fault(
     "database_newer",
     "the database was made by a newer version of ctp: install that version, or restore an older backup",
 )
+GONE = Fault(
+    "database_gone",
+    "the database file is gone or cannot be opened: put it back, or restore it from a backup",
+)
 UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
 
 
@@ -29,6 +33,8 @@ def fault_of(error: Exception) -> Fault | None:
         code = getattr(original, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return DAMAGED
+        if code == sqlite3.SQLITE_CANTOPEN:
+            return GONE
         undefined = str(original).startswith("no such ") or "has no column" in str(original)
     else:
         undefined = getattr(original, "sqlstate", None) in (UNDEFINED_TABLE, UNDEFINED_COLUMN)

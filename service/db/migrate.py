@@ -9,7 +9,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
 import migrations
-from service.db.engine import AWAY_ERRORS, wait_for_ever
+from service.db.engine import AWAY_ERRORS, sqlite_file, wait_for_ever
 from service.db.faults import NEWER, NOT_MIGRATED
 from service.settings import UserError
 
@@ -24,8 +24,15 @@ def alembic_config() -> Config:
 
 
 def migrate(engine: Engine) -> None:
-    """Migrates to the newest schema; safe to call at any time and from several processes."""
+    """Migrates to the newest schema; safe to call at any time and from several processes.
+
+    Creates the file of an SQLite database: nothing else does.
+    """
     config = alembic_config()
+    file = sqlite_file(engine.url.render_as_string())
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
     with engine.begin() as connection:
         wait_for_ever(connection)
         if connection.dialect.name == "postgresql":
@@ -37,6 +44,9 @@ def migrate(engine: Engine) -> None:
 def check_schema(engine: Engine) -> None:
     """Raises UserError if the schema is not that of this version; a database that is away passes unchecked."""
     revisions = ScriptDirectory.from_config(alembic_config())
+    file = sqlite_file(engine.url.render_as_string())
+    if file is not None and not file.exists():
+        raise UserError(NOT_MIGRATED.detail)
     try:
         with engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_revision()

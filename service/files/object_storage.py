@@ -18,6 +18,7 @@ from ctp_core.manifest import MANIFEST
 from service.files.storage import (
     MARK,
     MEMBERS,
+    PIECE_BYTES,
     Entry,
     Files,
     StorageAway,
@@ -71,13 +72,28 @@ class ObjectStorage:
         return key
 
     def get(self, key: str) -> Files:
+        with self._reading(key):
+            files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in MEMBERS}
+        return checked(key, files)
+
+    def pieces(self, key: str, name: str) -> Iterator[bytes]:
+        """Asks for each piece on its own, so that no connection stays open while a slow reader downloads."""
+        path = self._path(f"{key}/{name}")
+        with self._reading(key):
+            size = int(self.filesystem.info(path)["size"])
+        for start in range(0, size, PIECE_BYTES):
+            with self._reading(key):
+                piece: bytes = self.filesystem.cat_file(path, start=start, end=min(start + PIECE_BYTES, size))
+            yield piece
+
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[None]:
         try:
             with self._reaching():
-                files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in MEMBERS}
+                yield
         except FileNotFoundError:
             self.check()
             raise ArtifactError(f"the files {key!r} are gone") from None
-        return checked(key, files)
 
     def delete(self, owner: str) -> None:
         folder = self._path(checked_owner(owner))

@@ -14,7 +14,7 @@ import shutil
 import stat
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,11 +22,12 @@ from typing import ClassVar, Protocol
 from urllib.parse import urlsplit
 
 from ctp_core.errors import ArtifactError
-from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
-from service.settings import Settings
+from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest, decode_manifest_of
+from service.settings import MIB, Settings
 
 Files = dict[str, bytes]
 MEMBERS = (MANIFEST, TENSORS)
+PIECE_BYTES = MIB
 PART = ".part"
 MARK = "ctp-store.json"
 # `service.training.outcomes` and `service.models.transfer` choose the owners.
@@ -108,6 +109,10 @@ class Storage(Protocol):
         """Reads the files; raises ArtifactError if they are gone or damaged, StorageError if that cannot be told."""
         ...
 
+    def pieces(self, key: str, name: str) -> Iterator[bytes]:
+        """Reads one of the files piece by piece, without a check of its content; raises as `get`."""
+        ...
+
     def delete(self, owner: str) -> None:
         """Removes everything under an owner or a key, if there is anything."""
         ...
@@ -133,10 +138,26 @@ def key_of(owner: str, files: Files) -> str:
 
 def checked(key: str, files: Files) -> Files:
     """Returns the files; raises ArtifactError if they are not those that the key names."""
-    if sha256(files.get(MANIFEST, b"")).hexdigest() != key.rsplit("/", 1)[1]:
-        raise ArtifactError(f"the files {key!r} are damaged or gone")
+    _check_manifest(key, files.get(MANIFEST, b""))
     decode_manifest(files)
     return files
+
+
+def checked_sizes(storage: Storage, key: str) -> dict[str, int]:
+    """Returns the size of each file without holding the tensors in memory; raises as `Storage.get`."""
+    manifest = b"".join(storage.pieces(key, MANIFEST))
+    _check_manifest(key, manifest)
+    digest, size = sha256(), 0
+    for piece in storage.pieces(key, TENSORS):
+        digest.update(piece)
+        size += len(piece)
+    decode_manifest_of(manifest, digest.hexdigest())
+    return {MANIFEST: len(manifest), TENSORS: size}
+
+
+def _check_manifest(key: str, manifest: bytes) -> None:
+    if sha256(manifest).hexdigest() != key.rsplit("/", 1)[1]:
+        raise ArtifactError(f"the files {key!r} are damaged or gone")
 
 
 def checked_owner(owner: str) -> str:
@@ -204,8 +225,19 @@ class FolderStorage:
             raise
 
     def get(self, key: str) -> Files:
-        try:
+        with self._reading(key):
             files = {name: (self.root / key / name).read_bytes() for name in MEMBERS}
+        return checked(key, files)
+
+    def pieces(self, key: str, name: str) -> Iterator[bytes]:
+        with self._reading(key), (self.root / key / name).open("rb") as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
+
+    @contextmanager
+    def _reading(self, key: str) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError:
             self.check()
             raise ArtifactError(f"the files {key!r} are gone") from None
@@ -213,7 +245,6 @@ class FolderStorage:
             raise ArtifactError(f"the files {key!r} are damaged: one of them is a folder") from None
         except OSError as error:
             raise storage_error(error, f"the files {key!r} cannot be read") from error
-        return checked(key, files)
 
     def delete(self, owner: str) -> None:
         folder = self.root / checked_owner(owner)

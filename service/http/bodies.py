@@ -1,8 +1,11 @@
 """Reads and checks JSON bodies; errors say what is wrong without echoing the input."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -12,21 +15,39 @@ from starlette.requests import Request
 from ctp_core.base.config import parts_with_models
 from ctp_core.errors import nearest
 from service.errors import Invalid, UnsupportedMedia
+from service.http.pieces import parse_in_pieces
 from service.http.suggestions import did_you_mean
 
 M = TypeVar("M", bound=BaseModel)
 MAX_SHOWN_ERRORS, MAX_SHOWN_CHARACTERS = 5, 80
 # pydantic lists all faults or none; listing millions takes minutes and gigabytes, and blocks every other request.
 MAX_LISTED_ERRORS = 1000
+LARGE_BYTES = 64 * 1024  # a smaller body is parsed at once: that takes less time than to hand it to a thread
+# Threads of their own: large bodies must not keep others from looking up their keys. All share one lock anyway.
+_parsers = ThreadPoolExecutor(2, thread_name_prefix="parse")
 NUL = b"\\u0000"
 # Two backslashes stand for one in the text, so after an even number of them `\u0000` starts an escape.
 ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
-def parse_json(model: type[M], body: bytes) -> M:
-    """Parses the body as `model`; raises Invalid with the place and the reason of each fault."""
+async def parse_json(model: type[M], body: bytes, max_facts: int | None = None, nul: bool = True) -> M:
+    """Parses the body as `model`, a large one beside the other calls; raises Invalid with each fault and its place.
+
+    Raises PayloadTooLarge if a large body has more than `max_facts` facts. Without `nul`, a string with NUL is refused.
+    """
+    if len(body) <= LARGE_BYTES:
+        return _parsed(model, body, max_facts, nul)
+    parse = partial(_parsed, model, body, max_facts, nul)
+    return await asyncio.get_running_loop().run_in_executor(_parsers, parse)
+
+
+def _parsed(model: type[M], body: bytes, max_facts: int | None, nul: bool) -> M:
+    if not nul and holds_nul(body):
+        raise Invalid("invalid_request", "a string contains the character NUL, which cannot be stored: remove it")
     try:
-        return model.model_validate_json(body)
+        if len(body) <= LARGE_BYTES:
+            return model.model_validate_json(body)
+        return parse_in_pieces(model, body, max_facts)
     except ValidationError as error:
         raise invalid(error, model) from None
 
@@ -74,15 +95,12 @@ def _reason(fault: ErrorDetails, at: list[type[BaseModel] | None]) -> str:
     return fault["msg"]
 
 
-async def read_json(request: Request, model: type[M]) -> M:
-    """Reads the body as `model`; raises Invalid or UnsupportedMedia."""
+async def read_json(request: Request, model: type[M], max_facts: int | None = None) -> M:
+    """Reads the body as `model`; raises Invalid, PayloadTooLarge or UnsupportedMedia."""
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
         raise UnsupportedMedia("bad_media_type", f"send application/json, not {content_type[:MAX_SHOWN_CHARACTERS]!r}")
-    body = await request.body()
-    if holds_nul(body):
-        raise Invalid("invalid_request", "a string contains the character NUL, which cannot be stored: remove it")
-    return parse_json(model, body)
+    return await parse_json(model, await request.body(), max_facts, nul=False)
 
 
 def json_body(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:

@@ -3,12 +3,15 @@
 import asyncio
 import time
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 CACHE_SECONDS = 2.0
 MAX_KEYS = 10_000
+# Threads of their own: nobody's slow work may keep others from looking up their keys.
+_threads = ThreadPoolExecutor(4, thread_name_prefix="look-up")
 
 
 class Cache(Generic[K, V]):
@@ -20,7 +23,7 @@ class Cache(Generic[K, V]):
 
     def __init__(self, look_up: Callable[[K], V], seconds: float = CACHE_SECONDS) -> None:
         self._look_up, self._seconds = look_up, seconds
-        self._known: dict[K, tuple[float, asyncio.Task[V]]] = {}
+        self._known: dict[K, tuple[float, asyncio.Future[V]]] = {}
 
     async def get(self, key: K, *, fresh: bool = False) -> V:
         """Returns the remembered answer, or a new one if `fresh`; raises what the look-up raises."""
@@ -29,12 +32,13 @@ class Cache(Generic[K, V]):
         if found is None or fresh or asked - found[0] >= self._seconds:
             if len(self._known) >= MAX_KEYS:
                 self._known.clear()
-            found = self._known[key] = (asked, asyncio.create_task(asyncio.to_thread(self._look_up, key)))
+            looking = asyncio.get_running_loop().run_in_executor(_threads, self._look_up, key)
+            found = self._known[key] = (asked, looking)
             found[1].add_done_callback(lambda task: self._forget_error(key, task))
         # A caller that is cancelled must not cancel the look-up for the others.
         return await asyncio.shield(found[1])
 
-    def _forget_error(self, key: K, task: asyncio.Task[V]) -> None:
+    def _forget_error(self, key: K, task: asyncio.Future[V]) -> None:
         known = self._known.get(key)
         if (task.cancelled() or task.exception() is not None) and known is not None and known[1] is task:
             del self._known[key]

@@ -7,6 +7,7 @@ from fastapi import Depends, Header, Request
 from service.db.engine import Database
 from service.files.storage import Storage
 from service.http.idempotency import Once
+from service.http.places import Places
 from service.settings import Settings
 from service.training.waiting import Waiting
 
@@ -37,11 +38,17 @@ async def get_waiting(request: Request) -> Waiting:
     return waiting
 
 
+async def get_downloading(request: Request) -> Places:
+    downloading: Places = request.app.state.downloading
+    return downloading
+
+
 DatabaseDep = Annotated[Database, Depends(get_database)]
 SettingsDep = Annotated[Settings, Depends(get_app_settings)]
 StorageDep = Annotated[Storage, Depends(get_storage)]
 TenantDep = Annotated[str, Depends(get_tenant)]
 WaitingDep = Annotated[Waiting, Depends(get_waiting)]
+DownloadingDep = Annotated[Places, Depends(get_downloading)]
 IdempotencyKey = Annotated[
     str | None,
     Header(

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -63,17 +64,47 @@ class RateLimit:
         return self._buckets.setdefault(tenant, Bucket(self.rate, self.rate, now)).take(now)
 
 
+class HeldBytes:
+    """The bytes of JSON bodies in the memory of this process, from their arrival until their calls are answered."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.by_tenant: Counter[str] = Counter()
+
+    def take(self, tenant: str, num_bytes: int) -> None:
+        """Counts bytes that have arrived; raises TooMany if the tenant, or the process, then holds too many."""
+        self.by_tenant[tenant] += num_bytes
+        limit = self.settings.max_tenant_waiting_bytes
+        if self.by_tenant[tenant] > limit:
+            raise _too_many_bytes(f"your calls under way hold {limit} bytes (CTP_MAX_TENANT_WAITING_BYTES)")
+        limit = self.settings.max_waiting_bytes
+        if self.by_tenant.total() > limit:
+            raise _too_many_bytes(f"all calls under way hold {limit} bytes (CTP_MAX_WAITING_BYTES)")
+
+    def give_back(self, tenant: str, num_bytes: int) -> None:
+        self.by_tenant[tenant] -= num_bytes
+        if not self.by_tenant[tenant]:
+            del self.by_tenant[tenant]
+
+
+def _too_many_bytes(what: str) -> TooMany:
+    return TooMany("too_many_bytes", f"{what}: wait for answers, or send less at once")
+
+
 class BodyLimit:
-    """Refuses bodies that are too large, by their declared or actual length, and bodies that arrive too slowly."""
+    """Refuses bodies that are too large, by their declared or actual length, and bodies that arrive too slowly.
+
+    Bounds also what all JSON bodies hold together, since those are kept in memory until their calls are answered.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app, self.settings = app, settings
+        self.app, self.settings, self.held = app, settings, HeldBytes(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        body = Body(scope, receive, self.settings)
+        body = Body(scope, receive, self.settings, self.held)
         started = False
 
         async def noting(message: Message) -> None:
@@ -84,18 +115,22 @@ class BodyLimit:
         try:
             body.check_head()
             await self.app(scope, body.receive, noting)
-        except (PayloadTooLarge, TooSlow, Invalid) as error:
+        except (PayloadTooLarge, TooSlow, Invalid, TooMany) as error:
             if started:
                 raise
             await _refuse(error, scope, receive, send)
+        finally:
+            body.let_go()
 
 
 class Body:
     """The body of one request while it is being received."""
 
-    def __init__(self, scope: Scope, receive: Receive, settings: Settings) -> None:
-        self._receive, self.settings = receive, settings
+    def __init__(self, scope: Scope, receive: Receive, settings: Settings, held: HeldBytes) -> None:
+        self._receive, self.settings, self._held = receive, settings, held
         self.headers = Headers(scope=scope)
+        self._is_json = self.headers.get("content-type", "").split(";")[0].strip().lower() == JSON_TYPE
+        self._tenant: str = scope.get("ctp.tenant", "")
         self._target = scope.get("raw_path", b"") + scope["query_string"]
         self._limit, self._setting = self._chosen_limit(scope["path"])
         self._received, self._waited, self._complete = 0, 0.0, False
@@ -103,7 +138,7 @@ class Body:
     def _chosen_limit(self, path: str) -> tuple[int, str]:
         """Returns the limit in bytes and the setting that changes it."""
         settings = self.settings
-        if self.headers.get("content-type", "").split(";")[0].strip().lower() == JSON_TYPE:
+        if self._is_json:
             return settings.max_json_bytes, "CTP_MAX_JSON_BYTES; a KB can be sent as a file"
         if path == IMPORT_PATH:
             return settings.max_import_bytes, "CTP_MAX_IMPORT_BYTES"
@@ -129,9 +164,16 @@ class Body:
         self._waited += time.monotonic() - began
         self._received += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
+        if self._is_json:
+            self._held.take(self._tenant, len(message.get("body", b"")))
         if self._received > self._limit:
             raise self._too_large
         return message
+
+    def let_go(self) -> None:
+        """Tells that the body is not in memory any more."""
+        if self._is_json:
+            self._held.give_back(self._tenant, self._received)
 
     @property
     def _patience(self) -> float:

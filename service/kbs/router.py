@@ -7,10 +7,11 @@ from fastapi.responses import StreamingResponse
 
 from ctp_core.kb.formats.registry import FORMATS
 from service.db.tables import Kb, Symbol
-from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep
+from service.http.dependencies import DatabaseDep, DownloadingDep, OnceDep, SettingsDep, TenantDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, upload_body
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
+from service.http.places import Download, download
 from service.kbs import repository, service
 from service.kbs.formats import check_format, default_format, suffix
 from service.kbs.schemas import (
@@ -169,21 +170,24 @@ def list_entities(
     response_class=StreamingResponse,
     responses={200: {"content": {"text/tab-separated-values": {"example": "rick\tparent\tbeth\n"}}}},
 )
-def export_kb(
+async def export_kb(
     kb: str,
     database: DatabaseDep,
+    downloading: DownloadingDep,
     tenant: TenantDep,
     format: Annotated[str | None, Query(max_length=32, description="As `GET /formats` names it.")] = None,  # noqa: A002
     split: Annotated[Split | None, Query(description="One split only; else all of them, one after the other.")] = None,
 ) -> StreamingResponse:
     """Download a KB as a file, in any format of its kind."""
-    with database.read() as session:
-        row = service.get(session, tenant, kb)
-    name = check_format(format or default_format(row.kind), row.kind, written=True)
-    file = f"{row.name}{f'-{split}' if split else ''}{suffix(name)}"
-    headers = {"Content-Disposition": f'attachment; filename="{file}"', "X-Content-Type-Options": "nosniff"}
-    content, media_type = service.export(database, row, name, split), FORMATS[name].media_type
-    return StreamingResponse(content, media_type=media_type, headers=headers)
+
+    def begin() -> Download:
+        with database.read() as session:
+            row = service.get(session, tenant, kb)
+        name = check_format(format or default_format(row.kind), row.kind, written=True)
+        file = f"{row.name}{f'-{split}' if split else ''}{suffix(name)}"
+        return Download(file, FORMATS[name].media_type, service.export(database, row, name, split))
+
+    return await download(downloading, tenant, begin)
 
 
 @router.delete("/{kb}", summary="Delete a KB", status_code=204)

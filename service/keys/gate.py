@@ -1,5 +1,7 @@
 """The gate in front of the app: checks the key of a request before its body is read."""
 
+import re
+
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -9,6 +11,7 @@ from service.keys.roles import required_role
 from service.keys.service import OPEN, Caller, Keyring, is_loopback
 
 BEARER = "bearer "
+HOST = re.compile(r"([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 
 
 class Gate:
@@ -37,7 +40,7 @@ class Gate:
         if role is None:
             return
         caller = await self._caller(scope)
-        if caller.role < role:
+        if not caller.role.may(role):
             raise Forbidden(
                 "role_too_low", f"this call needs a key of role {role.name}; yours has role {caller.role.name}"
             )
@@ -64,8 +67,11 @@ def _check_local(scope: Scope, headers: Headers) -> None:
     if server is not None and not is_loopback(server[0]):
         raise Unauthorized("key_missing", "without a key this service can be used on loopback only: send one")
     host = headers.get("host", "")
-    if not is_loopback(host.rsplit(":", 1)[0] if not host.endswith("]") else host):
+    named = HOST.fullmatch(host)
+    if named is None or not is_loopback(named[1]):
         raise Forbidden("foreign_host", "until a key is made, the service answers only to localhost, not to this Host")
     origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != host:
+    # Browsers send no Origin with a GET that only loads something, such as an image, but say where it comes from.
+    elsewhere = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+    if elsewhere or (origin is not None and origin.partition("://")[2] != host):
         raise Forbidden("foreign_origin", "until a key is made, the service does not answer pages of other sites")

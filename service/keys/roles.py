@@ -1,29 +1,37 @@
-"""Roles of keys: `read` reads and queries, `write` also changes its tenant's data, `admin` also sees `/metrics`."""
+"""Roles of keys: `read` reads and queries, `write` also changes its tenant's data, `admin` also sees `/metrics`.
+
+`metrics` sees `/metrics` and nothing else: a key for Prometheus gives access to no tenant's data.
+"""
 
 from enum import IntEnum
 
 
 class Role(IntEnum):
-    """Each role includes the ones before it."""
+    """Each role includes the ones before it, but only `metrics` and `admin` see the metrics."""
 
+    metrics = 0
     read = 1
     write = 2
     admin = 3
+
+    def may(self, needed: "Role") -> bool:
+        """Tells whether a key of this role may make a call that needs another."""
+        return self in (Role.metrics, Role.admin) if needed is Role.metrics else self >= needed
 
 
 LOOKS = {"GET", "HEAD", "OPTIONS"}
 # Needed by probes and by browsers that have no key yet; they reveal nothing about any tenant.
 PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"}
 PUBLIC_PREFIXES = ("/static/",)
-ADMIN = {"/metrics"}
+METRICS = {"/metrics"}
 # A query is a POST but changes nothing.
 QUESTIONS = {("POST", "/query")}
 
 
 def required_role(method: str, path: str) -> Role | None:
     """Returns the lowest role for a call; None if no key is needed. Routes not listed here need a key."""
-    if path in ADMIN:
-        return Role.admin
+    if path in METRICS:
+        return Role.metrics
     looks = method in LOOKS
     if looks and (path in PUBLIC or path.startswith(PUBLIC_PREFIXES)):
         return None

@@ -1,16 +1,16 @@
 """Packs a model into one file and unpacks it: a zip of the model's two files and a card that describes it.
 
 Nothing in an archive is trusted. Names are compared with the known ones and never used as paths; sizes are checked
-before and during unpacking; checksums are verified. Whether the tensors really form a model is checked by loading them
-in a query worker (`transfer.check_loads`).
+before and during unpacking; checksums are verified. Whether the tensors really form a model is checked by asking
+it in a query worker (`transfer.check_answers`).
 """
 
 import io
 import lzma
 import zipfile
 import zlib
-from collections.abc import Mapping
-from typing import Annotated, Any, BinaryIO
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, BinaryIO, cast
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
@@ -27,8 +27,7 @@ from service.settings import MIB, NAME_LIMIT, Settings
 
 CARD = "model.json"
 MEMBERS = (CARD, MANIFEST, TENSORS)
-# A fixed date, so that the same model always gives the same file.
-NO_DATE = (1980, 1, 1, 0, 0, 0)
+ZIP64_BYTES = 2 * 1024 * MIB - 64 * MIB  # a little less than a member may have: what does not shrink grows a little
 MAX_RULES = 100_000
 MAX_TRIALS, MAX_SETTINGS = 1000, 200  # more than any search tries, and than any method has
 ENCRYPTED = 0x1
@@ -109,12 +108,37 @@ def rules_of(card: Card) -> list[Rule]:
         raise _bad(f"{CARD}: {error}") from None
 
 
-def pack(card: Card, files: Files) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in {CARD: card.model_dump_json().encode(), **files}.items():
-            archive.writestr(zipfile.ZipInfo(name, NO_DATE), content, zipfile.ZIP_DEFLATED)
-    return buffer.getvalue()
+def pack(card: Card, files: Mapping[str, tuple[int, Iterable[bytes]]]) -> Iterator[bytes]:
+    """Yields the archive piece by piece; `files` are the size and the pieces of each file, by name."""
+    described = card.model_dump_json().encode()
+    sent = Outbox()
+    # The fastest level: weights hardly shrink, whatever the effort. Members that are opened by name have a fixed date,
+    # so that the same model always gives the same file.
+    with zipfile.ZipFile(cast("BinaryIO", sent), "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, (size, pieces) in {CARD: (len(described), [described]), **files}.items():
+            with archive.open(name, "w", force_zip64=size > ZIP64_BYTES) as file:
+                for piece in pieces:
+                    file.write(piece)
+                    yield sent.taken()
+    yield sent.taken()
+
+
+class Outbox:
+    """A file that is written from start to end and whose content is taken away meanwhile."""
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+
+    def write(self, content: bytes) -> int:
+        self._waiting += content
+        return len(content)
+
+    def flush(self) -> None:
+        pass
+
+    def taken(self) -> bytes:
+        taken, self._waiting = bytes(self._waiting), bytearray()
+        return taken
 
 
 def unpack(file: BinaryIO, settings: Settings) -> tuple[Card, Files, dict[str, Any]]:

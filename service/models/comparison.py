@@ -14,6 +14,7 @@ from ctp_core.methods import stored_config
 from service.db.engine import Database
 from service.db.tables import ModelVersion
 from service.errors import Invalid
+from service.http.places import Places
 from service.models import contest, repository, service
 from service.models.contest import Asking, Prepared
 from service.models.repository import ToldRule
@@ -23,6 +24,7 @@ from service.queries.batcher import Target
 MAX_MODELS = 10
 MAX_ASKED = 2000  # models x questions; a query may have 256 goals
 MAX_RULES_SHOWN = 200
+THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,12 @@ class Compared:
     comparison: Comparison
     prepared: Prepared
     targets: list[Target]
+
+
+def comparing(limit: int) -> Places:
+    """The comparisons that one tenant may have under way in one API process."""
+    detail = f"{limit} comparisons of yours are under way (CTP_MAX_COMPARISONS): wait for one to end"
+    return Places(limit, THREADS, "too_many_comparisons", detail)
 
 
 def prepare(database: Database, tenant: str, references: Sequence[str], num_questions: int) -> Compared:
@@ -47,10 +55,13 @@ def prepare(database: Database, tenant: str, references: Sequence[str], num_ques
 
 
 async def contested(compared: Compared, asking: Asking, num_shown: int) -> Comparison:
-    """Returns the comparison with its contest, or with a note that says why there is none."""
+    """Returns the comparison with its contest; a note says why there is none, or why it is not complete."""
     asked = compared.prepared
     outcome = await contest.hold(asked, compared.targets, asking, num_shown) if asked.trials else asked.note
-    update = {"contest": outcome} if isinstance(outcome, Contest) else {"note": outcome}
+    update: dict[str, Any] = {"note": outcome}
+    if isinstance(outcome, Contest):
+        seconds = asking.batcher.settings.compare_seconds
+        update = {"contest": outcome, "note": contest.out_of_time(seconds) if outcome.truncated else None}
     return compared.comparison.model_copy(update=update)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
@@ -27,6 +28,8 @@ MAX_CANDIDATES = 200  # answers searched for the first one that is not some othe
 NO_SPLIT = "their KB has no test or valid split: upload it with some facts as `test`, and train on that KB"
 UNANSWERABLE = 422  # status of a question that a model cannot be asked
 EVERYTHING = "all"
+ANSWER_SHARE = 0.8  # of the time of a comparison; the rest is for proofs
+GOLDEN = (5**0.5 - 1) / 2  # its multiples, without their whole parts, fill 0 to 1 evenly
 
 
 Goal = tuple[str | None, str | None, str | None]
@@ -200,33 +203,71 @@ class Asking:
 
 
 async def hold(prepared: Prepared, models: Sequence[Target], asking: Asking, num_shown: int) -> Contest | str:
-    """Asks every model every question, then for proofs where they differ; returns a note if a model fails to answer."""
+    """Asks every model every question, then for proofs where they differ.
+
+    Tells of the questions that all models have answered when the time is up; returns a note if there are none, or if a
+    model fails to answer.
+    """
     seconds = asking.batcher.settings.compare_seconds
     try:
-        async with asyncio.timeout(seconds):
-            answers = [await asking.firsts(model, prepared.trials, proofs=0) for model in models]
-            differing = _differing(prepared.trials, answers)
-            trials = [prepared.trials[place] for place in differing[:num_shown]]
-            shown = [[given[place] for place in differing[:num_shown]] for given in answers]
-            explained = [
-                await asking.explained(model, trials, given) for model, given in zip(models, shown, strict=True)
-            ]
-    except TimeoutError:
-        return (
-            f"the models took more than {seconds:g} s (CTP_COMPARE_SECONDS): ask fewer `questions` or `disagreements`"
-        )
+        answered = await _answered(prepared.trials, models, asking, ANSWER_SHARE * seconds)
+        places = sorted(answered)
+        if not places:
+            return out_of_time(seconds)
+        asked = [prepared.trials[place] for place in places]
+        answers = [[answered[place][number] for place in places] for number in range(len(models))]
+        differing = _differing(asked, answers)
+        trials = [asked[place] for place in differing[:num_shown]]
+        shown = [[given[place] for place in differing[:num_shown]] for given in answers]
+        is_explained = await _explain(trials, shown, models, asking, (1 - ANSWER_SHARE) * seconds)
     except (TooMany, Unavailable, NotAnswered) as error:
         return str(error)
-    disagreements = [_disagreement(trial, [given[place] for given in explained]) for place, trial in enumerate(trials)]
+    disagreements = [_disagreement(trial, [given[place] for given in shown]) for place, trial in enumerate(trials)]
     return Contest(
         split=prepared.split,
-        num_questions=len(prepared.trials),
+        num_questions=len(asked),
+        truncated=len(asked) < len(prepared.trials) or not is_explained,
         num_available=prepared.num_available,
         num_left_out=prepared.num_left_out,
-        groups=_groups(prepared.trials, answers),
+        groups=_groups(asked, answers),
         num_disagreements=len(differing),
         disagreements=disagreements,
     )
+
+
+def out_of_time(seconds: float) -> str:
+    return f"the models took more than {seconds:g} s (CTP_COMPARE_SECONDS): ask fewer `questions` or `disagreements`"
+
+
+async def _answered(
+    trials: Sequence[Trial], models: Sequence[Target], asking: Asking, seconds: float
+) -> dict[int, list["Given"]]:
+    """Returns the answers of all models by the place of the question, for as many as the time allows.
+
+    The questions are asked in an order of which every beginning is spread evenly over all groups.
+    """
+    order = sorted(range(len(trials)), key=lambda place: place * GOLDEN % 1.0)
+    answered: dict[int, list[Given]] = {}
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for start in range(0, len(order), MAX_BATCH):
+                places = order[start : start + MAX_BATCH]
+                some = [trials[place] for place in places]
+                given = [await asking.firsts(model, some, proofs=0) for model in models]
+                answered |= {place: [one[number] for one in given] for number, place in enumerate(places)}
+    return answered
+
+
+async def _explain(
+    trials: Sequence[Trial], answers: list[list["Given"]], models: Sequence[Target], asking: Asking, seconds: float
+) -> bool:
+    """Adds proofs to the answers, model by model; returns False if the time was up before all had theirs."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for number, model in enumerate(models):
+                answers[number] = await asking.explained(model, trials, answers[number])
+            return True
+    return False
 
 
 Given = dict[str, Any] | None

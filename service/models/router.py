@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -15,10 +16,11 @@ from service.db.tables import Checkpoint, Job, RuleRow
 from service.http.accept import preferred
 from service.http.bodies import json_body
 from service.http.cache import CACHE_SECONDS
-from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, StorageDep, TenantDep
+from service.http.dependencies import DatabaseDep, DownloadingDep, OnceDep, SettingsDep, StorageDep, TenantDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
+from service.http.places import Places, download
 from service.models import comparison, repository, service, transfer
 from service.models.contest import Asking
 from service.models.repository import RuleFilter
@@ -38,12 +40,11 @@ from service.models.schemas import (
     RuleOut,
     TagsIn,
 )
-from service.models.upload import MEDIA_TYPES, OPENAPI, Archive, read_archive
+from service.models.upload import OPENAPI, Archive, read_archive
 from service.settings import NAME_LIMIT
 from service.training.repository import metrics
 
 router = APIRouter(prefix="/models", tags=["models"])
-ARCHIVE = MEDIA_TYPES[0]
 JSON = "application/json"
 ModelStatus = Literal["pending", "ready", "failed", "cancelled", "deleted"]
 CSV_COLUMNS = ("id", "text", "template", "confidence", "weight", "support", "precision")
@@ -92,11 +93,16 @@ async def compare_models(
         int, Query(ge=0, le=1000, description="Maximum number of questions with differing answers to list.")
     ] = 20,
 ) -> Comparison:
-    """Compare versions: settings that differ, metrics, rules, how often each is right, and where they disagree."""
+    """Compare versions: settings that differ, metrics, rules, how often each is right, and where they disagree.
+
+    If the time is up before every question is answered, the contest is about those that were: `truncated`.
+    """
     references = [reference.strip() for reference in ids.split(",") if reference.strip()]
-    compared = await asyncio.to_thread(comparison.prepare, database, tenant, references, questions)
-    asking = Asking(request.app.state.batcher, request.scope.get("ctp.request_id", ""))
-    return await comparison.contested(compared, asking, disagreements)
+    comparing: Places = request.app.state.comparing
+    with comparing.place(tenant):
+        compared = await comparing.run(partial(comparison.prepare, database, tenant, references, questions))
+        asking = Asking(request.app.state.batcher, request.scope.get("ctp.request_id", ""))
+        return await comparison.contested(compared, asking, disagreements)
 
 
 @router.post("/import", status_code=201, responses=example(201, EXAMPLE_MODEL), openapi_extra=OPENAPI)
@@ -123,7 +129,8 @@ async def import_model(
         return CreationReply(201, shown.model_dump(mode="json"), {"Location": f"/models/{model.id}"})
 
     try:
-        await transfer.check_loads(request.app.state.batcher, found.model_id, found.artifact)
+        await transfer.check_answers(request.app.state.batcher, found.model_id, found.artifact, found.probe)
+        await asyncio.to_thread(found.stage, database)
     except Exception:
         await asyncio.to_thread(found.drop, database)
         raise
@@ -210,11 +217,13 @@ def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenan
         service.delete(session, tenant, model, seconds)
 
 
-@router.get("/{model}/export", response_class=Response, responses={200: {"content": {ARCHIVE: {}}}})
-def export_model(model: str, database: DatabaseDep, storage: StorageDep, tenant: TenantDep) -> Response:
+@router.get("/{model}/export", response_class=Response, responses={200: {"content": {transfer.ARCHIVE: {}}}})
+async def export_model(
+    model: str, database: DatabaseDep, storage: StorageDep, downloading: DownloadingDep, tenant: TenantDep
+) -> Response:
     """Download a version as one archive, with its symbols and facts, so that any service can import and use it."""
-    file_name, archive = transfer.export(database, storage, tenant, model)
-    return Response(archive, media_type=ARCHIVE, headers={"Content-Disposition": f'attachment; filename="{file_name}"'})
+    begin = partial(transfer.export, database, storage, tenant, model)
+    return await download(downloading, tenant, begin)
 
 
 def _wanted_rules(

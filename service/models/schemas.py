@@ -196,7 +196,8 @@ class Contest(BaseModel):
     """Answers of the versions to the same questions, from the test split of their KB, or else its valid split."""
 
     split: str
-    num_questions: int
+    num_questions: int = Field(description="Questions that every version was asked.")
+    truncated: bool = Field(False, description="Whether the time was up before everything was asked: see `note`.")
     num_available: int = Field(description="Questions that the split offers: the most that `questions` can ask.")
     num_left_out: int = Field(description="Questions that are not asked because they have too many other true answers.")
     groups: list[GroupScores]
@@ -207,7 +208,7 @@ class Contest(BaseModel):
 
 
 class Comparison(BaseModel):
-    """Compared versions; lists of values follow the order of `models`. `note` says why there is no contest."""
+    """Compared versions; lists of values follow the order of `models`. `note` says why a contest is missing or cut."""
 
     models: list["ModelOut"]
     config: list[Difference]
@@ -305,6 +306,7 @@ EXAMPLE_COMPARISON: dict[str, Any] = {
         "num_questions": 100,
         "num_available": 240,
         "num_left_out": 0,
+        "truncated": False,
         "groups": [{"name": "all", "num_questions": 100, "right": [0.97, 0.88], "p_values": [None, 0.0225]}],
         "num_disagreements": 14,
         "disagreements": [

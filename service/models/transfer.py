@@ -1,7 +1,7 @@
 """Exports models from one registry and imports them into another."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import BinaryIO
@@ -13,39 +13,39 @@ from service.db.engine import Database
 from service.db.tables import ModelVersion
 from service.errors import Invalid, ServiceError, TooMany, Unavailable
 from service.files.removals import keep, remove_later
-from service.files.storage import Storage
+from service.files.storage import Storage, checked_sizes
 from service.http.idempotency import CreationReply, Once
+from service.http.places import Download
 from service.kbs.repository import SAMPLE_TENANT
-from service.models import repository, service
+from service.models import repository, service, staging
 from service.models.archive import Card, CardRule, pack, rules_of, unpack
+from service.models.probe import Question, probe
 from service.names import check_name, new_id
 from service.queries.batcher import Batcher, Target
 from service.settings import Settings
-from service.training.outcomes import add_rules, model_owner
+from service.training.outcomes import model_owner
 from service.training.repository import next_version
 
+ARCHIVE = "application/zip"
 # Files of an import whose row does not appear within this time are removed.
 UNCLAIMED_SECONDS = 3600.0
-# Any answer will do, even that the name is unknown: the model was loaded to tell.
-PROBE = {
-    "goal": ["ctp:probe", "ctp:probe", "ctp:probe"],
-    "facts": [],
-    "top_k": 1,
-    "proofs": 0,
-    "depth": None,
-    "exclude_known": False,
-}
 
 
-def export(database: Database, storage: Storage, tenant: str, reference: str) -> tuple[str, bytes]:
-    """Returns the file name and the archive, which is self-contained: the model's files hold its symbols and facts."""
+def export(database: Database, storage: Storage, tenant: str, reference: str) -> Download:
+    """Begins an archive, which is self-contained: the model's files hold its symbols and facts.
+
+    The files are read twice, piece by piece: damage must be told before the download begins.
+    """
     with database.read() as session:
         model = service.ready(session, tenant, reference)
         rules = repository.rules(session, model, repository.ALL_RULES)
     values = {key: getattr(model, key) for key in Card.model_fields if key != "rules"}
     values["rules"] = [{key: getattr(rule, key) for key in CardRule.model_fields} for rule in rules]
     card = Card.model_validate(values)
-    return f"{model.name}-{model.version}.ctp.zip", pack(card, storage.get(model.artifact or ""))
+    key = model.artifact or ""
+    sizes = checked_sizes(storage, key)
+    files = {name: (size, storage.pieces(key, name)) for name, size in sizes.items()}
+    return Download(f"{model.name}-{model.version}.ctp.zip", ARCHIVE, pack(card, files))
 
 
 @asynccontextmanager
@@ -66,7 +66,7 @@ class Import:
 
     def __init__(self, file: BinaryIO, name: str | None, settings: Settings) -> None:
         self.card, self.files, self.config = unpack(file, settings)
-        self.rules = rules_of(self.card)
+        self.rules, self.probe = rules_of(self.card), probe(self.files)
         self.name = check_name(name or self.card.name)
         self.model_id = new_id("model")
         self.owner = f"{model_owner(self.model_id)}/import"
@@ -86,9 +86,22 @@ class Import:
         self.artifact = storage.put(self.owner, self.files)
         self.files = {}
 
+    def stage(self, database: Database) -> None:
+        """Writes the version and its rules, which nobody sees before `register`."""
+        card = self.card
+        model = ModelVersion(
+            id=self.model_id,
+            method=self.config["method"],
+            config=self.config,
+            origin={"model_id": card.id, "name": card.name, "version": card.version},
+            **card.model_dump(include={"kb_sha256", "kind", "preset", "metrics", "trials", "tags", "code_version"}),
+        )
+        staging.stage(database, model, self.rules)
+
     def drop(self, database: Database) -> None:
         with database.write() as session:
             remove_later(session, self.owner)
+        staging.unstage(database, self.model_id)
 
     def create(self, database: Database, once: Once, create: Callable[[Session], CreationReply]) -> CreationReply:
         """Registers the model; drops its files if the call is refused or repeats an earlier one.
@@ -106,40 +119,28 @@ class Import:
         return reply
 
     def register(self, session: Session, tenant: str) -> ModelVersion:
-        card = self.card
-        kb = repository.kb_like(session, [tenant, SAMPLE_TENANT], card.kb_sha256)
-        model = ModelVersion(
-            id=self.model_id,
-            tenant=tenant,
-            name=self.name,
-            version=next_version(session, tenant, self.name),
-            status="ready",
-            kb_id=kb.id if kb else None,
-            method=self.config["method"],
-            config=self.config,
-            artifact=self.artifact,
-            artifact_bytes=self.num_bytes,
-            origin={"model_id": card.id, "name": card.name, "version": card.version},
-            ready_at=now(),
-            **card.model_dump(include={"kb_sha256", "kind", "preset", "metrics", "trials", "tags", "code_version"}),
-        )
-        session.add(model)
-        session.flush()
-        add_rules(session, model.id, self.rules)
+        """Makes the staged version visible when the session commits."""
+        kb = repository.kb_like(session, [tenant, SAMPLE_TENANT], self.card.kb_sha256)
+        model = staging.staged(session, self.model_id)
+        model.tenant, model.name, model.version = tenant, self.name, next_version(session, tenant, self.name)
+        model.kb_id = kb.id if kb else None
+        model.artifact, model.artifact_bytes = self.artifact, self.num_bytes
+        model.status, model.created_at, model.ready_at = "ready", now(), now()
         keep(session, self.owner)
         session.flush()
         session.refresh(model)
         return model
 
 
-async def check_loads(batcher: Batcher, model_id: str, artifact: str) -> None:
-    """Has a query worker load the model, since the API has no torch.
+async def check_answers(batcher: Batcher, model_id: str, artifact: str, questions: Sequence[Question]) -> None:
+    """Has a query worker load the model and answer, since the API has no torch.
 
-    Raises Invalid if the files are not a model, Unavailable if this cannot be checked now.
+    Raises Invalid if the files are not a model or it fails to answer, Unavailable if this cannot be checked now.
     """
-    (reply,) = await batcher.ask(Target(model_id, artifact), [PROBE], "")
-    problem = reply if isinstance(reply, dict) else {}
-    if problem.get("status") == Unavailable.status:
-        raise Unavailable(problem["code"], problem["detail"])
-    if problem.get("status", 0) >= 500 or problem.get("code") == "bad_artifact":
-        raise Invalid("bad_archive", f"the archive cannot be imported: {problem.get('detail', 'it does not load')}")
+    for reply in await batcher.ask(Target(model_id, artifact), questions, ""):
+        problem = reply if isinstance(reply, dict) else {}
+        if problem.get("status") == Unavailable.status:
+            raise Unavailable(problem["code"], problem["detail"])
+        if problem.get("status", 0) >= 500 or problem.get("code") == "bad_artifact":
+            reason = problem.get("detail", "it does not load")
+            raise Invalid("bad_archive", f"the archive cannot be imported: {reason}; export the model again")

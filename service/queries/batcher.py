@@ -20,10 +20,11 @@ from service.errors import TooMany, Unavailable
 from service.health import counters
 from service.queries.wire import Reply, unpack
 from service.queue import QUERY_QUEUE, QUERY_TASK, alive_key, make_celery, redis_url
-from service.settings import Settings
+from service.settings import MIB, Settings
 
 log = structlog.get_logger()
 MAX_BATCH = 64
+MAX_BATCH_BYTES = 4 * MIB  # facts of one message, unless one question alone brings more
 UNDER_WAY = 2
 BLOCK_SECONDS = 1
 RECONNECT_SECONDS = 0.2
@@ -148,7 +149,7 @@ class Batcher:
     async def _drain(self, target: Target, lane: Lane) -> None:
         try:
             while lane.waiting:
-                taken = [lane.waiting.popleft() for _ in range(min(len(lane.waiting), MAX_BATCH))]
+                taken = next_batch(lane.waiting)
                 # Callers that have gone away need no answer.
                 batch = [asked for asked in taken if not asked.reply.done()]
                 if batch:
@@ -258,6 +259,24 @@ class Batcher:
             if batch.workers - self.workers and not batch.future.done():
                 batch.future.set_exception(WorkerLost())
         await asyncio.sleep(WATCH_SECONDS)
+
+
+def next_batch(waiting: deque[Asked]) -> list[Asked]:
+    """Takes the next questions of a lane: at most MAX_BATCH, and no more bytes of facts than one message may have.
+
+    Facts that several questions share count once, as they travel once.
+    """
+    taken: list[Asked] = []
+    num_bytes, counted = 0, set[int]()
+    while waiting and len(taken) < MAX_BATCH:
+        facts = waiting[0].question["facts"]
+        if id(facts) not in counted:
+            counted.add(id(facts))
+            num_bytes += sum(len(name) for fact in facts for name in fact)
+        if taken and num_bytes > MAX_BATCH_BYTES:
+            break
+        taken.append(waiting.popleft())
+    return taken
 
 
 def apart(questions: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[list[Any]]]:

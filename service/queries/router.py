@@ -26,7 +26,7 @@ async def query(request: Request) -> Response:
     started = time.perf_counter()
     state, tenant = request.app.state, await get_tenant(request)
     await check_parameters(request)
-    body = await read_json(request, QueryRequest)
+    body = await read_json(request, QueryRequest, state.settings.max_query_facts)
     asked = service.questions(body, state.settings)
     request_id = request.scope.get("ctp.request_id", "")
     target, replies = await service.ask(state.targets, state.batcher, (tenant, body.model, body.kb), asked, request_id)

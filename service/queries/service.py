@@ -7,6 +7,7 @@ from ctp_core.errors import ArtifactError
 from service.db.engine import Database
 from service.errors import Invalid, PayloadTooLarge
 from service.http.cache import Cache
+from service.http.pieces import too_many_facts
 from service.kbs import service as kbs
 from service.models import service as models
 from service.queries.batcher import Batcher, Target
@@ -59,8 +60,7 @@ def _check_size(request: QueryRequest, num_goals: int, settings: Settings) -> No
     if num_goals > settings.max_goals:
         raise PayloadTooLarge("too_many_goals", f"a query may have at most {settings.max_goals} goals (CTP_MAX_GOALS)")
     if len(request.facts) > settings.max_query_facts:
-        limit = settings.max_query_facts
-        raise PayloadTooLarge("too_many_facts", f"a query may have at most {limit} facts (CTP_MAX_QUERY_FACTS)")
+        raise too_many_facts(settings.max_query_facts)
     results = num_goals * request.top_k * (1 + request.proofs)
     if results > settings.max_query_results:
         raise PayloadTooLarge(

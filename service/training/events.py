@@ -81,18 +81,12 @@ def look(database: Database, job: Job, seen: Position) -> Look:
 
 async def stream(waiting: Waiting, database: Database, job: Job, seen: Position) -> AsyncIterator[bytes]:
     """Streams until the job ends or the database goes away; the listener then reconnects with its last event id."""
-    with waiting.place(job.tenant):
-        async for event in _stream(waiting, database, job, seen):
-            yield event
-
-
-async def _stream(waiting: Waiting, database: Database, job: Job, seen: Position) -> AsyncIterator[bytes]:
     before: JobOut | None = None
     idle = 0.0
     yield format_sse_event(retry=RETRY_MILLISECONDS, comment="events of a training job")
     while not seen.ended:
         try:
-            found = await waiting.look(partial(look, database, job, seen))
+            found = await waiting.run(partial(look, database, job, seen))
         except AWAY_ERRORS:
             return
         events = news(found, seen, before)

@@ -12,6 +12,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from service import leadership
 from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import Job
@@ -19,6 +20,7 @@ from service.training import outcomes, repository
 from service.training.repository import Claim
 
 log = structlog.get_logger()
+WITNESS = "witness"
 
 
 def claim(session: Session, job_id: str, worker: str, lease_seconds: float) -> Claim | None:
@@ -85,32 +87,34 @@ def lost(session: Session, claim: Claim, max_attempts: int, *also: Any, how: str
 
 
 class Witness:
-    """Measures how long the database has been reachable without a break, by the database's own clock.
+    """Measures how long the database has taken writes without a break, by the database's own clock.
 
-    It reads that clock every `every` seconds. Two readings more than `gap` apart are a break: the database was away or
-    hung, this process was stopped, or the machine slept. A worker may have been unable to renew its lease meanwhile.
+    It writes a row of its own every `every` seconds. Two writes more than `gap` apart are a break: the database was
+    away, hung, full or locked by others, this process was stopped, or the machine slept. A worker may have been unable
+    to renew its lease meanwhile.
     """
 
     def __init__(self, database: Database, every: float, gap: float) -> None:
         self.database, self.every, self.gap = database, every, gap
-        self._seen_at = self._seen_since = float("-inf")
+        self._wrote_at = self._writes_since = float("-inf")
 
     def watch(self, stop: threading.Event) -> None:
-        """Reads the clock until told to stop; runs in its own thread, so that waiting for Redis is not a break."""
+        """Writes until told to stop; runs in its own thread, so that waiting for Redis is not a break."""
         while not stop.wait(self.every):
             try:
-                self.look()
+                self.write()
             except SQLAlchemyError as error:
-                log.warning("clock_not_seen", error=str(error))
+                log.warning("no_write_taken", error=str(error))
 
-    def look(self) -> None:
-        with self.database.read() as session:
-            seen_at = session.scalars(select(now())).one()
-        if seen_at - self._seen_at > self.gap:
-            self._seen_since = seen_at
-        self._seen_at = seen_at
+    def write(self) -> None:
+        with self.database.write() as session:
+            leadership.take(session, WITNESS, WITNESS, 0.0)
+            wrote_at = session.scalars(select(now())).one()
+        if wrote_at - self._wrote_at > self.gap:
+            self._writes_since = wrote_at
+        self._wrote_at = wrote_at
 
     def has_seen(self, seconds: float) -> bool:
-        """Tells whether the database has been reachable for the last `seconds`."""
-        self.look()
-        return self._seen_at - self._seen_since >= seconds
+        """Tells whether the database has taken writes for the last `seconds`."""
+        self.write()
+        return self._wrote_at - self._writes_since >= seconds

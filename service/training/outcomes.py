@@ -3,22 +3,26 @@
 Parents are locked before their children, so that two children that end at the same time see each other's end.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.progress import Trial
 from ctp_core.rules import Rule
+from service.db.bulk import insert_rows
 from service.db.clock import now
 from service.db.tables import Checkpoint, Job, Metric, ModelVersion, RuleRow
 from service.files.removals import remove_later
 from service.training import repository
 from service.training.repository import ACTIVE, TERMINAL, Claim
 from service.training.retention import DECIDING_METRICS, keep_checkpoints
+
+RULE_COLUMNS = tuple(column.key for column in RuleRow.__table__.columns if column.key not in ("model_id", "position"))
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Trained:
 
     artifact: str
     num_bytes: int
-    rules: Sequence[Rule]
+    rules: Sequence[Mapping[str, Any]]  # as `rule_values` tells them
     config: BaseConfig | None = None  # with the settings that were chosen; without it, those of the job are the model's
     trials: Sequence[Trial] = ()
     progress: Mapping[str, Any] | None = None  # the last one; None if this attempt only saved what an earlier trained
@@ -53,7 +57,7 @@ def succeed(session: Session, claim: Claim, trained: Trained) -> None:
         "artifact_bytes": trained.num_bytes,
         "metrics": {**metrics, **trained.metrics},
         "loss": loss,
-        "rules": [_rule_values(rule) for rule in trained.rules],
+        "rules": list(trained.rules),
         "config": job.config if trained.config is None else trained.config.model_dump(mode="json"),
         "trials": [asdict(trial) for trial in trained.trials],
     }
@@ -192,24 +196,31 @@ def _register(session: Session, job: Job) -> None:
     # A child that ended in an earlier version has neither trials nor a config of its own.
     values |= {"trials": result.get("trials", []), "config": result.get("config", job.config)}
     _end_model(session, job.model_id, "ready", **values, trained_by=job.id, ready_at=now())
-    _add_rules(session, job.model_id, result["rules"])
+    add_rules(session, job.model_id, result["rules"])
     job.result = None
 
 
-def add_rules(session: Session, model_id: str, rules: Sequence[Rule]) -> None:
-    _add_rules(session, model_id, [_rule_values(rule) for rule in rules])
+def rule_values(rules: Iterable[Rule]) -> list[dict[str, Any]]:
+    """Returns what is stored of rules. This takes longer than to write it: do it before the transaction begins."""
+    return [{"rule_id": rule.id, "predicate": rule.predicate, "text": rule.text, **rule.values()} for rule in rules]
 
 
-def _add_rules(session: Session, model_id: str, rules: Sequence[dict[str, Any]]) -> None:
-    rows = [{"model_id": model_id, "position": position, **rule} for position, rule in enumerate(rules)]
-    if rows:
-        session.execute(insert(RuleRow), rows)
+def add_rules(session: Session, model_id: str, rules: Sequence[Mapping[str, Any]], first: int = 0) -> None:
+    """Adds rules to a model, at the positions from `first` on.
+
+    Inserts past the ORM, which would hold the lock on the database twice as long.
+    """
+    rows = [
+        (model_id, position, *(_stored(rule[column]) for column in RULE_COLUMNS))
+        for position, rule in enumerate(rules, first)
+    ]
+    insert_rows(session, RuleRow, ("model_id", "position", *RULE_COLUMNS), rows)
+
+
+def _stored(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, dict | list) else value
 
 
 def _end_model(session: Session, model_id: str, status: str, **values: Any) -> None:
     statement = update(ModelVersion).where(ModelVersion.id == model_id, ModelVersion.status == "pending")
     session.execute(statement.values(status=status, **values))
-
-
-def _rule_values(rule: Rule) -> dict[str, Any]:
-    return {"rule_id": rule.id, "predicate": rule.predicate, "text": rule.text, **rule.values()}

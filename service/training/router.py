@@ -20,6 +20,7 @@ from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantD
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
+from service.http.places import PlacedStream
 from service.kbs import service as kbs
 from service.training import capacity, events, repository, service
 from service.training.schemas import (
@@ -62,7 +63,7 @@ async def finished(waiting: Waiting, database: Database, tenant: str, job_id: st
     """Waits for the end of a job, at most `seconds`; returns its state then. The caller must hold a waiting place."""
     deadline = time.monotonic() + seconds
     while True:
-        job = await waiting.look(partial(_look_up, database, tenant, job_id))
+        job = await waiting.run(partial(_look_up, database, tenant, job_id))
         if job.status in repository.TERMINAL or time.monotonic() >= deadline:
             return job
         await asyncio.sleep(WAIT_STEP_SECONDS)
@@ -152,8 +153,9 @@ async def follow_job(
         # 204 makes a browser stop reconnecting.
         return Response(status_code=204)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    waiting.check(tenant)  # a stream that has begun cannot answer 429
-    return EventSourceResponse(events.stream(waiting, database, job, seen), headers=headers)
+    content = events.stream(waiting, database, job, seen)
+    waiting.take(tenant)
+    return PlacedStream(waiting, tenant, content, headers=headers, media_type=EventSourceResponse.media_type)
 
 
 def _row(database: Database, tenant: str, job_id: str) -> Job:

@@ -43,7 +43,21 @@ def not_a_number(_: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     tensors[name] = torch.full_like(tensors[name], torch.nan)
 
 
+def huge(_: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    name = next(name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel())
+    tensors[name] = torch.full_like(tensors[name], 3e38)
+
+
+def halved(_: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    name = next(name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel())
+    tensors[name] = tensors[name].half()
+
+
 DAMAGES: dict[str, Damage] = {
+    "weights that overflow": huge,
+    "weights of a type that no model has": halved,
+    "an empty table of facts": lambda _, tensors: tensors.update({"facts.train": tensors["facts.train"][:0]}),
+    "a fact twice": lambda _, tensors: tensors.update({"facts.train": tensors["facts.train"][[0, 0]]}),
     "an entity out of range": fact_id(10**6, 0),
     "a predicate out of range": fact_id(10**6, 1),
     "a negative id": fact_id(-1, 2),
@@ -77,6 +91,24 @@ def test_mined_rules_are_about_what_is_there(column: str, value: int) -> None:
     damaged[:1] = value
     with pytest.raises(ArtifactError, match="does not exist"):
         load_model(Artifact(whole.manifest, {**whole.tensors, f"rules.{column}": damaged}), CPU)
+
+
+@pytest.mark.parametrize(
+    ("column", "damage"),
+    [
+        ("template", torch.zeros_like),
+        ("body", torch.zeros_like),
+        ("weight", torch.Tensor.long),
+        ("bias", torch.Tensor.int),
+    ],
+)
+def test_mined_rules_have_the_length_of_their_template_and_weights_with_fractions(
+    column: str, damage: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    whole = artifact("rules")
+    tensors = {**whole.tensors, f"rules.{column}": damage(whole.tensors[f"rules.{column}"])}
+    with pytest.raises(ArtifactError, match="mined rule"):
+        load_model(Artifact(whole.manifest, tensors), CPU)
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])

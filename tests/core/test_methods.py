@@ -1,5 +1,6 @@
 """The tables of presets and methods: presets fit every KB of facts, and settings are those of the kind of KB."""
 
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import numpy as np
@@ -157,3 +158,24 @@ def test_every_preset_and_every_method_has_a_sentence_for_people(kind: Kind) -> 
 def test_every_setting_has_a_description(key: tuple[Kind, str]) -> None:
     fields = METHODS[key].config.model_fields
     assert [name for name, field in fields.items() if name != "method" and not field.description] == []
+
+
+def numbers_without_end(schema: dict[str, Any], path: str) -> Iterator[str]:
+    """The places of a JSON schema where a number of any size may stand."""
+    if schema.get("type") in ("integer", "number") and not {"maximum", "exclusiveMaximum", "const", "enum"} & set(
+        schema
+    ):
+        yield path
+    for key, inner in schema.items():
+        if isinstance(inner, dict):
+            yield from numbers_without_end(inner, f"{path}.{key}")
+        elif isinstance(inner, list):
+            for number, one in enumerate(inner):
+                if isinstance(one, dict):
+                    yield from numbers_without_end(one, f"{path}.{key}.{number}")
+
+
+@pytest.mark.parametrize("key", METHODS)
+def test_every_number_of_a_config_has_an_end(key: tuple[Kind, str]) -> None:
+    """Otherwise one request could take all memory or all time there is."""
+    assert list(numbers_without_end(METHODS[key].config.model_json_schema(), key[1])) == []

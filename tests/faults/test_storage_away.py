@@ -8,7 +8,8 @@ import pytest
 
 from service.errors import Unavailable
 from service.local.cluster import Cluster, wait_for
-from service.models.transfer import check_loads
+from service.models.probe import PROBE
+from service.models.transfer import check_answers
 from service.queries.batcher import Batcher
 from tests.faults.watching import FAST, JOB, SHORT, Watch, undisturbed
 from tests.object_store import BUCKET, ObjectStore, object_store
@@ -136,7 +137,7 @@ def test_an_import_whose_files_cannot_be_read_back_now_is_not_called_bad(watch: 
         batcher = Batcher(watch.settings)
         await batcher.start()
         try:
-            await check_loads(batcher, trained.model_id, watch.artifact(trained.model_id))
+            await check_answers(batcher, trained.model_id, watch.artifact(trained.model_id), [PROBE])
         finally:
             await batcher.stop()
 

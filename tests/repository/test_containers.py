@@ -45,6 +45,27 @@ def test_every_image_is_pinned_and_nothing_that_stays_runs_as_root(name: str) ->
     assert name == "s3-folder" or str(service["user"]) not in ("", "0", "root")
 
 
+@pytest.mark.parametrize("name", services())
+def test_no_container_grows_without_a_limit(name: str) -> None:
+    service = services()[name]
+    assert "mem_limit" in service
+    assert service["logging"]["options"]["max-size"] == "10m"  # type: ignore[index]
+    assert all("size=" in mount for mount in service.get("tmpfs", []))  # type: ignore[attr-defined]
+
+
+def test_the_service_does_not_use_the_root_of_the_object_store() -> None:
+    root = services()["s3"]["environment"]["MINIO_ROOT_PASSWORD"]  # type: ignore[index]
+    assert root not in services()["api"]["environment"].values()  # type: ignore[attr-defined]
+
+
+def test_a_change_of_the_sources_does_not_install_torch_again() -> None:
+    steps = (ROOT / "docker/Dockerfile").read_text().splitlines()
+    first_source = steps.index("COPY ctp_client ctp_client")
+    installs = [place for place, step in enumerate(steps) if "pip install" in step and place > first_source]
+    assert installs
+    assert all("--no-deps" in steps[place] for place in installs)
+
+
 @pytest.mark.parametrize("name", ["postgres", "redis", "s3", "api", "dispatch", "worker-train", "worker-query"])
 def test_every_part_that_stays_has_a_health_check(name: str) -> None:
     assert "test" in services()[name]["healthcheck"]  # type: ignore[operator]

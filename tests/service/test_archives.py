@@ -21,13 +21,16 @@ from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
 from ctp_core.rules import quoted
 from service.db.engine import Database
 from service.db.migrate import migrate
-from service.db.tables import ModelVersion, Removal
+from service.db.tables import ModelVersion, Removal, RuleRow
 from service.errors import Invalid, TooMany, storage_problem
 from service.files.removals import due
 from service.files.storage import StorageFull
 from service.http.idempotency import CreationReply, Once
+from service.models import repository as models
+from service.models import staging
 from service.models.archive import Card, CardTrial, pack, rules_of, unpack
 from service.models.schemas import TagsIn
+from service.models.staging import CHUNK_RULES
 from service.models.transfer import Import, alone
 from service.models.upload import SPOOL_BYTES, write_pieces
 from service.settings import NAME_LIMIT, Settings
@@ -72,13 +75,17 @@ def test_a_full_disk_is_told_as_such() -> None:
     assert storage_problem(caught.value)["status"] == 507
 
 
+def packed(card: Card, files: dict[str, bytes]) -> bytes:
+    return b"".join(pack(card, {name: (len(content), [content]) for name, content in files.items()}))
+
+
 def archive(**changes: Any) -> bytes:
     """Of a model that has learnt nothing."""
     tensors = safetensors.numpy.save({"weights": np.zeros(2)})
     manifest = encode_manifest({"kind": "facts", "config": {"method": "proofs"}}, tensors)
     values = {"id": "m", "name": "imported", "version": 1, "kind": "facts", "metrics": {}, "tags": {}, "rules": []}
     card = Card.model_validate(values | {"kb_sha256": "0" * 64, "code_version": "1"} | changes)
-    return pack(card, {MANIFEST: manifest, TENSORS: tensors})
+    return packed(card, {MANIFEST: manifest, TENSORS: tensors})
 
 
 def test_a_rule_with_the_longest_names_is_packed_and_unpacked() -> None:
@@ -145,6 +152,7 @@ def test_an_import_whose_commit_was_not_heard_of_keeps_its_files(tmp_path: Path)
     migrate(database.engine)
     found = Import(io.BytesIO(archive()), None, settings)
     found.store(database, storage)
+    found.stage(database)
 
     def unheard(_: Session) -> None:
         raise OperationalError("COMMIT", None, Exception("the connection was lost"))
@@ -169,7 +177,7 @@ def zeros(num_bytes: int) -> bytes:
     """An archive of a thousandth of that size."""
     tensors = safetensors.numpy.save({"weights": np.zeros(num_bytes, dtype=np.uint8)})
     manifest = encode_manifest({"kind": "facts", "config": {"method": "proofs"}}, tensors)
-    return pack(unpack(io.BytesIO(archive()), Settings())[0], {MANIFEST: manifest, TENSORS: tensors})
+    return packed(unpack(io.BytesIO(archive()), Settings())[0], {MANIFEST: manifest, TENSORS: tensors})
 
 
 def test_what_shrinks_too_much_is_refused_before_it_is_unpacked() -> None:
@@ -213,6 +221,7 @@ def test_a_refused_import_keeps_neither_memory_nor_files(tmp_path: Path) -> None
     migrate(database.engine)
     found = Import(io.BytesIO(archive()), None, settings)
     found.store(database, storage)
+    found.stage(database)
     assert found.files == {}
 
     def refuse(_: Session) -> CreationReply:
@@ -222,7 +231,52 @@ def test_a_refused_import_keeps_neither_memory_nor_files(tmp_path: Path) -> None
         found.create(database, Once("default", "POST /models/import", None), refuse)
     with database.read() as session:
         assert found.owner in [removal.owner for removal in due(session, 10)]
+        assert session.scalars(select(ModelVersion)).all() == []
     database.dispose()
+
+
+RULES = [
+    {
+        "head": {"predicate": f"p{number}", "subject": "X", "object": "Y"},
+        "body": [{"predicate": "q", "subject": "X", "object": "Y"}],
+        "template": "2",
+        "confidence": 0.5,
+    }
+    for number in range(2 * CHUNK_RULES + 1)
+]
+
+
+def test_an_import_of_many_rules_lets_others_write_meanwhile(either_database: Database, tmp_path: Path) -> None:
+    database, settings, longest = either_database, Settings(data_dir=tmp_path), [0]
+
+    def count(_: object, __: object, ___: str, parameters: object, ____: object, many: bool) -> None:
+        longest[0] = max(longest[0], len(parameters) if many and isinstance(parameters, list) else 0)
+
+    event.listen(database.engine, "before_cursor_execute", count)
+    found = Import(io.BytesIO(archive(rules=RULES)), None, settings)
+    found.store(database, folder_store(tmp_path / "artifacts"))
+    found.stage(database)
+    with database.read() as session:
+        assert models.listing(session, "default", None, None, None, 10) == [], "nobody sees it yet"
+    with database.write() as session:
+        model = found.register(session, "default")
+        assert (model.name, model.version, model.status) == ("imported", 1, "ready")
+    with database.read() as session:
+        rules = models.rules(session, model, models.ALL_RULES)
+    assert [rule.head for rule in rules] == [rule["head"] for rule in RULES]
+    assert longest[0] <= CHUNK_RULES, "rows in one transaction"
+
+
+def test_what_an_import_that_was_broken_off_has_left_is_swept(sqlite_database: Database, tmp_path: Path) -> None:
+    found = Import(io.BytesIO(archive(rules=RULES[:3])), None, Settings(data_dir=tmp_path))
+    found.stage(sqlite_database)
+    staging.sweep(sqlite_database)
+    with sqlite_database.write() as session:
+        staging.staged(session, found.model_id).created_at = 0.0
+    staging.sweep(sqlite_database)
+    with sqlite_database.read() as session:
+        assert session.scalars(select(ModelVersion)).all() == []
+        assert session.scalars(select(RuleRow)).all() == []
 
 
 @pytest.mark.parametrize("tags", [{"k" * 65: "v"}, {"k": "v" * 1025}, {str(number): "v" for number in range(33)}])

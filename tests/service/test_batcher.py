@@ -1,6 +1,7 @@
 """The batcher of an API process against a real queue and worker, with things in the queue that nobody expects."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,9 +13,9 @@ from ctp_core.symbols import Fact
 from service.errors import ServiceError, TooMany, Unavailable
 from service.local.cluster import Cluster
 from service.models.contest import Asking, Prepared, Trial, hold
+from service.models.probe import PROBE
 from service.models.schemas import Contest
-from service.models.transfer import PROBE
-from service.queries.batcher import UNDER_WAY, Batcher, Target, apart
+from service.queries.batcher import MAX_BATCH, UNDER_WAY, Asked, Batcher, Target, apart, next_batch
 from service.queries.wire import Reply
 from service.queue import QUERY_QUEUE, alive_key
 from service.settings import Settings
@@ -189,6 +190,20 @@ def test_facts_that_many_goals_share_travel_once() -> None:
     assert lists == [facts, others]
     assert [question["facts"] for question in numbered] == [0, 0, 0, 1]
     assert [question["goal"] for question in numbered] == [question["goal"] for question in questions]
+
+
+def test_a_message_has_a_bounded_number_of_bytes() -> None:
+    async def sizes() -> list[int]:
+        loop = asyncio.get_running_loop()
+        large = [[("x" * 500, "p", "y" * 500)] * 3000 for _ in range(3)]  # 3 MB each
+        lists = [large[0], large[0], large[1], [], large[2], *[[]] * (MAX_BATCH + 5)]
+        lane = deque(Asked({"goal": [], "facts": facts}, "", loop.create_future()) for facts in lists)
+        found = []
+        while lane:
+            found.append(len(next_batch(lane)))
+        return found
+
+    assert asyncio.run(sizes()) == [2, 2, MAX_BATCH, 6]
 
 
 def test_a_loop_that_has_ended_is_told(alone: Settings) -> None:

@@ -1,15 +1,21 @@
 """Which questions versions are compared by, and the test between them."""
 
 import asyncio
+import threading
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from ctp_core.kb.knowledge_base import FactsKB, Graph, GraphsKB
 from ctp_core.symbols import Fact, Vocabulary
+from service.app import create_app
 from service.db.engine import Database
+from service.db.migrate import migrate
 from service.errors import Invalid
+from service.models import comparison
 from service.models.comparison import prepare
 from service.models.contest import (
     MAX_CANDIDATES,
@@ -147,3 +153,67 @@ def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> 
     assert isinstance(outcome, str)
     assert "CTP_COMPARE_SECONDS" in outcome
     assert (waiting, left) == (MAX_BATCH, 0)
+
+
+class Slow(Batcher):
+    """Its worker takes its time for every batch."""
+
+    async def _send(self, target: Target, batch: list[Asked]) -> list[Reply]:
+        await asyncio.sleep(0.05)
+        answer = '"truncated":false,"answers":[{"subject":"a","predicate":"p","object":"%s","score":1,"proofs":[]}]'
+        return [(answer % target.model_id).encode()] * len(batch)
+
+
+def test_a_comparison_that_runs_out_of_time_tells_what_it_has(tmp_path: Path) -> None:
+    batcher = Slow(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", compare_seconds=0.6))
+    trials = tuple(replace(TRIAL, group=f"group {number // 100}") for number in range(1000))
+    models = [Target("b", "models/1/x"), Target("c", "models/2/x")]
+    outcome = asyncio.run(hold(Prepared("test", trials, 1000), models, Asking(batcher, ""), 3))
+    assert isinstance(outcome, Contest)
+    assert outcome.truncated
+    assert 0 < outcome.num_questions < 1000
+    assert outcome.groups[0].right == [1.0, 0.0]
+    assert len(outcome.groups) == 11, "every group has its share of the questions"
+    assert len(outcome.disagreements) == 3
+
+
+def test_a_comparison_in_time_is_whole_and_in_order(tmp_path: Path) -> None:
+    batcher = Slow(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+    trials = tuple(replace(TRIAL, group=f"group {number // 50}") for number in range(100))
+    models = [Target("b", "models/1/x"), Target("c", "models/2/x")]
+    outcome = asyncio.run(hold(Prepared("test", trials, 100), models, Asking(batcher, ""), 3))
+    assert isinstance(outcome, Contest)
+    assert not outcome.truncated
+    assert [group.name for group in outcome.groups] == ["all", "group 0", "group 1"]
+
+
+def test_comparisons_are_bounded_and_keep_nobody_from_looking_up_a_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, over = threading.Semaphore(0), threading.Event()
+
+    def prepare(*_: object) -> None:
+        begun.release()
+        over.wait(30)
+        raise Invalid("bad_comparison", "over")
+
+    monkeypatch.setattr(comparison, "prepare", prepare)
+    app = create_app(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+    migrate(app.state.database.engine)
+
+    async def crowd() -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as client:
+            compared = [asyncio.ensure_future(client.get("/models/compare", params={"ids": "a,b"})) for _ in range(20)]
+            await asyncio.to_thread(begun.acquire)
+            async with asyncio.timeout(10):
+                assert await asyncio.to_thread(lambda: "not starved") == "not starved"
+            over.set()
+            return await asyncio.gather(*compared)
+
+    answers = asyncio.run(crowd())
+    codes = Counter(answer.json()["code"] for answer in answers)
+    assert codes == {"bad_comparison": 2, "too_many_comparisons": 18}
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert "CTP_MAX_COMPARISONS" in refused.json()["detail"]
+    app.state.database.dispose()

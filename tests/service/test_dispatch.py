@@ -86,6 +86,22 @@ def test_a_break_is_seen_and_a_time_without_one_is_not(dispatcher: Dispatcher) -
     assert not witness.has_seen(0.1)
 
 
+def test_a_time_in_which_nobody_could_write_is_a_break(dispatcher: Dispatcher) -> None:
+    """A worker whose lease ran out because somebody else held the database has not crashed."""
+    witness, stop = Witness(dispatcher.database, 0.05, 0.5), threading.Event()
+    watching = threading.Thread(target=witness.watch, args=(stop,))
+    watching.start()
+    try:
+        wait_for(lambda: witness.has_seen(0.3), "a time without a break", 30)
+        with dispatcher.database.write() as session:
+            session.execute(select(1))
+            time.sleep(1.0)
+        assert not witness.has_seen(0.3)
+    finally:
+        stop.set()
+        watching.join()
+
+
 def status(dispatcher: Dispatcher, job: Job) -> str:
     with dispatcher.database.read() as session:
         return session.get_one(Job, job.id).status

@@ -6,12 +6,15 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.types import Message
 
 from service.db.engine import Database
 from service.db.tables import Job
+from service.errors import TooMany
 from service.kbs import service as kbs
 from service.settings import Settings
 from service.training import events, service
+from service.training.router import follow_job
 from service.training.schemas import TrainRequest
 from service.training.waiting import Waiting
 from tests.built_kbs import built
@@ -50,5 +53,25 @@ def test_a_listener_is_let_go_when_the_database_goes_away(database: Database, jo
         raise error
 
     assert b'"status": "queued"' in asyncio.run(listen())[-1]
-    waiting.check(TENANT)
+    waiting.stop()
+
+
+def test_a_stream_is_refused_before_it_begins(database: Database, job: Job) -> None:
+    """A stream that has begun has answered 200 and can only break."""
+    waiting = Waiting(1)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send(_: Message) -> None:
+        pass
+
+    async def listen() -> None:
+        first = await follow_job(job.id, database, TENANT, waiting)
+        with pytest.raises(TooMany, match="CTP_MAX_WAITING_CALLS"):
+            await follow_job(job.id, database, TENANT, waiting)
+        await first({"type": "http", "asgi": {"spec_version": "2.0"}}, receive, send)
+        waiting.take(TENANT)  # the place is free again
+
+    asyncio.run(listen())
     waiting.stop()

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass
 from email.message import Message
 from http.client import HTTPConnection
@@ -14,13 +14,15 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.datastructures import Headers
 from starlette.routing import Mount
 
 from service.app import create_app
 from service.db.engine import Database
 from service.db.migrate import migrate
-from service.errors import Invalid, NotFound
+from service.errors import Forbidden, Invalid, NotFound
 from service.keys import service as keys
+from service.keys.gate import _check_local
 from service.keys.roles import Role, required_role
 from service.keys.tokens import Token
 from service.local.cluster import free_port
@@ -71,7 +73,7 @@ def test_what_is_no_key_is_not_looked_up(text: str) -> None:
         ("POST", "/query", Role.read),
         ("POST", "/kbs", Role.write),
         ("DELETE", "/kbs/x", Role.write),
-        ("GET", "/metrics", Role.admin),
+        ("GET", "/metrics", Role.metrics),
         ("GET", "/a/route/that/nobody/thought/of", Role.read),
         ("GET", "/healthz/../kbs", Role.read),
         ("GET", "//healthz", Role.read),
@@ -272,6 +274,35 @@ def test_an_open_service_does_not_answer_pages_from_elsewhere(client: httpx.Clie
     forged = client.post("/kbs", data={"name": "forged"}, files=files, headers={"Origin": "https://evil.example"})
     assert (forged.status_code, forged.json()["code"]) == (403, "foreign_origin")
     assert client.get("/kbs", headers={"Origin": str(client.base_url).rstrip("/")}).status_code == 200
+
+
+def test_metrics_have_a_role_of_their_own_that_sees_nothing_else() -> None:
+    allowed = {role: [needed for needed in Role if role.may(needed)] for role in Role}
+    assert allowed == {
+        Role.metrics: [Role.metrics],
+        Role.read: [Role.read],
+        Role.write: [Role.read, Role.write],
+        Role.admin: list(Role),
+    }
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"host": "127.0.0.1:8400"}, None),
+        ({"host": "localhost"}, None),
+        ({"host": "[::1]:8400", "sec-fetch-site": "same-origin"}, None),
+        ({"host": "127.0.0.1", "sec-fetch-site": "none"}, None),
+        ({"host": "127.0.0.1:8400@evil"}, "foreign_host"),
+        ({"host": "127.0.0.1:8400:evil"}, "foreign_host"),
+        ({"host": "127.0.0.1", "sec-fetch-site": "cross-site"}, "foreign_origin"),
+        ({"host": "127.0.0.1", "sec-fetch-site": "same-site"}, "foreign_origin"),
+    ],
+)
+def test_an_open_service_answers_this_machine_and_its_own_page_alone(headers: dict[str, str], code: str | None) -> None:
+    with pytest.raises(Forbidden) if code else nullcontext() as caught:
+        _check_local({"server": ("127.0.0.1", 8400)}, Headers(headers))
+    assert code is None or (caught is not None and caught.value.code == code)
 
 
 @pytest.mark.slow

@@ -1,18 +1,19 @@
 """Limits and hostile input, against the started service and on the parts in front of it."""
 
 import asyncio
+import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import closing
 from typing import Any
 
 import httpx
 import pytest
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
 from service.errors import TooSlow
-from service.http.limits import Body, Bucket
+from service.http.limits import Body, BodyLimit, Bucket, HeldBytes
 from service.settings import Settings
 from tests.running import RunningService, running_service
 
@@ -253,10 +254,67 @@ def test_a_body_that_does_not_come_is_told_the_settings_that_bound_it() -> None:
         await asyncio.sleep(60)
         raise AssertionError("nobody waits so long")
 
-    body = Body({"headers": [], "path": "/kbs", "query_string": b""}, never, Settings(body_seconds=0.01))
+    settings = Settings(body_seconds=0.01)
+    body = Body({"headers": [], "path": "/kbs", "query_string": b""}, never, settings, HeldBytes(settings))
     with pytest.raises(TooSlow, match="CTP_BODY_SECONDS") as caught:
         asyncio.run(body.receive())
     assert caught.value.code == "body_too_slow"
+
+
+def json_call(app: BodyLimit, tenant: str, num_bytes: int) -> Coroutine[Any, Any, dict[str, Any]]:
+    """Sends a JSON body in small messages; the answer's status and body."""
+    messages = [{"type": "http.request", "body": b" " * 100, "more_body": True}] * (num_bytes // 100 - 1)
+    messages.append({"type": "http.request", "body": b" " * 100})
+    answer: dict[str, Any] = {}
+
+    async def receive() -> Message:
+        return messages.pop()
+
+    async def send(message: Message) -> None:
+        answer.update(message)
+
+    scope = {"type": "http", "path": "/query", "query_string": b"", "ctp.tenant": tenant}
+    scope["headers"] = [(b"content-type", b"application/json")]
+
+    async def call() -> dict[str, Any]:
+        messages.reverse()
+        await app(scope, receive, send)
+        return answer
+
+    return call()
+
+
+def test_the_bytes_of_bodies_that_wait_are_bounded_for_each_tenant_and_for_the_process() -> None:
+    answered = asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await answered.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    settings = Settings(max_json_bytes=1000, max_tenant_waiting_bytes=2000, max_waiting_bytes=3000)
+    app = BodyLimit(slow, settings)
+
+    async def crowd() -> list[dict[str, Any]]:
+        callers = [("a", 1000), ("a", 1000), ("a", 100), ("b", 1000), ("c", 100)]
+        waiting = [asyncio.ensure_future(json_call(app, tenant, size)) for tenant, size in callers]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        refused = [task.done() for task in waiting]
+        answered.set()
+        answers = await asyncio.gather(*waiting)
+        assert refused == [answer["body"] != b"{}" for answer in answers]
+        return [*answers, await json_call(app, "a", 1000)]
+
+    answers = asyncio.run(crowd())
+    refusals = [None if answer["body"] == b"{}" else json.loads(answer["body"]) for answer in answers]
+    assert [refusal and refusal["status"] for refusal in refusals] == [None, None, 429, None, 429, None]
+    assert refusals[2]["code"] == "too_many_bytes"
+    assert "CTP_MAX_TENANT_WAITING_BYTES" in refusals[2]["detail"]
+    assert "CTP_MAX_WAITING_BYTES" in refusals[4]["detail"]
+    assert not app.held.by_tenant
 
 
 def test_a_bucket_fills_again_with_time() -> None:

@@ -17,6 +17,7 @@ from service.settings import UserError
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Engine:
+    (tmp_path / "a.db").touch()
     return make_engine(f"sqlite:///{tmp_path}/a.db")
 
 

@@ -280,6 +280,8 @@ def test_hostile_archives_are_refused(client: httpx.Client, archive: bytes) -> N
         "no facts": contradicting(tensors, manifest, archive, {"facts.train": None}),
         "facts about nobody": contradicting(tensors, manifest, archive, {"facts.train": np.array([[10**6, 0, 0]])}),
         "no numbers": contradicting(tensors, manifest, archive, dict.fromkeys(weights(tensors), np.nan)),
+        "weights that overflow": contradicting(tensors, manifest, archive, dict.fromkeys(weights(tensors), 3e38)),
+        "an empty KB": contradicting(tensors, manifest, archive, {"facts.train": np.zeros((0, 3), dtype=np.int64)}),
         "half a character": rewritten(
             archive, manifest__json=json.dumps(manifest | {"entities": ["\ud800", *manifest["entities"][1:]]}).encode()
         ),

@@ -71,6 +71,7 @@ def asked(folder: Path, path: str) -> httpx.Response:
 
 
 def test_a_database_without_tables_is_a_503_that_says_what_to_run(tmp_path: Path) -> None:
+    (tmp_path / "ctp.db").touch()
     answer = asked(tmp_path, "/kbs")
     assert (answer.status_code, answer.json()["code"]) == (503, "database_not_migrated")
     assert "ctp migrate" in answer.json()["detail"]

@@ -16,7 +16,7 @@ from service.db.tables import ModelVersion
 from service.errors import Conflict, NotFound, ServiceError
 from service.models import repository, service
 from service.models.comparison import MAX_RULES_SHOWN, compare
-from service.training.outcomes import add_rules
+from service.training.outcomes import add_rules, rule_values
 
 TENANT = "default"
 RULE = Rule("p", Body((Step("q"),)), 0.5)
@@ -31,7 +31,7 @@ def database(sqlite_database: Database) -> Database:
             names = {"id": f"model_{version}", "tenant": TENANT, "name": "m", "version": version}
             session.add(ModelVersion(**names, **LINEAGE, status="ready", kind="facts", method="rules", artifact="x"))
             session.flush()
-            add_rules(session, f"model_{version}", [RULE])
+            add_rules(session, f"model_{version}", rule_values([RULE]))
     return sqlite_database
 
 
@@ -54,7 +54,7 @@ def test_rules_are_listed_by_counts_and_kind(database: Database) -> None:
 
     with database.write() as session:
         repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, "m@1")))
-        add_rules(session, "model_1", list(rules.values()))
+        add_rules(session, "model_1", rule_values(rules.values()))
     assert listed() == list(rules)
     assert listed(min_support=1, constants=False, priors=False) == ["counted", "uncounted"]
     assert listed(min_support=4) == ["uncounted", "prior", "constant"]
@@ -105,7 +105,7 @@ def test_many_rules_are_compared_in_little_memory(database: Database) -> None:
     with database.write() as session:
         for number in (1, 2):
             repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, f"m@{number}")))
-            add_rules(session, f"model_{number}", [RULE, *many][number - 1 :])
+            add_rules(session, f"model_{number}", rule_values([RULE, *many][number - 1 :]))
     with database.read() as session:
         models = session.scalars(select(ModelVersion).order_by(ModelVersion.version)).all()
         tracemalloc.start()
@@ -136,7 +136,7 @@ def test_versions_of_different_methods_share_the_rules_that_are_the_same(databas
     with database.write() as session:
         for number, rules in enumerate((proved, walked), 1):
             repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, f"m@{number}")))
-            add_rules(session, f"model_{number}", rules)
+            add_rules(session, f"model_{number}", rule_values(rules))
     with database.read() as session:
         found = compare(session, session.scalars(select(ModelVersion).order_by(ModelVersion.version)).all())
     assert (found.num_rules, found.num_shared_rules) == ([3, 4], 2)

@@ -25,6 +25,7 @@ JOB |= {"has_children": False, "progress": {}}
 @pytest.fixture(params=["sqlite", "postgresql"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     if request.param == "sqlite":
+        (tmp_path / "a.db").touch()
         found = make_engine(f"sqlite:///{tmp_path}/a.db")
     else:
         new_url: Callable[[], str] = request.getfixturevalue("new_postgres_url")

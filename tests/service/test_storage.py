@@ -10,7 +10,16 @@ import pytest
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
 from service.files.object_storage import ObjectStorage
-from service.files.storage import MARK, FolderStorage, Storage, StorageAway, StorageRefused, make_storage
+from service.files.storage import (
+    MARK,
+    PIECE_BYTES,
+    FolderStorage,
+    Storage,
+    StorageAway,
+    StorageRefused,
+    checked_sizes,
+    make_storage,
+)
 from service.settings import Settings
 from tests.object_store import BUCKET, object_store
 from tests.stores import folder_store
@@ -49,6 +58,18 @@ def marked(storage: S) -> S:
 
 def files(letter: bytes) -> dict[str, bytes]:
     return {TENSORS: letter * 1000, MANIFEST: encode_manifest({"of": letter.decode()}, letter * 1000)}
+
+
+def test_a_file_is_read_in_pieces_and_checked_without_being_held(storage: Storage) -> None:
+    tensors = b"0123456789" * (PIECE_BYTES // 4)
+    content = {TENSORS: tensors, MANIFEST: encode_manifest({}, tensors)}
+    key = storage.put("models/m/1", content)
+    pieces = list(storage.pieces(key, TENSORS))
+    assert (len(pieces), b"".join(pieces)) == (3, tensors)
+    assert checked_sizes(storage, key) == {name: len(one) for name, one in content.items()}
+    storage.delete(key)
+    with pytest.raises(ArtifactError, match="are gone"):
+        checked_sizes(storage, key)
 
 
 def test_what_was_put_is_got_again_and_listed(storage: Storage) -> None:

@@ -14,8 +14,9 @@ def test_a_tenant_has_so_many_places_and_gets_them_back() -> None:
     with waiting.place("a"):
         with waiting.place("a"), waiting.place("b"):
             with pytest.raises(TooMany, match="2 calls already wait for jobs"):
-                waiting.check("a")
-            waiting.check("b")
+                waiting.take("a")
+            with waiting.place("b"):
+                pass
         with waiting.place("a"):
             pass
     waiting.stop()

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ctp_core.base.model import Answer, Answers
+from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.proofs import Proof, ProofNode, Unification
@@ -92,5 +93,5 @@ def test_it_is_what_json_dumps_would_say(name: str, truncated: bool) -> None:
 @pytest.mark.parametrize("place", ["score", "probability"])
 def test_a_number_that_json_cannot_hold_is_an_error(place: str, number: float) -> None:
     answer = replace(Answer(Fact("a", "p", "b"), 0.5, known=False), **{place: number})
-    with pytest.raises(ValueError, match="not a number in JSON"):
+    with pytest.raises(ArtifactError, match="not a number: train or export it again"):
         answers_json(MODEL, Answers((answer,), truncated=False))

@@ -92,3 +92,15 @@ def test_a_fault_of_our_own_fails_the_job_and_its_trace_is_for_the_log_alone(tra
     assert (job.status, model.status) == ("failed", "failed")
     assert job.error is not None
     assert job.error == {"code": "training_crashed", "detail": "ZeroDivisionError: nobody thought of this"}
+
+
+def test_a_number_that_overflows_fails_the_job_with_what_to_change(training: TrainingJob) -> None:
+    @event.listens_for(training.database.engine, "before_cursor_execute")
+    def overflow(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.startswith("INSERT INTO metrics"):
+            raise OverflowError("math range error")
+
+    job, _ = run(training)
+    assert job.error is not None
+    assert job.error["code"] == "training_overflowed"
+    assert "math range error): lower `learning_rate`" in job.error["detail"]

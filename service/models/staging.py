@@ -1,0 +1,65 @@
+"""Writes an imported version in many short transactions, so that others need not wait; the last makes it visible.
+
+Until then the version belongs to a tenant that nobody can be, under its id as its name.
+"""
+
+import time
+from collections.abc import Sequence
+
+import structlog
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from ctp_core.rules import Rule
+from service.db.clock import now
+from service.db.engine import Database
+from service.db.tables import ModelVersion, RuleRow
+from service.training.outcomes import add_rules, rule_values
+
+log = structlog.get_logger()
+IMPORTING = ":importing"  # not a valid name of a tenant
+CHUNK_RULES = 2000
+# A pause between transactions lets others write: SQLite does not serve waiting writers in turn.
+PAUSE_SECONDS = 0.01
+# A version that is not visible after this time belongs to an import that was broken off.
+ABANDONED_SECONDS = 3600.0
+
+
+def stage(database: Database, model: ModelVersion, rules: Sequence[Rule]) -> None:
+    """Writes the version and its rules, invisible to everybody."""
+    model.tenant, model.name, model.version, model.status = IMPORTING, model.id, 1, "pending"
+    with database.write() as session:
+        session.add(model)
+    for first in range(0, len(rules), CHUNK_RULES):
+        chunk = rule_values(rules[first : first + CHUNK_RULES])
+        with database.write() as session:
+            add_rules(session, model.id, chunk, first)
+        time.sleep(PAUSE_SECONDS)
+
+
+def staged(session: Session, model_id: str) -> ModelVersion:
+    return session.get_one(ModelVersion, model_id)
+
+
+def unstage(database: Database, model_id: str) -> None:
+    """Removes a version that is not to become visible, if there is one."""
+    with database.read() as session:
+        last = session.scalar(select(func.max(RuleRow.position)).where(RuleRow.model_id == model_id))
+    mine = (ModelVersion.id == model_id, ModelVersion.tenant == IMPORTING)
+    for first in range(0, (last or 0) + 1, CHUNK_RULES):
+        some = RuleRow.position.between(first, first + CHUNK_RULES - 1)
+        with database.write() as session:
+            session.execute(delete(RuleRow).where(RuleRow.model_id.in_(select(ModelVersion.id).where(*mine)), some))
+        time.sleep(PAUSE_SECONDS)
+    with database.write() as session:
+        session.execute(delete(ModelVersion).where(*mine))
+
+
+def sweep(database: Database) -> None:
+    """Removes what imports that were broken off have left."""
+    old = ModelVersion.created_at < now() - ABANDONED_SECONDS
+    with database.read() as session:
+        abandoned = session.scalars(select(ModelVersion.id).where(ModelVersion.tenant == IMPORTING, old)).all()
+    for model_id in abandoned:
+        unstage(database, model_id)
+        log.info("import_swept", model_id=model_id)

@@ -1,0 +1,121 @@
+"""Exports are sent while they are read, and a tenant may have a few under way."""
+
+import asyncio
+import json
+import os
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from starlette.types import Message
+
+from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
+from service.app import create_app
+from service.db.migrate import migrate
+from service.db.tables import ModelVersion
+from service.kbs import service as kbs
+from service.settings import MIB, Settings
+from tests.built_kbs import built
+from tests.stores import folder_store
+
+SIZE = 24 * MIB
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[FastAPI]:
+    """With a model of incompressible weights and a KB."""
+    app = create_app(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+    migrate(app.state.database.engine)
+    storage = folder_store(tmp_path / "artifacts")
+    tensors = os.urandom(SIZE)
+    files = {TENSORS: tensors, MANIFEST: encode_manifest({"kind": "facts"}, tensors)}
+    model = ModelVersion(
+        id="model_1",
+        tenant="default",
+        name="large",
+        version=1,
+        status="ready",
+        kind="facts",
+        method="rules",
+        config={},
+        metrics={},
+        tags={},
+        trials=[],
+        kb_sha256="0" * 64,
+        code_version="1",
+        artifact=storage.put("models/model_1/x", files),
+    )
+    with app.state.database.write() as session:
+        session.add(model)
+    kbs.create(app.state.database, "default", "small", built([("a", "p", "b")]))
+    yield app
+    app.state.database.dispose()
+
+
+class Reader:
+    """A caller that downloads a path, and reads only while it is let."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.status, self.num_bytes, self.problem = path, 0, 0, b""
+        self.reads = asyncio.Event()
+        self.begun = asyncio.Event()
+
+    async def receive(self) -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sends this")
+
+    async def send(self, message: Message) -> None:
+        self.begun.set()
+        self.status = message.get("status", self.status)
+        if self.status == 200:
+            await self.reads.wait()
+        else:
+            self.problem = message.get("body", b"")
+        self.num_bytes += len(message.get("body", b""))
+
+    async def download(self, app: FastAPI) -> "Reader":
+        headers = [(b"host", b"127.0.0.1")]
+        scope = {"type": "http", "method": "GET", "path": self.path, "query_string": b"", "headers": headers}
+        await app({**scope, "raw_path": self.path.encode(), "server": ("127.0.0.1", 80)}, self.receive, self.send)
+        return self
+
+
+def test_an_export_takes_little_memory_however_large_the_model_is(app: FastAPI) -> None:
+    async def download() -> Reader:
+        reader = Reader("/models/large/export")
+        reader.reads.set()
+        return await reader.download(app)
+
+    tracemalloc.start()
+    try:
+        reader = asyncio.run(download())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (reader.status, reader.num_bytes > SIZE) == (200, True), reader.problem
+    assert peak < SIZE / 2
+
+
+@pytest.mark.parametrize("path", ["/models/large/export", "/kbs/small/export"])
+def test_a_tenant_has_so_many_downloads_and_gets_them_back(app: FastAPI, path: str) -> None:
+    async def crowd() -> list[Reader]:
+        readers = [Reader(path) for _ in range(3)]
+        tasks = [asyncio.ensure_future(reader.download(app)) for reader in readers]
+        await asyncio.gather(*(reader.begun.wait() for reader in readers))
+        for reader in readers:
+            reader.reads.set()
+        await asyncio.gather(*tasks)
+        last = Reader("/models/missing/export")
+        await last.download(app)  # what is refused for another reason holds no place
+        again = Reader(path)
+        again.reads.set()
+        return [*readers, last, await again.download(app)]
+
+    readers = asyncio.run(crowd())
+    assert sorted(reader.status for reader in readers[:3]) == [200, 200, 429]
+    refused = json.loads(next(reader.problem for reader in readers if reader.status == 429))
+    assert refused["code"] == "too_many_downloads"
+    assert "CTP_MAX_DOWNLOADS" in refused["detail"]
+    assert [reader.status for reader in readers[3:]] == [404, 200]

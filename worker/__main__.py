@@ -7,7 +7,9 @@ from service.local.processes import num_threads
 from service.settings import get_settings
 from worker.app import serve
 
-QUERY_THREADS = 2
+# Batches that a query worker takes from the queue: it chooses among them who is next (worker.shares). Each waits in a
+# thread, which is made when it is needed.
+WAITING_ROOM = 64
 OPTIONS = ["--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat", "--pool", "threads"]
 
 
@@ -15,7 +17,7 @@ def main(role: str) -> None:
     # Must be set before torch is loaded: its thread pool reads the variable only then.
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads(get_settings().threads)))
     # The one thread of a train worker only waits for the process that trains: see worker.nursery.
-    concurrency = QUERY_THREADS if role == "query" else 1
+    concurrency = WAITING_ROOM if role == "query" else 1
     serve(role, ["--quiet", "worker", "--queues", role, *OPTIONS, "--concurrency", str(concurrency)])
 
 

@@ -6,8 +6,6 @@ trains one job after another.
 """
 
 import enum
-import math
-import select
 import signal
 import socket
 import subprocess
@@ -29,7 +27,8 @@ from service.settings import Settings
 from service.training import capacity, lease, outcomes
 from service.training.repository import Claim, LeaseLost
 from worker import memory
-from worker.names import BEATS_PER_LEASE, DONE, STOP, worker_name
+from worker.names import DONE, LOAD_SECONDS, STOP, worker_name
+from worker.patience import silence
 from worker.speed import measured_speed
 
 log = structlog.get_logger()
@@ -37,11 +36,7 @@ log = structlog.get_logger()
 JOBS_PER_CHILD = 50
 # The first child starts a little later, so that parts which the user waits for get the cores first.
 SOON_SECONDS = 4.0
-# Time until the first word of a child, which loads torch from a disk that may be slow.
-LOAD_SECONDS = 120.0
 CLOSE_SECONDS = 30.0
-# A training fills about a gigabyte a second: it may exceed its limit by what it fills between two looks.
-LOOK_SECONDS = 0.1
 # Somebody may have killed the process by mistake, but hardly twice.
 KILLED_ATTEMPTS = 2
 
@@ -95,21 +90,15 @@ class Child:
         return stopped
 
     def _waited(self, limit: int | None) -> Ending | None:
-        """Waits for a word of the child; returns why it must be killed, if it must.
-
-        Waits in many short pieces: a time in which we were stopped counts as one piece.
-        """
+        """Waits for a word of the child; returns why it must be killed, if it must."""
         assert self.process.stdout is not None
         patience = self.patience if self._has_spoken else max(self.patience, LOAD_SECONDS)
-        pieces = max(2 * BEATS_PER_LEASE, math.ceil(patience / LOOK_SECONDS))
-        for _ in range(pieces):
-            if select.select([self.process.stdout], [], [], patience / pieces)[0]:
-                return None
-            if limit is not None and memory.resident_bytes(self.process.pid) > limit:
-                return Ending.TOO_LARGE
-            if limit is not None and memory.scarce():
-                return Ending.MACHINE_FULL
-        return Ending.HUNG
+        return silence(self.process.stdout, patience, Ending.HUNG, lambda: self._beyond(limit))
+
+    def _beyond(self, limit: int | None) -> Ending | None:
+        if limit is not None and memory.resident_bytes(self.process.pid) > limit:
+            return Ending.TOO_LARGE
+        return Ending.MACHINE_FULL if limit is not None and memory.scarce() else None
 
     def close(self) -> int:
         """Ends the child, by force if need be; returns its exit code."""

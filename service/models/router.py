@@ -123,7 +123,7 @@ async def import_model(
         return CreationReply(201, shown.model_dump(mode="json"), {"Location": f"/models/{model.id}"})
 
     try:
-        await transfer.check_loads(request.app.state.batcher, found.model_id, found.artifact)
+        await transfer.check_loads(request.app.state.batcher, once.tenant, found.model_id, found.artifact)
     except Exception:
         await asyncio.to_thread(found.drop, database)
         raise

@@ -132,12 +132,12 @@ class Import:
         return model
 
 
-async def check_loads(batcher: Batcher, model_id: str, artifact: str) -> None:
+async def check_loads(batcher: Batcher, tenant: str, model_id: str, artifact: str) -> None:
     """Has a query worker load the model, since the API has no torch.
 
     Raises Invalid if the files are not a model, Unavailable if this cannot be checked now.
     """
-    (reply,) = await batcher.ask(Target(model_id, artifact), [PROBE], "")
+    (reply,) = await batcher.ask(Target(tenant, model_id, artifact), [PROBE], "")
     problem = reply if isinstance(reply, dict) else {}
     if problem.get("status") == Unavailable.status:
         raise Unavailable(problem["code"], problem["detail"])

@@ -136,7 +136,7 @@ def test_an_import_whose_files_cannot_be_read_back_now_is_not_called_bad(watch: 
         batcher = Batcher(watch.settings)
         await batcher.start()
         try:
-            await check_loads(batcher, trained.model_id, watch.artifact(trained.model_id))
+            await check_loads(batcher, "default", trained.model_id, watch.artifact(trained.model_id))
         finally:
             await batcher.stop()
 

@@ -20,7 +20,7 @@ from service.queue import QUERY_QUEUE, alive_key
 from service.settings import Settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-NOBODY = Target("model_none", f"models/none/{'0' * 64}")
+NOBODY = Target("default", "model_none", f"models/none/{'0' * 64}")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import torch
 from service.logs import configure_logs
 from service.settings import get_settings
 from worker import memory
-from worker.names import BEAT, BEATS_PER_LEASE, DONE, STOP
+from worker.names import BEAT, BEATS_PER_LEASE, CLINGS, DONE, MOST_BEAT_SECONDS, STOP
 from worker.pipes import PARENT_GONE, STDIN, reply_descriptor
 from worker.training_job import TrainingJob
 
@@ -35,13 +35,12 @@ def main() -> None:
     training = TrainingJob(settings, stop)
 
     def beat() -> None:
-        # If the lease is lost but the training does not notice, our silence makes the parent kill us.
-        if not training.clings:
-            _say(replies, BEAT)
+        # If the lease is lost but the training does not notice, the parent kills us.
+        _say(replies, CLINGS if training.clings else BEAT)
 
     beat()
     while not stop.is_set() and (job_id := jobs.get()) != STOP:
-        with repeated(beat, settings.lease_seconds / BEATS_PER_LEASE):
+        with repeated(beat, min(settings.lease_seconds / BEATS_PER_LEASE, MOST_BEAT_SECONDS)):
             training.run(job_id)
             structlog.contextvars.clear_contextvars()
             _free_memory()

@@ -11,7 +11,8 @@ from worker.shares import Key
 STOP = "stop"  # order to the child: give the job back and end
 DONE = "done"  # reply of the child after each job
 BEAT = "beat"  # sent by the child now and then while it works
-BEATS_PER_LEASE = 10
+CLINGS = "clings"  # sent instead of a beat while it works on a job that is not its own any more
+BEATS_PER_LEASE, MOST_BEAT_SECONDS = 10, 1.0
 # Time for what reads files that may be large, from a disk that may be slow: torch, or a model.
 LOAD_SECONDS = 120.0
 

@@ -39,7 +39,9 @@ def serve(role: str, arguments: list[str]) -> None:
     @worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
     def leave(**_: object) -> None:
         present.close()
-        if role != QUERY_QUEUE:
+        if role == QUERY_QUEUE:
+            query_children(settings).leave()
+        else:
             nursery(settings).close()
 
     @worker_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 
 from ctp_core.artifact import decode
-from ctp_core.base.model import Model
+from ctp_core.base.facts_model import NO_FACTS, FactsModel
+from ctp_core.base.model import Budget, Model, Question
 from ctp_core.errors import ArtifactError
 from ctp_core.registry import load_model
+from ctp_core.symbols import Goal
 from service.db.engine import Database
 from service.files.storage import make_storage
 from service.health.counters import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
@@ -24,6 +26,7 @@ from worker.shares import Key
 
 MAX_DEPTH = 8
 MEASURE_SECONDS = 5.0
+WARM_SECONDS = 60.0
 
 
 @dataclass
@@ -58,6 +61,16 @@ def array_bytes(value: Any, seen: set[int], depth: int = 0) -> int:
         some = value if not value or not isinstance(value[0], str | int | float) else ()
         return sum(array_bytes(part, seen, depth + 1) for part in some)
     return sum(array_bytes(part, seen, depth + 1) for part in vars(value).values()) if hasattr(value, "__dict__") else 0
+
+
+def warm(model: Model) -> None:
+    """Asks a question, so that a model builds now what it keeps for all questions: a search has less time than a load.
+
+    Of a large KB that can take longer than a search may, and a child that is killed would begin again each time.
+    """
+    if isinstance(model, FactsModel) and len(facts := model.kb.splits.get("train", NO_FACTS)):
+        fact = model.kb.fact(facts[0].tolist())
+        model.answer([Question(Goal(fact.subject, fact.predicate, None), top_k=1, proofs=0)], Budget(WARM_SECONDS))
 
 
 class ModelCache:
@@ -109,5 +122,6 @@ class ModelCache:
                 if row is None:
                     raise ArtifactError(f"the KB {kb_id!r} was deleted")
                 loaded.model = loaded.model.on(kbs.read_kb(session, row))
+        warm(loaded.model)
         loaded.measure()
         return loaded

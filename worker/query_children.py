@@ -3,12 +3,14 @@
 A search that takes longer than its budget and a grace is ended by killing its child. The parent never loads torch.
 """
 
+import pickle
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from itertools import groupby
 from multiprocessing import Pipe
@@ -29,6 +31,7 @@ log = structlog.get_logger()
 REPLY_TTL_SECONDS = 60
 ANSWER_SHARE = 0.8  # share of the time that the sender waits; the rest is for transport
 FIRST_WORD_SECONDS = 10.0  # in which a child must take up a batch
+PIPE_BYTES = 32 * 1024  # that a pipe takes at once, or more
 ATTEMPTS = 2
 # Between a child that ended before it was ready and the next try, so that a broken installation costs little.
 PAUSE_SECONDS = 1.0
@@ -69,22 +72,40 @@ class QueryChild:
 
     def wait_until_ready(self) -> None:
         """Raises Gone or Hung if the child does not get there."""
-        self._heard(LOAD_SECONDS)
+        with self._killed_on_failure():
+            self._heard(LOAD_SECONDS)
 
     def answer(self, message: Message) -> Answered:
-        """Raises Hung after killing a child that takes too long, Gone if the child ends."""
+        """Raises Hung if the child takes too long, Gone if it ends; it is killed then, in whatever state it is."""
+        with self._killed_on_failure():
+            self._send(pickle.dumps(message))
+            word = self._heard(FIRST_WORD_SECONDS)
+            while not isinstance(word, Answered):
+                word = self._heard(word)
+            return word
+
+    @contextmanager
+    def _killed_on_failure(self) -> Iterator[None]:
         try:
-            self._orders.send(message)
+            yield
+        except BaseException:
+            self.process.kill()
+            raise
+
+    def _send(self, order: bytes) -> None:
+        # A large order does not fit into the pipe: a child that does not read it would keep us for ever.
+        unread = threading.Timer(FIRST_WORD_SECONDS, self.process.kill)
+        if len(order) > PIPE_BYTES:
+            unread.start()
+        try:
+            self._orders.send_bytes(order)
         except OSError:
             raise Gone from None
-        word = self._heard(FIRST_WORD_SECONDS)
-        while not isinstance(word, Answered):
-            word = self._heard(word)
-        return word
+        finally:
+            unread.cancel()
 
     def _heard(self, seconds: float) -> float | Answered:
         if silence(self._words, seconds, Hung) is not None:
-            self.process.kill()
             raise Hung
         try:
             word: float | Answered = self._words.recv()
@@ -108,9 +129,13 @@ class QueryChildren:
         for number, seat in enumerate(self.shares.seats):
             threading.Thread(target=self._keep, args=(seat,), name=f"keeper-{number}", daemon=True).start()
 
+    def leave(self) -> None:
+        """Starts no more children; those that are there answer what is under way."""
+        self._closed.set()
+
     def close(self) -> None:
         """Ends all children; one that is just being started ends with this process."""
-        self._closed.set()
+        self.leave()
         for seat in self.shares.seats:
             if (child := seat.child) is not None:
                 child.process.kill()
@@ -120,7 +145,6 @@ class QueryChildren:
         while not self._closed.is_set():
             child = self._started()
             if child is None:
-                self._closed.wait(PAUSE_SECONDS)
                 continue
             self.shares.arrived(seat, child)
             self.on_change()
@@ -131,17 +155,14 @@ class QueryChildren:
                 log.warning("query_child_lost", process=child.process.pid, code=code)
 
     def _started(self) -> QueryChild | None:
+        """Returns a child that is ready, or None after a pause if it did not get there."""
         with self._starting:
             try:
                 child = QueryChild()
-            except OSError as error:
-                log.error("query_child_not_started", error=str(error))
-                return None
-            try:
                 child.wait_until_ready()
-            except (Gone, Hung) as error:
-                child.process.kill()
-                log.error("query_child_not_ready", reason=error.__doc__, code=child.process.wait())
+            except (Gone, Hung, OSError) as error:
+                if not self._closed.wait(PAUSE_SECONDS):  # whoever stops us may have stopped the child first
+                    log.error("query_child_not_ready", reason=str(error) or error.__doc__)
                 return None
         return child
 

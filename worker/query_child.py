@@ -31,7 +31,7 @@ def main() -> None:
     words.send(0)
     orders = Connection(STDIN, writable=False)
     while True:
-        words.send(engine.answer(orders.recv()))
+        engine.answer(orders.recv())
 
 
 def _end_with_parent() -> None:

@@ -30,7 +30,7 @@ from worker.shares import Seat, Shares
 log = structlog.get_logger()
 REPLY_TTL_SECONDS = 60
 ANSWER_SHARE = 0.8  # share of the time that the sender waits; the rest is for transport
-FIRST_WORD_SECONDS = 10.0  # in which a child must take up a batch
+READ_SECONDS = 10.0  # in which a child must have read its order
 PIPE_BYTES = 32 * 1024  # that a pipe takes at once, or more
 ATTEMPTS = 2
 # Between a child that ended before it was ready and the next try, so that a broken installation costs little.
@@ -75,11 +75,14 @@ class QueryChild:
         with self._killed_on_failure():
             self._heard(LOAD_SECONDS)
 
-    def answer(self, message: Message) -> Answered:
-        """Raises Hung if the child takes too long, Gone if it ends; it is killed then, in whatever state it is."""
+    def answer(self, message: Message, patience: float) -> Answered:
+        """Waits up to `patience` seconds for the first word, then for as long as each word says.
+
+        Raises Hung if the child takes too long, Gone if it ends; it is killed then, in whatever state it is.
+        """
         with self._killed_on_failure():
             self._send(pickle.dumps(message))
-            word = self._heard(FIRST_WORD_SECONDS)
+            word = self._heard(patience)
             while not isinstance(word, Answered):
                 word = self._heard(word)
             return word
@@ -94,7 +97,7 @@ class QueryChild:
 
     def _send(self, order: bytes) -> None:
         # A large order does not fit into the pipe: a child that does not read it would keep us for ever.
-        unread = threading.Timer(FIRST_WORD_SECONDS, self.process.kill)
+        unread = threading.Timer(READ_SECONDS, self.process.kill)
         if len(order) > PIPE_BYTES:
             unread.start()
         try:
@@ -204,7 +207,8 @@ class QueryChildren:
             if child is None:
                 continue  # it has ended since
             try:
-                answered = child.answer({**message, "seconds_left": ends - time.monotonic()})
+                patience = message["seconds"] + self.settings.query_grace_seconds
+                answered = child.answer({**message, "seconds_left": ends - time.monotonic()}, patience)
             except Gone:
                 continue
             self.shares.give_back(seat, child, answered.models)

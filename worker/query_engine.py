@@ -45,22 +45,28 @@ class TimeLeft:
 
 
 class QueryEngine:
-    """Answers one batch after another. Before each part of the work, `say` hears how long it may take at most."""
+    """Answers one batch after another. Before each part of the work, `say` hears how long it may take at most.
 
-    def __init__(self, settings: Settings, say: Callable[[float], None] = lambda _: None) -> None:
+    It does not hear of the first search if the model is in memory: whoever sends a batch expects one at once.
+    """
+
+    def __init__(self, settings: Settings, say: Callable[[float | Answered], None] = lambda _: None) -> None:
         limit_threads(settings.threads)
         self.settings, self.say = settings, say
         self.counts: Counter[str] = Counter()
         self.models = ModelCache(settings, self._count)
+        self._expected = False
 
     def _search(self, seconds: float) -> None:
-        self.say(seconds + self.settings.query_grace_seconds)
+        if not self._expected:
+            self.say(seconds + self.settings.query_grace_seconds)
+        self._expected = False
 
     def _count(self, name: str) -> None:
         self.counts[name] += 1
 
-    def answer(self, message: dict[str, Any]) -> Answered:
-        """Answers a batch; tells also what was counted, and which models are in memory now."""
+    def answer(self, message: dict[str, Any]) -> None:
+        """Answers a batch; says also what was counted, and which models are in memory now."""
         with structlog.contextvars.bound_contextvars(
             request_ids=list(dict.fromkeys(message["request_ids"])),
             model_id=message["model_id"],
@@ -68,17 +74,19 @@ class QueryEngine:
         ):
             replies = self.replies(message)
             self.counts[ANSWERED] += len(replies)
+            counts, self.counts = self.counts, Counter()
+            self.say(Answered(replies, counts, frozenset(self.models.keys)))
             log.info("batch_answered", problems=sum(isinstance(reply, dict) for reply in replies))
-        counts, self.counts = self.counts, Counter()
-        return Answered(replies, counts, frozenset(self.models.keys))
 
     def replies(self, message: dict[str, Any]) -> list[Reply]:
         """Returns one reply per question; an error of the model is the reply to all, any other only to its question."""
         facts = [tuple(Fact(*fact) for fact in shared) for shared in message["facts"]]
         asked = [{**values, "facts": facts[values["facts"]]} for values in message["questions"]]
         time_left = TimeLeft(message["seconds"], time.monotonic() + message["seconds_left"], self._search)
-        try:
+        self._expected = (message["artifact"], message["kb_id"]) in self.models.keys
+        if not self._expected:
             self.say(LOAD_SECONDS)
+        try:
             loaded = self.models.get(message["artifact"], message["kb_id"])
         except Exception as error:
             return [_problem(error)] * len(asked)

@@ -18,7 +18,8 @@ class Scripted:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def answer(self, message: dict[str, Any]) -> Answered:
+    def answer(self, message: dict[str, Any], patience: float) -> Answered:
+        assert patience > message["seconds"]
         goals = [question["goal"] for question in message["questions"]]
         self.asked.append(goals)
         if "hang" in goals:

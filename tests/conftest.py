@@ -18,6 +18,9 @@ settings.load_profile("ctp")
 # What a shell starts in the background ignores Ctrl-C, and so does all that it starts; some tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Threads of linear algebra that spin beside two test processes on two cores double the time of both; read when numpy is
+# loaded, so for the processes that are started after this.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 HERE = Path(__file__).parent
 NOT_RUN = "not run"
 # Of several processes, none shall be left alone at the end with what takes longest.

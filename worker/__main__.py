@@ -14,8 +14,10 @@ OPTIONS = ["--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--w
 
 
 def main(role: str) -> None:
-    # Must be set before torch is loaded: its thread pool reads the variable only then.
+    # Must be set before torch and numpy are loaded: their thread pools read the variables only then. The tables of
+    # numpy are small: threads that wait for the next of them take more time than they save.
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads(get_settings().threads)))
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # The one thread of a train worker only waits for the process that trains: see worker.nursery.
     concurrency = WAITING_ROOM if role == "query" else 1
     serve(role, ["--quiet", "worker", "--queues", role, *OPTIONS, "--concurrency", str(concurrency)])

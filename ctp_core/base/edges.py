@@ -25,11 +25,10 @@ def slices(starts: Ids, ends: Ids) -> tuple[Ids, Ids]:
     return which, np.arange(len(which)) + (starts - offsets)[which]
 
 
-EVERYTHING = slice(None)
 TABLE_ENTRIES = 50_000_000  # row pointers of the tables that are kept: 200 MB
 MIN_TABLES = 64
 MAX_KEY = 2.0**62
-NO_EDGES = slice(0)
+DENSE = 2  # cells of a table of all pairs for each edge, up to which it is used
 
 
 class Paths(NamedTuple):
@@ -132,12 +131,6 @@ class EdgeList:
         pair, edge = self.of_pairs(facts[:, 0], facts[:, 2])
         return np.bincount(pair[self.atom[edge] == facts[pair, 1]], minlength=len(facts)) > 0
 
-    def edges_of(self, subject: int, predicate: int, object_: int) -> Ids:
-        """A fact, forwards and inverted; none where it is not in the list."""
-        ends, atoms = np.array([subject, object_]), np.array([predicate, predicate + self.num_predicates])
-        which, edge = self.of_pairs(ends, ends[::-1])
-        return np.asarray(edge[self.atom[edge] == atoms[which]])
-
     def num_walks(self, length: int) -> Float[np.ndarray, " entity"]:
         """The number of walks of this length that start at each entity."""
         if length not in self._walks:
@@ -195,29 +188,42 @@ class EdgeList:
         """Weighted number of edges of every entity."""
         return np.stack([np.bincount(self.tail, row[self.atom], self.num_entities) for row in weights])
 
+    def at(self, entities: Ids) -> Float[np.ndarray, "start entity"]:
+        """One path that has not begun yet, at each of the entities."""
+        here = np.zeros((len(entities), self.num_entities))
+        here[np.arange(len(entities)), entities] = 1
+        return here
+
     def push(
         self,
-        start: int | slice,
+        begun: Float[np.ndarray, "start entity"],
         places: Float[np.ndarray, "reformulator place atom"],
-        without: Int[np.ndarray, " edge"] | slice = NO_EDGES,
-    ) -> Float[np.ndarray, "reformulator entity"]:
-        """Weighted number of paths from `start` to every entity, one step along all edges for each body place.
+        own: FactIds | None = None,
+    ) -> Float[np.ndarray, "start reformulator entity"]:
+        """Weighted number of paths to every entity, one step along all edges for each body place.
 
-        From EVERYTHING the numbers of all starts are added up. No path takes an edge of `without`.
+        No path of a start takes its `own` fact, forwards or inverted.
         """
-        frontier = np.zeros((places.shape[0], self.num_entities))
-        frontier[:, start] = 1
-        kept = np.ones(len(self.tail), dtype=bool)
-        kept[without] = False
-        for place in range(places.shape[1]):
-            if place == 0 and not isinstance(start, slice):  # all other edges start elsewhere
-                first = slice(self._starts[start], self._starts[start + 1])
-            else:
-                first = EVERYTHING
-            tail, head, atom = self.tail[first], self.head[first], self.atom[first]
-            weights = frontier[:, tail] * places[:, place, atom] * kept[first]  # [reformulator, edge]
-            frontier = np.stack([np.bincount(head, row, self.num_entities) for row in weights])
-        return frontier
+        found = np.empty((len(begun), len(places), self.num_entities))
+        barred = np.zeros(len(begun), dtype=bool) if own is None else self.states(own)
+        rows = np.flatnonzero(barred)
+        subject, predicate, object_ = (np.zeros((0, 3), dtype=np.int64) if own is None else own[rows]).T
+        for reformulator, attention in enumerate(places):
+            here = begun
+            for weights in attention:
+                there = here @ self._weighed(weights)
+                there[rows, object_] -= here[rows, subject] * weights[predicate]
+                there[rows, subject] -= here[rows, object_] * weights[predicate + self.num_predicates]
+                here = there
+            found[:, reformulator] = here
+        return found
+
+    def _weighed(self, weights: Float[np.ndarray, " atom"]) -> Float[np.ndarray, "tail head"] | sparse.csr_array:
+        """All edges as one table, dense where that is not larger than a list of them."""
+        size, values = self.num_entities, weights[self.atom]
+        if size**2 <= DENSE * len(values):
+            return np.bincount(self._pair_keys, values, size**2).reshape(size, size)
+        return sparse.csr_array((values, self.head, self._starts), shape=(size, size))
 
 
 def _sorted(tail: Ids, head: Ids, atom: Ids, num_entities: int, num_atoms: int) -> Ids:

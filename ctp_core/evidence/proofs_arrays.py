@@ -1,6 +1,7 @@
 """The evidence head on edge lists, in double precision: what answers and their proofs are read from."""
 
 import math
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ctp_core.base.edges import EVERYTHING, EdgeList
+from ctp_core.base.edges import EdgeList
 from ctp_core.evidence.proofs import WeighedPaths, own_paths
 from ctp_core.evidence.proofs_head import EvidenceHead, half_count
 from ctp_core.kb.knowledge_base import FactIds
@@ -20,7 +21,8 @@ Ids = NDArray[np.int64]
 MANY_WALKS = 2e4  # by one template for all facts together: of more, only the best proofs are looked for
 BEST_ATOMS = (6, 12)  # of each place, along which the best proofs are looked for; the second where one cannot be sure
 FEWER_ATOMS = (3, 2, 1)  # the same where the walks along so many are too many
-BEST_WALKS = 1e5  # along them by one template, for all facts together: a tenth of a second
+BEST_WALKS = 5e4  # along them by one template, for all facts together: a twentieth of a second
+MAX_REACHED = 5e6  # numbers of paths to entities, at a time: 40 MB
 MAX_WALKS = 2e6  # by one template for all facts together: about two seconds and half a gigabyte
 
 
@@ -99,22 +101,28 @@ class EvidenceArrays:
     def _ratios(self, template: Template, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, "fact reformulator"]:
         """h(c) / c of each fact, c counted without listing the paths."""
         if self._counted_by_share(template):
-            return np.stack([1 / (1 + self._total(template, edges, fact)) for fact in facts])
+            return np.asarray(1 / (1 + self._totals_from(template, edges, facts)))
         counts = self._counts(template, edges, facts)
         saturated, none = self._saturate(counts, template), np.zeros_like(counts)
         return np.asarray(np.divide(saturated, counts, where=counts > 0, out=none))
 
     def _counts(self, template: Template, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, "fact reformulator"]:
         """Weighted numbers of paths, none by the fact itself: half of the body is pushed from either end."""
-        half, pushed, counts = (template.length + 1) // 2, {}, []
-        for subject, predicate, object_ in facts.tolist():
-            places, without = self.attention[template][predicate], edges.edges_of(subject, predicate, object_)
-            key = (subject, predicate, tuple(without.tolist()))
-            if key not in pushed:
-                pushed[key] = edges.push(subject, places[:, :half], without)
+        half, counts = (template.length + 1) // 2, np.empty((len(facts), self.strength[template].shape[1]))
+        for rows, places in self._alike(template, edges, facts):
             turned = np.roll(places[:, half:][:, ::-1], self.num_predicates, axis=-1)
-            counts.append((pushed[key] * edges.push(object_, turned, without)).sum(1))
-        return np.stack(counts)
+            begun, ended = (edges.at(facts[rows, place]) for place in (0, 2))
+            there = edges.push(begun, places[:, :half], facts[rows])
+            counts[rows] = (there * edges.push(ended, turned, facts[rows])).sum(2)
+        return counts
+
+    def _alike(self, template: Template, edges: EdgeList, facts: FactIds) -> Iterator[tuple[Ids, Floats]]:
+        """(rows, attention) of facts of one predicate, so many at a time that what is reached from them has room."""
+        each = max(1, int(MAX_REACHED // (self.strength[template].shape[1] * max(1, edges.num_entities))))
+        for predicate in np.unique(facts[:, 1]).tolist():
+            rows = np.flatnonzero(facts[:, 1] == predicate)
+            for some in np.split(rows, range(each, len(rows), each)):
+                yield some, self.attention[template][predicate]
 
     def _walks(self, template: Template, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
         return np.asarray(edges.num_walks(template.length - 1)[facts[:, 0]])
@@ -134,14 +142,15 @@ class EvidenceArrays:
         masses[own_paths(edges, facts, paths)] = 0
         bounds = np.searchsorted(paths.pair, np.arange(num_walked + 1))
         weights, shares = self.strength[template][facts[:, 1]], np.empty(len(masses))
+        by_share = self._counted_by_share(template)
+        if by_share:
+            weights[:num_walked] /= 1 + self._totals_from(template, edges, walked)
         for fact, (start, end) in enumerate(pairwise(bounds.tolist())):
             mine = masses[start:end]
             counts = mine.sum(0)
-            if self._counted_by_share(template):
-                ratio = 1 / (1 + self._total(template, edges, facts[fact]))
-            else:
-                ratio = np.divide(self._saturate(counts, template), counts, where=counts > 0, out=np.zeros_like(counts))
-            weights[fact] *= ratio
+            if not by_share:
+                saturated, none = self._saturate(counts, template), np.zeros_like(counts)
+                weights[fact] *= np.divide(saturated, counts, where=counts > 0, out=none)
             shares[start:end] = mine @ weights[fact]
         return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights, num_walked)
 
@@ -149,13 +158,14 @@ class EvidenceArrays:
         """One atom is one fact, and counts as it is."""
         return self._by_share and template.length > 1
 
-    def _total(
-        self, template: Template, edges: EdgeList, fact: Int[np.ndarray, " 3"]
-    ) -> Float[np.ndarray, " reformulator"]:
-        """Weighted number of paths from a fact's subject to anything, none by the fact itself."""
-        subject, predicate, object_ = fact.tolist()
-        without = edges.edges_of(subject, predicate, object_)
-        return np.asarray(edges.push(subject, self.attention[template][predicate], without).sum(1))
+    def _totals_from(
+        self, template: Template, edges: EdgeList, facts: FactIds
+    ) -> Float[np.ndarray, "fact reformulator"]:
+        """Weighted numbers of paths from the facts' subjects to anything, none by the fact itself."""
+        totals = np.empty((len(facts), self.strength[template].shape[1]))
+        for rows, places in self._alike(template, edges, facts):
+            totals[rows] = edges.push(edges.at(facts[rows, 0]), places, facts[rows]).sum(2)
+        return totals
 
     def _saturate(self, counts: Floats, template: Template) -> Floats:
         """h: how much evidence a weighted number of groundings is."""
@@ -180,19 +190,18 @@ class EvidenceArrays:
             most = 0.0 if self._counted_by_share(template) else min(MAX_WALKS, len(facts) * len(edges.tail))
             paths = self._weigh(template, edges, facts, most)
             totals += np.bincount(paths.fact, paths.shares, len(facts))
-            for fact in range(paths.num_walked, len(facts)):
-                totals[fact] += self._pushed_to(template, edges, facts[fact])
+            totals[paths.num_walked :] += self._pushed_to(template, edges, facts[paths.num_walked :])
         return totals
 
-    def _pushed_to(self, template: Template, edges: EdgeList, fact: Int[np.ndarray, " 3"]) -> float:
-        """What all proofs of a fact by one template add, without walking them one by one."""
-        subject, predicate, object_ = fact.tolist()
-        without = edges.edges_of(subject, predicate, object_)
-        reached = edges.push(subject, self.attention[template][predicate], without)
-        counts = reached[:, object_]
-        by_share = self._counted_by_share(template)
-        found = counts / (1 + reached.sum(1)) if by_share else self._saturate(counts, template)
-        return float(self.strength[template][predicate] @ found)
+    def _pushed_to(self, template: Template, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """What all proofs of each fact by one template add, without walking them one by one."""
+        found, by_share = np.empty(len(facts)), self._counted_by_share(template)
+        for rows, places in self._alike(template, edges, facts):
+            reached = edges.push(edges.at(facts[rows, 0]), places, facts[rows])
+            counts = np.take_along_axis(reached, facts[rows, 2][:, None, None], axis=2)[..., 0]
+            evidence = counts / (1 + reached.sum(2)) if by_share else self._saturate(counts, template)
+            found[rows] = evidence @ self.strength[template][facts[rows[0], 1]]
+        return found
 
     def reach(self, edges: EdgeList, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
         """Logits of all objects of a subject, or of all subjects of an object, pushed along the edges."""
@@ -222,10 +231,12 @@ class EvidenceArrays:
         self, template: Template, edges: EdgeList, start: int, places: Floats, *, forward: bool
     ) -> Float[np.ndarray, "reformulator entity"]:
         """h of every entity that paths from `start` lead to, which is their subject or, turned round, their object."""
-        counts = edges.push(start, places)
+        counts = edges.push(edges.at(np.array([start])), places)[0]
         if not self._counted_by_share(template):
             return self._saturate(counts, template)
-        return np.asarray(counts / (1 + (counts.sum(1, keepdims=True) if forward else edges.push(EVERYTHING, places))))
+        if forward:
+            return np.asarray(counts / (1 + counts.sum(1, keepdims=True)))
+        return np.asarray(counts / (1 + edges.push(np.ones((1, edges.num_entities)), places)[0]))
 
     def bodies(self, predicate: int, least: float) -> set[tuple[Template, tuple[int, ...]]]:
         """(template, body) of all rules of which a single proof adds at least `least` to the logit."""

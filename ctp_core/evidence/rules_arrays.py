@@ -31,6 +31,7 @@ LISTED_CHAINS = (20, 100)  # rules without constants that a predicate lists: at 
 LISTED_IN_ALL = 5000  # such rules of all predicates, where that is not less for any of them
 LISTED_CONSTANTS = 20  # rules with constants that a predicate lists
 EXPLAINING = 10  # chains that may make such a rule superfluous
+FEW = 8  # questions about one predicate: for more, all its rules with constants are counted at once
 MAX_WALKS = 1e6  # along one of these chains; one that takes more, through hubs, is not heard
 
 
@@ -95,6 +96,8 @@ class RuleArrays:
         if self.constants is None:
             return np.zeros((len(starts), edges.num_entities))
         features = self.constants.features_in(edges)
+        if len(starts) > FEW:
+            self.constants.keep_table(predicate, SIDES[0 if forward else 1])
         return np.stack([self.constants.row(features, predicate, start, forward=forward) for start in starts.tolist()])
 
     def chain_rows(
@@ -186,7 +189,7 @@ class RuleArrays:
     ) -> list[WeighedPaths]:
         """One proof at most for each fact: its strongest rule, by facts of the KB or of the question."""
         found = rules.strongest(rules.features_in(edges), facts, rules.counted(facts), side)
-        long = rules.features.is_long(np.maximum(found.feature, 0))
+        long = rules.features.long[np.maximum(found.feature, 0)]
         shares = self.table.constants[facts[:, 1]] * found.evidence
         weighed = []
         for length in (1, 2):

@@ -8,7 +8,7 @@ would count one reason many times.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -24,13 +24,17 @@ from ctp_core.rules import SIDES, Template
 PRIOR = 5.0  # pessimism: this many more cases against a rule are assumed than were seen
 MIN_SUPPORT = 2
 MIN_CONFIDENCE = 0.01
-TABLES = 16  # predicates and sides whose rules are kept in memory
 Ids = NDArray[np.int64]
 AtomIds = tuple[int, ...]
 NO_IDS = np.zeros(0, dtype=np.int64)
 Explained = Callable[[FactIds], Float[np.ndarray, " fact"]]
 POOL = 100  # rules of each side from which those worth listing are chosen,
 MOST_FACTS = 100  # by so many of the facts that each explains
+FEW = 20  # one of so many: to sort these is cheaper than to count all
+SOME_FACTS = 64  # about one entity, whose rules are counted together
+AT_ONCE = 2e6  # facts about entities with some features, looked at together: 100 MB
+MAX_WORK = 1e7  # of a table that is kept
+KEPT = 2e7  # rules in all tables that are kept: 240 MB
 LONGER = 0.8  # so much counts of what a rule of two atoms explains
 
 
@@ -47,6 +51,10 @@ class Strongest(NamedTuple):
 
     feature: Int[np.ndarray, " fact"]
     evidence: Float[np.ndarray, " fact"]
+
+
+Counted = tuple[Ids, Ids, Float[np.ndarray, " rule"]]  # feature, constant and evidence of each rule
+Supported = tuple[int, Ids, Ids]  # row of a fact, features of its entity, facts with its constant that each explains
 
 
 class ConstantRules:
@@ -68,26 +76,50 @@ class ConstantRules:
         kept = (support >= MIN_SUPPORT) & (confidence >= MIN_CONFIDENCE)
         return np.asarray(np.where(kept, -np.log1p(-confidence), 0.0))
 
-    def table(self, predicate: int, side: Template) -> sparse.csr_array:
-        """[feature, constant]: the evidence of every rule of a predicate; the last `TABLES` are kept."""
-        if (predicate, side) not in self._tables:
+    def keep_table(self, predicate: int, side: Template) -> None:
+        """Counts all rules of a predicate for the questions that follow, if there is room to keep them."""
+        if (predicate, side) not in self._tables and self._work(predicate, side, self._having).sum() <= MAX_WORK:
             self._tables[predicate, side] = self._table(predicate, side)
-        self._tables.move_to_end((predicate, side))
-        if len(self._tables) > TABLES:
+        while sum(table.nnz for table in self._tables.values()) > KEPT and len(self._tables) > 1:
             self._tables.popitem(last=False)
-        return self._tables[predicate, side]
 
     def _table(self, predicate: int, side: Template) -> sparse.csr_array:
-        heads = self.edges.tables[self._towards(predicate, side)]
-        about = np.flatnonzero(np.diff(heads.indptr))
-        found = (self.features.of_entity[about].T.tocsr() @ heads[about].astype(np.float32)).tocoo()
-        often = np.flatnonzero(found.data >= MIN_SUPPORT)  # most of them hold once, and are not worth a logarithm
-        features, constants = found.row[often].astype(np.int64), found.col[often]
-        evidence = self.evidence(found.data[often], features)
-        kept = np.flatnonzero(evidence)
-        kept = kept[~self.circular(predicate, side, features[kept], constants[kept])]
-        cells = (evidence[kept], (features[kept], constants[kept]))
-        return sparse.csr_array(cells, shape=(len(self.features.keys), self.edges.num_entities))
+        """[feature, constant]: the evidence of every rule of a predicate."""
+        none = (NO_IDS, NO_IDS, np.zeros(0))
+        parts = zip(none, *self._rules(predicate, side), strict=True)
+        features, constants, evidence = (np.concatenate(column) for column in parts)
+        shape = (len(self.features.keys), self.edges.num_entities)
+        return sparse.csr_array((evidence, (features, constants)), shape=shape)
+
+    @property
+    def _having(self) -> sparse.csr_array:
+        """[feature, entity]: which entities have each feature."""
+        return self.features.with_feature
+
+    def _work(self, predicate: int, side: Template, having: sparse.csr_array) -> Float[np.ndarray, " feature"]:
+        """How many facts of the predicate there are about the entities that have each feature."""
+        return np.asarray(having @ np.diff(self.edges.tables[self._towards(predicate, side)].indptr))
+
+    def _rules(self, predicate: int, side: Template, features: Ids | None = None) -> Iterator[Counted]:
+        """All rules with these features, or with any, some at a time: those of a hub would fill the memory."""
+        having = self._having if features is None else self._having[features]
+        features = np.arange(having.shape[0]) if features is None else features
+        work = self._work(predicate, side, having)
+        rows = np.flatnonzero(work >= MIN_SUPPORT)
+        heads = self.edges.tables[self._towards(predicate, side)].astype(np.float32)
+        for some in np.split(rows, np.flatnonzero(np.diff(np.cumsum(work[rows]) // AT_ONCE)) + 1):
+            found = (having[some] @ heads).tocoo()
+            yield self._kept(predicate, side, features[some[found.row]], found.col, found.data)
+
+    def _kept(
+        self, predicate: int, side: Template, features: Ids, constants: Ids, supports: NDArray[np.floating]
+    ) -> Counted:
+        """Those of the rules that are worth keeping."""
+        often = np.flatnonzero(supports >= MIN_SUPPORT)  # most of them hold once, and are not worth a logarithm
+        features, constants = features[often].astype(np.int64), constants[often]
+        evidence = self.evidence(supports[often], features)
+        kept = np.flatnonzero((evidence > 0) & ~self.circular(predicate, side, features, constants))
+        return features[kept], constants[kept], evidence[kept]
 
     def _towards(self, predicate: int, side: Template) -> int:
         """The atom that leads from the entity the body is about to the constant."""
@@ -96,18 +128,18 @@ class ConstantRules:
     def circular(self, predicate: int, side: Template, features: Ids, constants: Ids | int) -> NDArray[np.bool_]:
         """p(X,c) :- p(X,c); p(X,c) :- p(c,X), which needs no constant; p(X,c) :- p(X,Z), a mere base rate; and
         p(X,c) :- p(X,Z), r(Z,d), which is true of every X of whom p(X,c) is, if r(c,d)."""
-        first, other = self.features.first(features), self.features.other(features)
+        first, other = self.features.first[features], self.features.other[features]
+        along = self.features.long[features]
         same = (first % self.edges.num_predicates == predicate) & ((other == constants) | (other == ANY))
-        return np.asarray(np.where(self.features.is_long(features), first == self._towards(predicate, side), same))
+        return np.asarray(np.where(along, first == self._towards(predicate, side), same))
 
     def row(self, view: EntityFeatures, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
         """Evidence for every answer to (start, p, ?), or to (?, p, start). A known fact counts for itself here."""
         about_start, about_answer = SIDES if forward else SIDES[::-1]
         total = np.zeros(view.of_entity.shape[0])
-        table = self.table(predicate, about_start)
         _, known = view.shared(view.of(start), self.features)
-        _, entry = slices(table.indptr[known], table.indptr[known + 1])
-        np.maximum.at(total, table.indices[entry], table.data[entry])
+        for constants, evidence in self._of_features(predicate, about_start, known):
+            np.maximum.at(total, constants, evidence)
         if start >= self.edges.num_entities:
             return total
         features, evidence = self._of_constant(predicate, about_answer, start)
@@ -117,48 +149,81 @@ class ConstantRules:
         np.maximum.at(other, view.with_feature.indices[entry], evidence[which][place])
         return total + other
 
+    def _of_features(
+        self, predicate: int, side: Template, features: Ids
+    ) -> Iterator[tuple[Ids, Float[np.ndarray, " rule"]]]:
+        """The constants of all rules with these features, and their evidence; from the table of rules if it is kept."""
+        if (predicate, side) in self._tables:
+            self._tables.move_to_end((predicate, side))
+            table = self._tables[predicate, side]
+            _, entry = slices(table.indptr[features], table.indptr[features + 1])
+            yield table.indices[entry], table.data[entry]
+        else:
+            yield from (found[1:] for found in self._rules(predicate, side, features))
+
     def _of_constant(self, predicate: int, side: Template, constant: int) -> tuple[Ids, Float[np.ndarray, " rule"]]:
         """The features of all rules with this constant, and their evidence."""
-        features, support = self._supports(predicate, side, constant)
-        evidence = self.evidence(support, features)
-        kept = (evidence > 0) & ~self.circular(predicate, side, features, constant)
-        return features[kept], evidence[kept]
+        features, supports = self._supports(predicate, side, constant)
+        features, _, evidence = self._kept(predicate, side, features, np.full(len(features), constant), supports)
+        return features, evidence
 
     def _supports(self, predicate: int, side: Template, constant: int) -> tuple[Ids, Ids]:
-        """(feature, how many facts with this constant it explains)."""
+        """(feature, how many facts with this constant it explains), features in rising order."""
         about, table = self._stated_of(predicate, side, constant), self.features.of_entity
         _, entry = slices(table.indptr[about], table.indptr[about + 1])
-        return np.unique(table.indices[entry].astype(np.int64), return_counts=True)
+        return _counted(table.indices[entry], len(self.features.keys))
 
     def _stated_of(self, predicate: int, side: Template, constant: int) -> Ids:
         """The entities of which, with this constant, the predicate is stated."""
-        back = (self._towards(predicate, side) + self.edges.num_predicates) % (2 * self.edges.num_predicates)
-        return self.edges.neighbours(constant, back)
+        return self.edges.neighbours(constant, self._back(predicate, side))
+
+    def _back(self, predicate: int, side: Template) -> int:
+        """The atom that leads from the constant to the entity the body is about."""
+        return (self._towards(predicate, side) + self.edges.num_predicates) % (2 * self.edges.num_predicates)
 
     def strongest(self, view: EntityFeatures, facts: FactIds, known: NDArray[np.bool_], side: Template) -> Strongest:
         """The best rule of each fact; a known fact does not support the rules that prove it."""
         found = Strongest(np.full(len(facts), -1), np.zeros(len(facts)))
         about, constant = (0, 2) if side.about_subject else (2, 0)
-        asked, features, supports = (-1, -1), NO_IDS, NO_IDS
-        for row in np.lexsort((facts[:, constant], facts[:, 1])).tolist():  # what a constant supports is counted once
-            fact = facts[row].tolist()
-            if fact[constant] >= self.edges.num_entities:
-                continue
-            if asked != (fact[1], fact[constant]):
-                asked = (fact[1], fact[constant])
-                features, supports = self._supports(fact[1], side, fact[constant])
-            _, ours = view.shared(view.of(fact[about]), self.features)
+        asked = np.flatnonzero(facts[:, constant] < self.edges.num_entities)
+        alike, supports = min(
+            ((_alike(facts, asked, about), self._by_entity), (_alike(facts, asked, constant), self._by_constant)),
+            key=lambda way: len(way[0]),
+        )
+        for rows in alike:  # what they have in common is counted once
+            for row, ours, support in supports(view, facts, rows, side):
+                # A known fact was counted where the KB, not only the question, says the body of its entity.
+                others = support - self._in_kb(view, ours, int(facts[row, about])) if known[row] else support
+                constants = np.full(len(ours), facts[row, constant])
+                features, _, evidence = self._kept(int(facts[row, 1]), side, ours, constants, others)
+                if len(evidence):
+                    best = int(evidence.argmax())
+                    found.feature[row], found.evidence[row] = features[best], evidence[best]
+        return found
+
+    def _by_entity(self, view: EntityFeatures, facts: FactIds, rows: Ids, side: Template) -> Iterator[Supported]:
+        """Facts with the predicate and the entity that bodies are about in common."""
+        about, constant = (0, 2) if side.about_subject else (2, 0)
+        _, ours = view.shared(view.of(int(facts[rows[0], about])), self.features)
+        having = self._having[ours]
+        for some in np.split(rows, range(SOME_FACTS, len(rows), SOME_FACTS)):
+            stated = self.edges.tables[self._back(int(facts[rows[0], 1]), side)][facts[some, constant]]
+            counts = (having @ stated.T.tocsr().astype(np.float32)).toarray()
+            yield from zip(some.tolist(), [ours] * len(some), counts.T.astype(np.int64), strict=True)
+
+    def _by_constant(self, view: EntityFeatures, facts: FactIds, rows: Ids, side: Template) -> Iterator[Supported]:
+        """Facts with the predicate and the constant in common."""
+        about, constant = (0, 2) if side.about_subject else (2, 0)
+        features, supports = self._supports(int(facts[rows[0], 1]), side, int(facts[rows[0], constant]))
+        for row in rows.tolist():
+            _, ours = view.shared(view.of(int(facts[row, about])), self.features)
             place = np.minimum(np.searchsorted(features, ours), len(features) - 1)
             here = np.flatnonzero(features[place] == ours) if len(features) else NO_IDS
-            here = here[~self.circular(fact[1], side, ours[here], fact[constant])]
-            ours, support = ours[here], supports[place[here]]
-            if known[row]:  # it was counted where the KB, not only the question, says the body of its entity
-                support = support - np.isin(ours, self.features.of(fact[about]))
-            evidence = self.evidence(support, ours)
-            if len(evidence) and evidence.max() > 0:
-                best = int(evidence.argmax())
-                found.feature[row], found.evidence[row] = ours[best], evidence[best]
-        return found
+            yield row, ours[here], supports[place[here]]
+
+    def _in_kb(self, view: EntityFeatures, ours: Ids, entity: int) -> NDArray[np.bool_]:
+        """Tells which features of an entity the KB states."""
+        return np.ones(len(ours), dtype=bool) if view is self.features else np.isin(ours, self.features.of(entity))
 
     def counted(self, facts: FactIds) -> NDArray[np.bool_]:
         """Tells which facts support rules: those of the KB, not those that only a question states."""
@@ -179,8 +244,7 @@ class ConstantRules:
 
     def body(self, side: Template, feature: int, constant: int) -> AtomIds:
         """The numbers that name a rule: (side, path, d or ANY, c)."""
-        ids = np.array([feature])
-        return SIDES.index(side), int(self.features.path(ids)[0]), int(self.features.other(ids)[0]), constant
+        return SIDES.index(side), self.features.path(feature), int(self.features.other[feature]), constant
 
     def _parts(self, body: AtomIds) -> tuple[Template, int, int]:
         side, path, other, constant = body
@@ -205,14 +269,14 @@ class ConstantRules:
 
     def _explaining(self, predicate: int, side: Template) -> list["_Explaining"]:
         """The rules of a side with the highest product of evidence and support; a long one must explain more."""
-        table = self.table(predicate, side).tocoo()
-        explains = -np.expm1(-table.data) * (self.body_counts[table.row] + PRIOR) * table.data
-        explains = np.where(self.features.is_long(table.row.astype(np.int64)), LONGER * explains, explains)
-        best = np.lexsort((table.col, table.row, -explains))[:POOL]
-        cells = (column[best].tolist() for column in (explains, table.data, table.row, table.col))
-        return [
-            _Explaining(-most, self.body(side, f, c), evidence) for most, evidence, f, c in zip(*cells, strict=True)
-        ]
+        pool = list[_Explaining]()
+        for features, constants, evidence in self._rules(predicate, side):
+            explains = -np.expm1(-evidence) * (self.body_counts[features] + PRIOR) * evidence
+            explains = np.where(self.features.long[features], LONGER * explains, explains)
+            best = np.lexsort((constants, features, -explains))[:POOL]
+            cells = (column[best].tolist() for column in (explains, evidence, features, constants))
+            pool += [_Explaining(-e, self.body(side, f, c), said) for e, said, f, c in zip(*cells, strict=True)]
+        return sorted(pool)[:POOL]
 
     def _explained_by(self, predicate: int, body: AtomIds) -> FactIds:
         """The facts that a rule with constants explains."""
@@ -223,3 +287,19 @@ class ConstantRules:
         facts = np.full((len(about), 3), [constant, predicate, constant])
         facts[:, 0 if side.about_subject else 2] = about
         return facts
+
+
+def _alike(facts: FactIds, rows: Ids, place: int) -> list[Ids]:
+    """The rows in groups of equal predicate and equal entity at this place."""
+    rows = rows[np.lexsort((facts[rows, place], facts[rows, 1]))]
+    changes = np.flatnonzero((np.diff(facts[rows][:, [1, place]], axis=0) != 0).any(axis=1)) + 1
+    return np.split(rows, changes) if len(rows) else []
+
+
+def _counted(ids: NDArray[np.integer], size: int) -> tuple[Ids, Ids]:
+    """The distinct ids below `size` in rising order, and how often each is there."""
+    if len(ids) * FEW < size:
+        return np.unique(ids.astype(np.int64), return_counts=True)
+    counts = np.bincount(ids, minlength=size)
+    distinct = np.flatnonzero(counts)
+    return distinct, counts[distinct]

@@ -8,7 +8,8 @@ from scipy import sparse
 
 from ctp_core.base.edges import EdgeList
 
-STRIDE = 2**32  # of feature keys: more than any KB has entities
+BITS = 32
+STRIDE = 2**BITS  # of feature keys: more than any KB has entities
 ANY = -1  # in place of the other entity
 MAX_DEGREE = 60  # an entity with more edges is never the middle of a body: it joins everything to everything
 MIN_HOLDERS = 2  # a two-atom feature that only one entity has supports no rule
@@ -38,6 +39,11 @@ class EntityFeatures:
             keys, about, numbers = _by_two_atoms(edges)
             entity, feature = np.concatenate([entity, about]), np.concatenate([feature, len(self.keys) + numbers])
             self.keys = np.concatenate([self.keys, keys])  # in order: two atoms are numbered after all single ones
+        path, other = self.keys >> BITS, self.keys & (STRIDE - 1)
+        self.long = path >= self.num_atoms
+        # The atom that a body begins with, and the entity at its end.
+        self.first = np.where(self.long, path // self.num_atoms - 1, path).astype(np.int32)
+        self.other = np.where(other == STRIDE - 1, ANY, other).astype(np.int32)
         shape = (edges.num_entities, len(self.keys))
         self.of_entity = sparse.csr_array((np.ones(len(entity), dtype=np.float32), (entity, feature)), shape=shape)
         self.of_entity.sort_indices()
@@ -48,21 +54,8 @@ class EntityFeatures:
         table = self.of_entity
         return np.asarray(table.indices[table.indptr[entity] : table.indptr[entity + 1]], dtype=np.int64)
 
-    def path(self, features: Ids) -> Ids:
-        return np.asarray(self.keys[features] // STRIDE)
-
-    def first(self, features: Ids) -> Ids:
-        """The atom that a body begins with."""
-        path = self.path(features)
-        return np.where(self.is_long(features), path // self.num_atoms - 1, path)
-
-    def is_long(self, features: Ids) -> NDArray[np.bool_]:
-        return np.asarray(self.path(features) >= self.num_atoms)
-
-    def other(self, features: Ids) -> Ids:
-        """The other entity, or ANY."""
-        other = self.keys[features] % STRIDE
-        return np.where(other == STRIDE - 1, ANY, other)
+    def path(self, feature: int) -> int:
+        return int(self.keys[feature] >> BITS)
 
     def shared(self, features: Ids, whole: "EntityFeatures") -> tuple[Ids, Ids]:
         """(which of these features `whole` has too, and their numbers there)."""

@@ -39,7 +39,7 @@ SAMPLED = 50  # facts ranked now and then, to be shown
 # predicate, that of mining.
 LEARNING, VALIDATING, MINING = 0.75, 0.87, 0.4
 CHOOSING = 3000  # validation facts that choose the weights of rules with constants
-MAX_CHOOSING_CELLS = 1.5e8  # facts times entities, so that many entities do not take hours
+MAX_CHOOSING_CELLS = 1e8  # facts times entities, so that many entities do not take hours
 CONSTANT_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 36.0)  # tried on validation facts
 DEFAULT_CONSTANT_WEIGHT = 4.0  # without validation facts
 NO_IDS, NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0)

@@ -1,6 +1,7 @@
 """`ctp bench`: the commands behind every figure in docs/results."""
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -32,8 +33,9 @@ bench = typer.Typer(
 
 
 @bench.callback()
-def group() -> None:
-    """Makes `ctp bench` a group even if it has only one command."""
+def on_one_core() -> None:
+    """Before numpy is loaded, which reads this only then: figures are of one core."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 bench.command()(scale)

@@ -15,7 +15,7 @@ LEFT_OUT = ["/jobs/{job_id}/events"]
 def test_no_generated_call_is_answered_with_a_server_error(client: httpx.Client) -> None:
     paths = [word for path in LEFT_OUT for word in ("--exclude-path", path)]
     checks = ["--checks", "not_a_server_error", "--phases", "examples,fuzzing", "--max-examples", "8", "--seed", "0"]
-    limits = ["--request-timeout", "60", "--generation-deterministic", "--max-failures", "5", "--max-time", "60"]
+    limits = ["--request-timeout", "60", "--generation-deterministic", "--max-failures", "5", "--max-time", "30"]
     command = [
         sys.executable,
         "-m",

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from ctp_core.base.edges import EVERYTHING, EdgeList, atom_tables
+from ctp_core.base import edges as edges_module
+from ctp_core.base.edges import EdgeList, atom_tables
 from ctp_core.rules import UNARY, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 7, 3
@@ -38,26 +39,29 @@ def test_paths_are_all_paths_each_once(length: int) -> None:
         assert (tables[paths.atoms[:, place], stations[:, place], stations[:, place + 1]] == 1).all()
 
 
-def test_a_push_is_a_product_of_mixed_tables() -> None:
+@pytest.mark.parametrize("dense", [0, 1e9])
+def test_a_push_is_a_product_of_mixed_tables(dense: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edges_module, "DENSE", dense)
     facts = random_facts(1)
     edges, tables = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES), tables_of(facts)
     places = np.random.default_rng(2).random((4, 2, 2 * NUM_PREDICATES))
-    pushed = edges.push(3, places)
+    [pushed], [of_all] = edges.push(edges.at(np.array([3])), places), edges.push(np.ones((1, NUM_ENTITIES)), places)
     for reformulator, (first, second) in enumerate(places):
-        dense = np.tensordot(first, tables, 1) @ np.tensordot(second, tables, 1)
-        assert pushed[reformulator] == pytest.approx(dense[3])
-        assert edges.push(EVERYTHING, places)[reformulator] == pytest.approx(dense.sum(0))
+        product = np.tensordot(first, tables, 1) @ np.tensordot(second, tables, 1)
+        assert pushed[reformulator] == pytest.approx(product[3])
+        assert of_all[reformulator] == pytest.approx(product.sum(0))
 
 
 def test_a_push_without_a_fact_is_that_of_a_kb_which_does_not_state_it() -> None:
     facts = np.unique(random_facts(1), axis=0)
     edges = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES)
     places = np.random.default_rng(2).random((4, 3, 2 * NUM_PREDICATES))
-    for number, fact in enumerate(facts.tolist()):
+    pushed = edges.push(edges.at(facts[:, 0]), places, facts)
+    for number, fact in enumerate(facts):
         others = EdgeList(np.delete(facts, number, axis=0), NUM_ENTITIES, NUM_PREDICATES)
-        pushed = edges.push(fact[0], places, without=edges.edges_of(*fact))
-        assert pushed == pytest.approx(others.push(fact[0], places))
-        assert not len(others.edges_of(*fact))
+        without = others.push(others.at(fact[:1]), places)
+        assert pushed[number] == pytest.approx(without[0])
+        assert others.push(others.at(fact[:1]), places, fact[None]) == pytest.approx(without)
 
 
 def test_a_kb_without_facts_has_no_paths() -> None:

@@ -83,8 +83,8 @@ def test_a_preset_has_the_templates_that_the_graphs_need() -> None:
 @pytest.mark.slow
 def test_the_fast_preset_learns_from_facts_in_either_direction_and_from_single_ones() -> None:
     single = [Graph((Fact("a", name, "b"),), "a", "b", "child") for name in ("son", "daughter")] * 20
-    kb = graphs_kb({"train": turned(family_graphs(800, (2, 3), seed=1), 1) + single})
-    config = presets(Profile.of(kb))["fast"].model_copy(update={"epochs": 30, "steps": None})
+    kb = graphs_kb({"train": turned(family_graphs(400, (2, 3), seed=1), 1) + single})
+    config = presets(Profile.of(kb))["fast"].model_copy(update={"epochs": 20, "steps": None})
     asked = CtpGraphsTrainer(config, kb, CPU).fit()
     assert isinstance(asked, CtpGraphsModel)
     tests = turned(family_graphs(40, (3,), seed=77), 2) + single[:2]

@@ -3,12 +3,14 @@
 import gc
 import math
 import weakref
+from itertools import product
 
 import numpy as np
 import pytest
 
 from ctp_core.base.edges import EdgeList
-from ctp_core.evidence.rules_constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, TABLES, ConstantRules
+from ctp_core.evidence import rules_constants
+from ctp_core.evidence.rules_constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, ConstantRules
 from ctp_core.evidence.rules_features import ANY, MAX_DEGREE, EntityFeatures, features_of
 from ctp_core.rules import SIDES, Template
 
@@ -92,9 +94,9 @@ def test_a_known_fact_does_not_support_its_own_proof(long: bool) -> None:
 def test_a_hub_is_no_middle_of_a_body() -> None:
     facts = np.array([(0, 0, 1), (1, 1, 2), (3, 0, 1), *((1, 0, 4 + end) for end in range(MAX_DEGREE - 3))])
     features = EntityFeatures(EdgeList(facts, 4 + MAX_DEGREE, 2), long=True)
-    assert features.is_long(features.of(0)).any()
+    assert features.long[features.of(0)].any()
     hub = EntityFeatures(EdgeList(np.concatenate([facts, [(1, 0, 3 + MAX_DEGREE)]]), 4 + MAX_DEGREE, 2), long=True)
-    assert not hub.is_long(hub.of(0)).any()
+    assert not hub.long[hub.of(0)].any()
 
 
 def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> None:
@@ -109,14 +111,28 @@ def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> No
         assert evidence == pytest.approx(-math.log(1 - support / (4 + PRIOR)))
 
 
-def test_tables_of_few_predicates_are_kept_where_their_bytes_are_counted() -> None:
-    facts = np.array([(who, predicate, 3) for predicate in range(TABLES + 4) for who in range(3)])
-    rules = ConstantRules(EdgeList(facts, 4, TABLES + 4))
-    first = rules.table(0, SIDES[0])
-    assert rules.table(0, SIDES[0]) is first
-    for predicate in range(TABLES + 4):
-        rules.table(predicate, SIDES[0])
-    assert len(rules._tables) == TABLES
+@pytest.mark.parametrize("at_once", [1, 2e6])
+def test_rules_counted_at_once_and_for_one_entity_say_the_same(at_once: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules_constants, "AT_ONCE", at_once)
+    kept, counted = (ConstantRules(random_edges(3), long=True) for _ in range(2))
+    for predicate, start, forward in product(range(NUM_PREDICATES), range(NUM_ENTITIES), (True, False)):
+        kept.keep_table(predicate, SIDES[0 if forward else 1])
+        rows = [rules.row(rules.features, predicate, start, forward=forward) for rules in (kept, counted)]
+        np.testing.assert_array_equal(*rows)
+    assert len(kept._tables) == 2 * NUM_PREDICATES
+    assert not counted._tables
+
+
+def test_few_tables_are_kept_and_no_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = np.array([(who, predicate, 4 + who // 3) for predicate in range(6) for who in range(4)])
+    rules = ConstantRules(EdgeList(facts, 6, 6))
+    rules.keep_table(0, SIDES[0])
+    monkeypatch.setattr(rules_constants, "KEPT", 3 * rules._tables[0, SIDES[0]].nnz)
+    for predicate in range(6):
+        rules.keep_table(predicate, SIDES[0])
+    assert list(rules._tables) == [(predicate, SIDES[0]) for predicate in (3, 4, 5)]
+    monkeypatch.setattr(rules_constants, "MAX_WORK", 1)
+    rules.keep_table(0, SIDES[0])
     assert (0, SIDES[0]) not in rules._tables
     gone = weakref.ref(rules)
     gc.disable()

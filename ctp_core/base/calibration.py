@@ -34,7 +34,7 @@ MAX_CELLS = 2e7  # logits in memory at the same time
 MAX_ASKED_CELLS = 5e7  # facts times entities: fewer facts calibrate where there are more than 50,000 entities
 FOLDS = 5  # of the cross-validation where a KB has no validation facts
 ROUNDS = 6  # of fitting to the answers that the round before found worth showing
-MISSING = 1.2  # true facts that a KB lacks, for each that is held out
+MISSING = 2.0  # true facts that a KB lacks, for each that is held out
 SEED = 0
 # Standard deviations of the normal priors, on the logit scale: of the common slope around 1 standard deviation of the
 # logits, and of a predicate's own slope and level around the common ones.

@@ -18,7 +18,7 @@ from ctp_core.base.progress import OnStep, Progress, Trial, ignore, parts_of, sh
 from ctp_core.base.trainer import Trainer
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.kb.splits import FactsSplit
+from ctp_core.kb.splits import FactsSplit, affordable
 
 HELD_OUT = 2000  # the most facts on which candidates are compared
 
@@ -146,7 +146,8 @@ class SearchTrainer(Trainer):
 
     def _measure(self, config: BaseConfig, on_step: OnStep) -> Ranks:
         """Trains on the visible facts and ranks the held-out ones; settings that cannot be trained rank nothing."""
-        visible, facts = self._split.visible(self.kb), self._split.valid_sample(HELD_OUT)
+        visible = self._split.visible(self.kb)
+        facts = self._split.valid_sample(affordable(HELD_OUT, len(self.kb.entities)))
         try:
             trainer = self._create(config, visible)
             while not trainer.finished:

@@ -33,6 +33,7 @@ MOST_FACTS = 100  # by so many of the facts that each explains
 FEW = 20  # one of so many: to sort these is cheaper than to count all
 SOME_FACTS = 64  # about one entity, whose rules are counted together
 AT_ONCE = 2e6  # facts about entities with some features, looked at together: 100 MB
+MAX_LOOKED_AT = 5e6  # the same for one entity and one predicate: a twentieth of a second
 MAX_WORK = 1e7  # of a table that is kept
 KEPT = 2e7  # rules in all tables that are kept: 240 MB
 LONGER = 0.8  # so much counts of what a rule of two atoms explains
@@ -137,8 +138,9 @@ class ConstantRules:
         """Evidence for every answer to (start, p, ?), or to (?, p, start). A known fact counts for itself here."""
         about_start, about_answer = SIDES if forward else SIDES[::-1]
         total = np.zeros(view.of_entity.shape[0])
-        _, known = view.shared(view.of(start), self.features)
-        for constants, evidence in self._of_features(predicate, about_start, known):
+        for constants, evidence in self._of_features(
+            predicate, about_start, self._considered(view, predicate, about_start, start)
+        ):
             np.maximum.at(total, constants, evidence)
         if start >= self.edges.num_entities:
             return total
@@ -148,6 +150,16 @@ class ConstantRules:
         other = np.zeros(len(total))
         np.maximum.at(other, view.with_feature.indices[entry], evidence[which][place])
         return total + other
+
+    def _considered(self, view: EntityFeatures, predicate: int, side: Template, entity: int) -> Ids:
+        """The features of an entity that rules are looked for with; of a hub, which has many, those of least work."""
+        _, features = view.shared(view.of(entity), self.features)
+        most_facts = self.edges.degrees_by(self._towards(predicate, side)).max(initial=0)
+        if self.body_counts[features].sum() * most_facts <= MAX_LOOKED_AT:
+            return features
+        work = self._work(predicate, side, self._having[features])
+        order = np.argsort(work, kind="stable")
+        return np.sort(features[order[np.cumsum(work[order]) <= MAX_LOOKED_AT]])
 
     def _of_features(
         self, predicate: int, side: Template, features: Ids
@@ -204,7 +216,7 @@ class ConstantRules:
     def _by_entity(self, view: EntityFeatures, facts: FactIds, rows: Ids, side: Template) -> Iterator[Supported]:
         """Facts with the predicate and the entity that bodies are about in common."""
         about, constant = (0, 2) if side.about_subject else (2, 0)
-        _, ours = view.shared(view.of(int(facts[rows[0], about])), self.features)
+        ours = self._considered(view, int(facts[rows[0], 1]), side, int(facts[rows[0], about]))
         having = self._having[ours]
         for some in np.split(rows, range(SOME_FACTS, len(rows), SOME_FACTS)):
             stated = self.edges.tables[self._back(int(facts[rows[0], 1]), side)][facts[some, constant]]

@@ -24,7 +24,7 @@ from ctp_core.evidence.rules_fit import Questions, cells_of, collect, fit
 from ctp_core.evidence.rules_mining import Mined, longest, mine_chains, mine_unary
 from ctp_core.evidence.rules_model import COLUMNS, RulesModel
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
-from ctp_core.kb.splits import FactsSplit
+from ctp_core.kb.splits import FactsSplit, affordable
 from ctp_core.rules import UNARY
 
 MIN_WEIGHT = 1e-3  # a weaker rule is forgotten
@@ -39,7 +39,6 @@ SAMPLED = 50  # facts ranked now and then, to be shown
 # predicate, that of mining.
 LEARNING, VALIDATING, MINING = 0.75, 0.87, 0.4
 CHOOSING = 3000  # validation facts that choose the weights of rules with constants
-MAX_CHOOSING_CELLS = 1e8  # facts times entities, so that many entities do not take hours
 CONSTANT_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 36.0)  # tried on validation facts
 DEFAULT_CONSTANT_WEIGHT = 4.0  # without validation facts
 NO_IDS, NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -123,8 +122,8 @@ class RulesTrainer(Trainer):
         """Chooses the weights of rules with constants on validation facts."""
         self._constants[:] = 1.0
         visible = self.model_on(self.split.visible(self.kb))
-        most = min(CHOOSING, max(1, int(MAX_CHOOSING_CELLS / len(self.kb.entities))))
-        self._constants, _ = choose_constant_weights(visible, self.split.valid_sample(most), on_part)
+        facts = self.split.valid_sample(affordable(CHOOSING, len(self.kb.entities)))
+        self._constants, _ = choose_constant_weights(visible, facts, on_part)
 
     def _mine(self, facts: FactIds) -> list[Mined]:
         rules = [rule for template in UNARY for rule in mine_unary(self._edges, facts, template)]
@@ -201,7 +200,8 @@ class RulesTrainer(Trainer):
         return sparse.csr_array((np.ones(len(question)), (question, entity)), shape=shape)
 
     def _validate(self, num_facts: int, on_part: OnPart = unheard) -> dict[str, float]:
-        facts, model = self.split.valid_sample(num_facts), self.model_on(self.split.visible(self.kb))
+        facts = self.split.valid_sample(affordable(num_facts, len(self.kb.entities)))
+        model = self.model_on(self.split.visible(self.kb))
         return ranking_metrics(rank_facts(facts, model.kb_logits, known_filters(self.kb, "valid"), on_part))
 
     def table(self) -> RuleTable:

@@ -20,7 +20,7 @@ from ctp_core.evidence.rules_trainer import VALIDATION, RulesTrainer
 from ctp_core.evidence.shares import Shares, choose_shares
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.profile import Profile
-from ctp_core.kb.splits import FactsSplit
+from ctp_core.kb.splits import FactsSplit, affordable
 
 CHOOSING = 1000  # validation facts that choose the shares
 SHARING = 0.05  # of the work, by which the time left is told: choosing the shares and the last validation
@@ -70,8 +70,9 @@ class EvidenceTrainer(Trainer):
         sharing = Progress(self.epoch, self.epochs, 0, 1, None, phase="validation", done=1 - SHARING)
         on_step(sharing)
         visible = self.split.visible(self.kb)
-        self._shares = choose_shares(self._whole(visible), self.split.valid_sample(CHOOSING))
-        facts, model = self.split.valid_sample(VALIDATION), self.model_on(visible)
+        choosing, validating = (affordable(most, len(self.kb.entities)) for most in (CHOOSING, VALIDATION))
+        self._shares = choose_shares(self._whole(visible), self.split.valid_sample(choosing))
+        facts, model = self.split.valid_sample(validating), self.model_on(visible)
         ranked = parts_of("validation", sharing, on_step)
         metrics = ranking_metrics(rank_facts(facts, model.kb_logits, known_filters(self.kb, "valid"), ranked))
         return Progress(self.epoch, self.epochs, 1, 1, None, metrics, "validation", 1.0)

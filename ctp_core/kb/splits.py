@@ -8,6 +8,8 @@ from ctp_core.errors import DataError
 from ctp_core.kb.knowledge_base import FactIds, FactsKB, sorted_facts
 
 HOLD_OUT_FROM = 500  # facts; a smaller KB cannot spare any
+MAX_RANKED_CELLS = 1e8  # facts times entities
+LEAST_RANKED = 200  # facts, however many entities there are
 HOLD_OUT_SHARE = 0.05
 
 
@@ -41,3 +43,8 @@ class FactsSplit:
         if len(self.valid) <= size:
             return self.valid
         return self.valid[np.sort(np.random.default_rng(0).permutation(len(self.valid))[:size])]
+
+
+def affordable(most: int, num_entities: int) -> int:
+    """So many facts of `most` are ranked among all entities within a bounded time."""
+    return min(most, max(LEAST_RANKED, int(MAX_RANKED_CELLS / max(1, num_entities))))

@@ -123,6 +123,28 @@ def test_rules_counted_at_once_and_for_one_entity_say_the_same(at_once: float, m
     assert not counted._tables
 
 
+def test_of_a_hub_the_features_of_least_work_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is asked for, and whether for a row of answers or for the proof of one."""
+    monkeypatch.setattr(rules_constants, "MAX_LOOKED_AT", 12)
+    edges = random_edges(3)
+    rules, fewer = ConstantRules(edges), 0
+    for predicate, start, side in product(range(NUM_PREDICATES), range(NUM_ENTITIES), SIDES):
+        features = rules._considered(rules.features, predicate, side, start)
+        work = rules._work(predicate, side, rules.features.with_feature)
+        left_out = np.setdiff1d(rules.features.of(start), features)
+        assert work[features].sum() <= 12
+        assert work[left_out].min(initial=np.inf) >= work[features].max(initial=0)
+        fewer += len(left_out)
+        row = rules.row(rules.features, predicate, start, forward=side.about_subject)
+        ends = np.arange(NUM_ENTITIES)
+        facts = np.stack([np.full(NUM_ENTITIES, start), np.full(NUM_ENTITIES, predicate), ends], axis=1)
+        facts = facts if side.about_subject else facts[:, ::-1]
+        known = np.zeros(NUM_ENTITIES, dtype=bool)
+        found = [rules.strongest(rules.features, facts, known, side).evidence for side in SIDES]
+        assert row == pytest.approx(sum(found))
+    assert fewer
+
+
 def test_few_tables_are_kept_and_no_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = np.array([(who, predicate, 4 + who // 3) for predicate in range(6) for who in range(4)])
     rules = ConstantRules(EdgeList(facts, 6, 6))

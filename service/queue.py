@@ -1,10 +1,11 @@
 """The queue: Celery on Redis. It only wakes workers up; the database holds the state of every job."""
 
 import json
+import os
 import socket
 import threading
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -104,30 +105,47 @@ def alive_key(role: str, owner: str) -> str:
     return f"ctp:alive:{role}:{owner}"
 
 
+def able(redis: Any, role: str, machine: str = "*") -> list[int]:
+    """Returns what each worker of a role, on one machine or on all, has announced in the last seconds.
+
+    That is the number of its processes that can work.
+    """
+    keys = list(redis.scan_iter(match=alive_key(role, f"{machine}:*"), count=1000))
+    return [int(value) for value in (redis.mget(keys) if keys else ()) if value is not None]
+
+
 def alive(redis: Any, role: str, machine: str = "*") -> int:
-    """Counts the workers of a role, on one machine or on all, that have announced themselves in the last seconds."""
-    return sum(1 for _ in redis.scan_iter(match=alive_key(role, f"{machine}:*"), count=1000))
+    """Counts the workers of a role that can work."""
+    return sum(number > 0 for number in able(redis, role, machine))
 
 
-@contextmanager
-def announced(settings: Settings, role: str) -> Iterator[None]:
-    """Announces this process in Redis for as long as the block runs."""
-    redis, stop = make_redis(settings), threading.Event()
-    key = alive_key(role, f"{socket.gethostname()}:{threading.get_native_id()}")
+class Presence:
+    """Announces this process in Redis for as long as the block runs, with the number of its processes that can work."""
 
-    def announce() -> None:
-        while True:
+    def __init__(self, settings: Settings, role: str, able: Callable[[], int] = lambda: 1) -> None:
+        self._redis, self._able = make_redis(settings), able
+        self._key = alive_key(role, f"{socket.gethostname()}:{os.getpid()}")
+        self._news, self._over = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._announce, name="announce", daemon=True)
+
+    def __enter__(self) -> "Presence":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._news.set()
+        self._thread.join(ALIVE_EVERY_SECONDS)
+        self._redis.close()
+
+    def tell(self) -> None:
+        """Announces at once, because the number has changed."""
+        self._news.set()
+
+    def _announce(self) -> None:
+        while not self._over.is_set():
+            self._news.clear()
             # Redis may come back; until then our silence tells others that we cannot be reached.
             with suppress(RedisError):
-                redis.set(key, b"1", ex=ALIVE_SECONDS)
-            if stop.wait(ALIVE_EVERY_SECONDS):
-                return
-
-    thread = threading.Thread(target=announce, name="announce", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(ALIVE_EVERY_SECONDS)
-        redis.close()
+                self._redis.set(self._key, self._able(), ex=ALIVE_SECONDS)
+            self._news.wait(ALIVE_EVERY_SECONDS)

@@ -117,6 +117,9 @@ class Settings(BaseSettings):
     query_seconds: float = Field(
         5.0, gt=0, description="Time that the search of one query may take; a longer search may find more answers."
     )
+    query_grace_seconds: float = Field(
+        5.0, gt=0, description="Time that a search may take beyond `CTP_QUERY_SECONDS` before its process is killed."
+    )
     reply_seconds: float = Field(
         20.0, gt=0, description="Time that the API waits for a query worker before it answers 503."
     )
@@ -137,8 +140,18 @@ class Settings(BaseSettings):
         gt=0,
         description="Time that one comparison of models may ask questions; it then tells of those that were answered.",
     )
+    query_processes: int = Field(
+        2,
+        ge=1,
+        le=64,
+        description="Processes in which one query worker answers, 1 to 64; of two or more, one tenant uses at most all "
+        "but one.",
+    )
     model_cache_bytes: int = Field(
-        2048 * MIB, gt=0, description="Memory in which one query worker keeps models; more memory means less reloading."
+        2048 * MIB,
+        gt=0,
+        description="Memory in which the processes of one query worker together keep models; more memory means less "
+        "reloading.",
     )
 
     lease_seconds: float = Field(

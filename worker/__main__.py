@@ -5,9 +5,10 @@ import sys
 
 from service.local.processes import num_threads
 from service.settings import get_settings
-from worker.app import serve
 
-QUERY_THREADS = 2
+# Batches that a query worker takes from the queue: it chooses among them who is next (worker.shares). Each waits in a
+# thread, which is made when it is needed.
+WAITING_ROOM = 64
 OPTIONS = ["--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat", "--pool", "threads"]
 
 
@@ -16,8 +17,10 @@ def main(role: str) -> None:
     # numpy are small: threads that wait for the next of them take more time than they save.
     os.environ.setdefault("OMP_NUM_THREADS", str(num_threads(get_settings().threads)))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from worker.app import serve  # noqa: PLC0415
+
     # The one thread of a train worker only waits for the process that trains: see worker.nursery.
-    concurrency = QUERY_THREADS if role == "query" else 1
+    concurrency = WAITING_ROOM if role == "query" else 1
     serve(role, ["--quiet", "worker", "--queues", role, *OPTIONS, "--concurrency", str(concurrency)])
 
 

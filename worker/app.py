@@ -1,13 +1,14 @@
-"""Runs the Celery app of a train or query worker."""
+"""Runs the Celery app of a train or query worker. It never loads torch: its child processes do."""
 
-import gc
 from contextlib import ExitStack
 
-from celery.signals import worker_ready, worker_shutting_down
+from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 
 from service.logs import configure_logs
-from service.queue import QUERY_QUEUE, announced, make_celery
-from service.settings import Settings, get_settings
+from service.queue import QUERY_QUEUE, Presence, make_celery
+from service.settings import get_settings
+from worker.nursery import nursery
+from worker.query_children import query_children
 from worker.tasks import register
 
 
@@ -20,37 +21,33 @@ def serve(role: str, arguments: list[str]) -> None:
     # the consumer sleeps up to a second after its slots were full.
     app.conf.update(worker_disable_prefetch=role != QUERY_QUEUE, worker_prefetch_multiplier=1)
     register(app, settings)
-    presence = ExitStack()
+    if role == QUERY_QUEUE:
+        children = query_children(settings)
+        presence = Presence(settings, role, lambda: children.shares.able)
+        children.on_change = presence.tell
+        children.start()  # at once: they take longer to start than Celery does
+    else:
+        presence = Presence(settings, role)
+    present = ExitStack()
 
     @worker_ready.connect(weak=False)  # type: ignore[untyped-decorator]
     def announce(**_: object) -> None:
-        _prepare(role, settings)
-        presence.enter_context(announced(settings, role))
+        if role != QUERY_QUEUE:
+            nursery(settings).prepare_soon()
+        present.enter_context(presence)
 
     @worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
     def leave(**_: object) -> None:
-        presence.close()
-        if role != QUERY_QUEUE:
-            from worker.nursery import nursery  # noqa: PLC0415
-
+        present.close()
+        if role == QUERY_QUEUE:
+            query_children(settings).leave()
+        else:
             nursery(settings).close()
 
+    @worker_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
+    def end(**_: object) -> None:
+        """Called when the last batch is answered."""
+        if role == QUERY_QUEUE:
+            query_children(settings).close()
+
     app.worker_main(arguments)
-
-
-def _prepare(role: str, settings: Settings) -> None:
-    """Loads torch before a query worker announces itself; a train worker lets a child process load it."""
-    if role == QUERY_QUEUE:
-        # Loaded modules stay for ever, so the garbage collector need not scan them.
-        gc.disable()
-        from worker.query_engine import engine  # noqa: PLC0415
-
-        engine(settings)
-        gc.freeze()
-        # Answers are trees of tuples, freed by reference counting; cycles are rare.
-        gc.set_threshold(100_000, 20, 50)
-        gc.enable()
-    else:
-        from worker.nursery import nursery  # noqa: PLC0415
-
-        nursery(settings).prepare_soon()

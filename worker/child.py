@@ -8,7 +8,6 @@ import gc
 import os
 import queue
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +18,9 @@ import torch
 from service.logs import configure_logs
 from service.settings import get_settings
 from worker import memory
-from worker.names import BEAT, BEATS_PER_LEASE, DONE, STOP
+from worker.names import BEAT, BEATS_PER_LEASE, CLINGS, DONE, MOST_BEAT_SECONDS, STOP
+from worker.pipes import PARENT_GONE, STDIN, reply_descriptor
 from worker.training_job import TrainingJob
-
-STDIN = 0
-PARENT_GONE = 3
 
 
 def main() -> None:
@@ -32,21 +29,18 @@ def main() -> None:
     memory.offer_to_the_kernel()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    # Replies get a descriptor of their own; anything that a library prints goes to the log.
-    replies = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    replies = reply_descriptor()
     jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(jobs, stop), name="orders", daemon=True).start()
     training = TrainingJob(settings, stop)
 
     def beat() -> None:
-        # If the lease is lost but the training does not notice, our silence makes the parent kill us.
-        if not training.clings:
-            _say(replies, BEAT)
+        # If the lease is lost but the training does not notice, the parent kills us.
+        _say(replies, CLINGS if training.clings else BEAT)
 
     beat()
     while not stop.is_set() and (job_id := jobs.get()) != STOP:
-        with repeated(beat, settings.lease_seconds / BEATS_PER_LEASE):
+        with repeated(beat, min(settings.lease_seconds / BEATS_PER_LEASE, MOST_BEAT_SECONDS)):
             training.run(job_id)
             structlog.contextvars.clear_contextvars()
             _free_memory()

@@ -1,41 +1,41 @@
 """Keeps models in memory; drops the least recently used ones when they take too much."""
 
 import gc
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
 from ctp_core.artifact import decode
-from ctp_core.base.model import Model
+from ctp_core.base.facts_model import NO_FACTS, FactsModel
+from ctp_core.base.model import Budget, Model, Question
 from ctp_core.errors import ArtifactError
 from ctp_core.registry import load_model
+from ctp_core.symbols import Goal
 from service.db.engine import Database
 from service.files.storage import make_storage
 from service.health.counters import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.kbs import repository as kbs
 from service.settings import Settings
 from worker.device import choose_device
+from worker.shares import Key
 
 MAX_DEPTH = 8
 MEASURE_SECONDS = 5.0
-Key = tuple[str, str | None]  # artifact, id of another KB
+WARM_SECONDS = 60.0
 
 
 @dataclass
 class Loaded:
-    """A model in memory. Models are not thread-safe: hold `lock` while asking one."""
+    """A model in memory, with the size of its files and of all that it has built from them."""
 
     model: Model
     file_bytes: int
     num_bytes: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
     measured: float = float("-inf")
 
     def measure(self) -> None:
@@ -63,62 +63,54 @@ def array_bytes(value: Any, seen: set[int], depth: int = 0) -> int:
     return sum(array_bytes(part, seen, depth + 1) for part in vars(value).values()) if hasattr(value, "__dict__") else 0
 
 
+def warm(model: Model) -> None:
+    """Asks a question, so that a model builds now what it keeps for all questions: a search has less time than a load.
+
+    Of a large KB that can take longer than a search may, and a child that is killed would begin again each time.
+    """
+    if isinstance(model, FactsModel) and len(facts := model.kb.splits.get("train", NO_FACTS)):
+        fact = model.kb.fact(facts[0].tolist())
+        model.answer([Question(Goal(fact.subject, fact.predicate, None), top_k=1, proofs=0)], Budget(WARM_SECONDS))
+
+
 class ModelCache:
     """A cache of models by total size; always keeps the most recently used one, whatever its size."""
 
     def __init__(self, settings: Settings, count: Callable[[str], None]) -> None:
-        self.storage, self.max_bytes = make_storage(settings), settings.model_cache_bytes
+        # All children of a query worker together keep as many bytes as are set.
+        self.storage, self.max_bytes = make_storage(settings), settings.model_cache_bytes // settings.query_processes
         self.database = Database(settings.database)
         self.device = choose_device(settings.device)
         self.count = count
         self._loaded: OrderedDict[Key, Loaded] = OrderedDict()
-        self._loading: dict[Key, threading.Lock] = {}
-        self._lock = threading.Lock()
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return tuple(self._loaded)
 
     def get(self, artifact: str, kb_id: str | None) -> Loaded:
-        """Returns a model, loaded if need be; only callers that want the same model wait for its loading.
+        """Returns a model, loaded if need be.
 
         Raises ArtifactError if the files are gone or damaged, BadQuestion if the model does not fit the KB.
         """
         key = (artifact, kb_id)
-        found = self._find(key)
-        if found is not None:
-            return found
-        with self._lock:
-            loading = self._loading.setdefault(key, threading.Lock())
-        with loading:
-            found = self._find(key)
-            if found is not None:
-                return found
-            try:
-                loaded = self._load(artifact, kb_id)
-                with self._lock:
-                    self._loaded[key] = loaded
-            finally:
-                with self._lock:
-                    self._loading.pop(key, None)
+        if key in self._loaded:
+            self._loaded.move_to_end(key)
+            self.count(CACHE_HITS)
+            return self._loaded[key]
+        self._loaded[key] = loaded = self._load(artifact, kb_id)
         self.count(CACHE_MISSES)
         return loaded
-
-    def _find(self, key: Key) -> Loaded | None:
-        with self._lock:
-            found = self._loaded.get(key)
-            if found is not None:
-                self._loaded.move_to_end(key)
-        if found is not None:
-            self.count(CACHE_HITS)
-        return found
 
     def make_room(self) -> None:
         """Drops the least recently used models until the rest fits; called after every batch."""
         evicted = 0
-        with self._lock:
-            while len(self._loaded) > 1 and sum(m.num_bytes for m in self._loaded.values()) > self.max_bytes:
-                self._loaded.popitem(last=False)
-                self.count(CACHE_EVICTIONS)
-                evicted += 1
+        while len(self._loaded) > 1 and sum(m.num_bytes for m in self._loaded.values()) > self.max_bytes:
+            self._loaded.popitem(last=False)
+            self.count(CACHE_EVICTIONS)
+            evicted += 1
         if evicted:
-            # A model may contain reference cycles, and the worker's collector runs only after very many answers.
+            # A model may contain reference cycles, and the collector of this process runs only after very many answers.
             gc.collect()
 
     def _load(self, artifact: str, kb_id: str | None) -> Loaded:
@@ -130,5 +122,6 @@ class ModelCache:
                 if row is None:
                     raise ArtifactError(f"the KB {kb_id!r} was deleted")
                 loaded.model = loaded.model.on(kbs.read_kb(session, row))
+        warm(loaded.model)
         loaded.measure()
         return loaded

@@ -1,12 +1,29 @@
-"""The words between a worker and its child process, and the name of a worker."""
+"""The words between a worker and its child processes, and the name of a worker."""
 
 import os
 import socket
+from collections import Counter
+from dataclasses import dataclass
+
+from service.queries.wire import Reply
+from worker.shares import Key
 
 STOP = "stop"  # order to the child: give the job back and end
 DONE = "done"  # reply of the child after each job
 BEAT = "beat"  # sent by the child now and then while it works
-BEATS_PER_LEASE = 10
+CLINGS = "clings"  # sent instead of a beat while it works on a job that is not its own any more
+BEATS_PER_LEASE, MOST_BEAT_SECONDS = 10, 1.0
+# Time for what reads files that may be large, from a disk that may be slow: torch, or a model.
+LOAD_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The last word of a child about a batch. Before, it says with numbers how many seconds it may be silent."""
+
+    replies: list[Reply]
+    counts: Counter[str]
+    models: frozenset[Key]  # now in its memory
 
 
 def worker_name(process: int | None = None) -> str:

@@ -6,13 +6,12 @@ trains one job after another.
 """
 
 import enum
-import math
-import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 
@@ -29,7 +28,8 @@ from service.settings import Settings
 from service.training import capacity, lease, outcomes
 from service.training.repository import Claim, LeaseLost
 from worker import memory
-from worker.names import BEATS_PER_LEASE, DONE, STOP, worker_name
+from worker.names import CLINGS, DONE, LOAD_SECONDS, STOP, worker_name
+from worker.patience import silence
 from worker.speed import measured_speed
 
 log = structlog.get_logger()
@@ -37,11 +37,9 @@ log = structlog.get_logger()
 JOBS_PER_CHILD = 50
 # The first child starts a little later, so that parts which the user waits for get the cores first.
 SOON_SECONDS = 4.0
-# Time until the first word of a child, which loads torch from a disk that may be slow.
-LOAD_SECONDS = 120.0
 CLOSE_SECONDS = 30.0
-# A training fills about a gigabyte a second: it may exceed its limit by what it fills between two looks.
-LOOK_SECONDS = 0.1
+# A training that was cancelled notices it after the step it is in. If that is long, it is not waited for.
+MOST_CLINGS = 3
 # Somebody may have killed the process by mistake, but hardly twice.
 KILLED_ATTEMPTS = 2
 
@@ -52,6 +50,7 @@ class Ending(enum.Enum):
     DONE = "it has said so"
     GONE = "the process ended before"
     HUNG = "it was silent for too long, and was killed"
+    CLUNG = "it went on with a job that is not its own any more, and was killed"
     TOO_LARGE = "it used more memory than it may, and was killed"
     MACHINE_FULL = "hardly any memory was left on the machine, and it was killed"
 
@@ -59,11 +58,11 @@ class Ending(enum.Enum):
 class Child:
     """A process that trains the jobs it is told; if it is silent for `patience` seconds, it hangs."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, command: Sequence[str] = (sys.executable, "-m", "worker.child")) -> None:
         self.patience, self._has_spoken = patience, False
         pipe = subprocess.PIPE
         # Unbuffered, so that closing the pipe of a dead child does not try to write again.
-        self.process = subprocess.Popen([sys.executable, "-m", "worker.child"], stdin=pipe, stdout=pipe, bufsize=0)
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, bufsize=0)  # noqa: S603
         self.jobs = 0
 
     @property
@@ -79,37 +78,36 @@ class Child:
             log.warning("child_is_gone", process=self.process.pid)
 
     def train(self, job_id: str, limit: int | None = None) -> Ending:
-        """Trains a job, and kills the child if it hangs or takes more than `limit` bytes of memory."""
+        """Trains a job; kills the child if it hangs, clings to the job or takes more than `limit` bytes of memory."""
         assert self.process.stdout is not None
         self.jobs += 1
         if limit is not None:
             memory.restrict(self.process.pid, limit)
         self.tell(job_id)
+        clings = 0
         while (stopped := self._waited(limit)) is None:
             self._has_spoken = True
             word = self.process.stdout.readline().decode().strip()
             if word in (DONE, ""):
                 return Ending.DONE if word == DONE else Ending.GONE
+            clings += word == CLINGS
+            if clings == MOST_CLINGS:
+                stopped = Ending.CLUNG
+                break
         log.warning("child_killed", process=self.process.pid, job_id=job_id, reason=stopped.value)
         self.process.kill()
         return stopped
 
     def _waited(self, limit: int | None) -> Ending | None:
-        """Waits for a word of the child; returns why it must be killed, if it must.
-
-        Waits in many short pieces: a time in which we were stopped counts as one piece.
-        """
+        """Waits for a word of the child; returns why it must be killed, if it must."""
         assert self.process.stdout is not None
         patience = self.patience if self._has_spoken else max(self.patience, LOAD_SECONDS)
-        pieces = max(2 * BEATS_PER_LEASE, math.ceil(patience / LOOK_SECONDS))
-        for _ in range(pieces):
-            if select.select([self.process.stdout], [], [], patience / pieces)[0]:
-                return None
-            if limit is not None and memory.resident_bytes(self.process.pid) > limit:
-                return Ending.TOO_LARGE
-            if limit is not None and memory.scarce():
-                return Ending.MACHINE_FULL
-        return Ending.HUNG
+        return silence(self.process.stdout, patience, Ending.HUNG, lambda: self._beyond(limit))
+
+    def _beyond(self, limit: int | None) -> Ending | None:
+        if limit is not None and memory.resident_bytes(self.process.pid) > limit:
+            return Ending.TOO_LARGE
+        return Ending.MACHINE_FULL if limit is not None and memory.scarce() else None
 
     def close(self) -> int:
         """Ends the child, by force if need be; returns its exit code."""

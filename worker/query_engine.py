@@ -1,10 +1,9 @@
-"""Answers batches of questions with models from the cache."""
+"""Answers batches of questions with models from the cache, in a child of a query worker."""
 
-import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import structlog
@@ -15,34 +14,15 @@ from ctp_core.errors import CtpError
 from ctp_core.symbols import Fact, Goal
 from service.errors import core_problem, problem, storage_problem
 from service.files.storage import StorageError
-from service.health.counters import ANSWERED, WORKER_COUNTS
-from service.queries.wire import Problem, Reply, pack
-from service.queue import make_redis
+from service.health.counters import ANSWERED
+from service.queries.wire import Problem, Reply
 from service.settings import Settings
 from worker.answer_json import answers_json
 from worker.device import limit_threads
 from worker.model_cache import ModelCache
+from worker.names import LOAD_SECONDS, Answered
 
 log = structlog.get_logger()
-REPLY_TTL_SECONDS = 60
-ANSWER_SHARE = 0.8  # share of the time that the sender waits; the rest is for transport
-
-
-class PendingCounts:
-    """Counts that are not in Redis yet; safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._counted: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    def add(self, name: str, number: int = 1) -> None:
-        with self._lock:
-            self._counted[name] += number
-
-    def take(self) -> Counter[str]:
-        with self._lock:
-            counted, self._counted = self._counted, Counter()
-        return counted
 
 
 @dataclass(frozen=True)
@@ -51,55 +31,69 @@ class TimeLeft:
 
     seconds: float
     ends: float
+    on_search: Callable[[float], None]
 
     @property
     def is_over(self) -> bool:
         return time.monotonic() >= self.ends
 
     def budget(self) -> Budget:
-        return Budget(min(self.seconds, max(0.0, self.ends - time.monotonic())))
+        """Returns the time of a search that begins now, and says so."""
+        seconds = min(self.seconds, max(0.0, self.ends - time.monotonic()))
+        self.on_search(seconds)
+        return Budget(seconds)
 
 
 class QueryEngine:
-    """Answers the batches of one process."""
+    """Answers one batch after another. Before each part of the work, `say` hears how long it may take at most.
 
-    def __init__(self, settings: Settings) -> None:
+    It does not hear of the first search if the model is in memory: whoever sends a batch expects one at once.
+    """
+
+    def __init__(self, settings: Settings, say: Callable[[float | Answered], None] = lambda _: None) -> None:
         limit_threads(settings.threads)
-        self.counts = PendingCounts()
-        self.models = ModelCache(settings, self.counts.add)
-        self.redis = make_redis(settings)
+        self.settings, self.say = settings, say
+        self.counts: Counter[str] = Counter()
+        self.models = ModelCache(settings, self._count)
+        self._expected = False
+
+    def _search(self, seconds: float) -> None:
+        if not self._expected:
+            self.say(seconds + self.settings.query_grace_seconds)
+        self._expected = False
+
+    def _count(self, name: str) -> None:
+        self.counts[name] += 1
 
     def answer(self, message: dict[str, Any]) -> None:
-        """Answers a batch and sends the replies to the list that its sender listens to."""
+        """Answers a batch; says also what was counted, and which models are in memory now."""
         with structlog.contextvars.bound_contextvars(
-            request_ids=message["request_ids"], model_id=message["model_id"], questions=len(message["questions"])
+            request_ids=list(dict.fromkeys(message["request_ids"])),
+            model_id=message["model_id"],
+            questions=len(message["questions"]),
         ):
             replies = self.replies(message)
-            body = pack(message["batch_id"], replies)
-            self.counts.add(ANSWERED, len(replies))
-            with self.redis.pipeline(transaction=False) as pipeline:
-                pipeline.rpush(message["reply_to"], body)
-                pipeline.expire(message["reply_to"], REPLY_TTL_SECONDS)
-                for name, number in self.counts.take().items():
-                    pipeline.hincrby(WORKER_COUNTS, name, number)
-                pipeline.execute()
+            self.counts[ANSWERED] += len(replies)
+            counts, self.counts = self.counts, Counter()
+            self.say(Answered(replies, counts, frozenset(self.models.keys)))
             log.info("batch_answered", problems=sum(isinstance(reply, dict) for reply in replies))
 
     def replies(self, message: dict[str, Any]) -> list[Reply]:
         """Returns one reply per question; an error of the model is the reply to all, any other only to its question."""
         facts = [tuple(Fact(*fact) for fact in shared) for shared in message["facts"]]
         asked = [{**values, "facts": facts[values["facts"]]} for values in message["questions"]]
-        time_left = TimeLeft(message["seconds"], time.monotonic() + ANSWER_SHARE * message["reply_seconds"])
+        time_left = TimeLeft(message["seconds"], time.monotonic() + message["seconds_left"], self._search)
+        self._expected = (message["artifact"], message["kb_id"]) in self.models.keys
+        if not self._expected:
+            self.say(LOAD_SECONDS)
         try:
             loaded = self.models.get(message["artifact"], message["kb_id"])
         except Exception as error:
             return [_problem(error)] * len(asked)
         try:
-            with loaded.lock:
-                replies = _replies(loaded.model, asked, time_left)
-                loaded.measure()
-            return replies
+            return _replies(loaded.model, asked, time_left)
         finally:
+            loaded.measure()
             self.models.make_room()
 
 
@@ -154,11 +148,6 @@ def _problem(error: Exception) -> Problem:
     return problem(
         500, "Internal error", "query_failed", "the model failed to answer: the query worker's log says why", {}
     )
-
-
-@cache
-def engine(settings: Settings) -> QueryEngine:
-    return QueryEngine(settings)
 
 
 def _question(values: dict[str, Any]) -> Question:

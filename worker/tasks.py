@@ -1,4 +1,4 @@
-"""The Celery tasks. Torch is imported only in the process that needs it, when it needs it."""
+"""The Celery tasks. What they do is done by child processes."""
 
 from typing import Any
 
@@ -6,17 +6,15 @@ from celery import Celery
 
 from service.queue import QUERY_TASK, TRAIN_TASK
 from service.settings import Settings
+from worker.nursery import nursery
+from worker.query_children import query_children
 
 
 def register(app: Celery, settings: Settings) -> None:
     @app.task(name=TRAIN_TASK)  # type: ignore[untyped-decorator]
     def train(job_id: str) -> None:
-        from worker.nursery import nursery  # noqa: PLC0415
-
         nursery(settings).run(job_id)
 
     @app.task(name=QUERY_TASK)  # type: ignore[untyped-decorator]
     def answer(message: dict[str, Any]) -> None:
-        from worker.query_engine import engine  # noqa: PLC0415
-
-        engine(settings).answer(message)
+        query_children(settings).answer(message)

@@ -17,6 +17,7 @@ from ctp_core.artifact import Artifact
 from ctp_core.base.calibration import Calibration
 from ctp_core.base.checkpoints import under
 from ctp_core.base.config import BaseConfig
+from ctp_core.base.deadline import Expired, OutOfTime, never
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import OPEN, GoalIds, Place
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
@@ -42,9 +43,10 @@ class FactsView:
     facts: FactIds  # what a proof may stand on, each once
     stated: FactIds  # what the KB states in any split, or the question: all these are known
     extended: bool
+    expired: Expired = never  # looked at by searches whose length depends on the question's own facts
 
     @classmethod
-    def of(cls, kb: FactsKB, extra: Sequence[Fact] = ()) -> "FactsView":
+    def of(cls, kb: FactsKB, extra: Sequence[Fact] = (), expired: Expired = never) -> "FactsView":
         entities = kb.entities
         added = NO_FACTS
         if extra:
@@ -54,7 +56,7 @@ class FactsView:
         facts, stated = kb.splits.get("train", NO_FACTS), np.concatenate([NO_FACTS, *kb.splits.values(), added])
         if extra:  # a question may repeat itself, or the KB
             facts = distinct_facts(np.concatenate([facts, added]), len(entities), len(kb.predicates))
-        return cls(entities, kb.predicates, facts, stated, bool(extra))
+        return cls(entities, kb.predicates, facts, stated, bool(extra), expired)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -110,7 +112,10 @@ class FactsModel(Model):
 
     @abstractmethod
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
-        """The logits of all that could stand in the open place: entities or predicates; of a whole fact, its own."""
+        """The logits of all that could stand in the open place: entities or predicates; of a whole fact, its own.
+
+        Raises OutOfTime once the view has expired, in families that look.
+        """
 
     def kb_logits(self, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
         """`logits` against the KB alone, without facts of a question: what ranking and calibration need."""
@@ -165,9 +170,12 @@ class FactsModel(Model):
 
     def _answer(self, question: Question, budget: Budget) -> Answers:
         question, warnings = ignore_unknown(question, self.kb.predicates)
-        view = FactsView.of(self.kb, question.facts) if question.facts else self.kb_view
+        view = FactsView.of(self.kb, question.facts, lambda: budget.expired) if question.facts else self.kb_view
         goal = _goal(question, view)
-        candidates, logits = goal.candidates(*view.sizes), self.logits(view, goal)[0]
+        try:
+            candidates, logits = goal.candidates(*view.sizes), self.logits(view, goal)[0]
+        except OutOfTime:
+            return Answers((), truncated=True, warnings=warnings)
         if question.exclude_known:
             kept = ~view.known(candidates)
             candidates, logits = candidates[kept], logits[kept]
@@ -203,7 +211,10 @@ class FactsModel(Model):
         explained: list[Explanation] = []
         while len(explained) < len(facts) and not budget.expired:
             some = slice(len(explained), len(explained) + EXPLAINED_AT_ONCE)
-            explained += self._explain(view, facts[some], logits[some], num_proofs)
+            try:
+                explained += self._explain(view, facts[some], logits[some], num_proofs)
+            except OutOfTime:
+                break
         return explained
 
     def _explain(

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
+from ctp_core.base.deadline import Expired, look, never
 from ctp_core.kb.knowledge_base import FactIds
 
 Ids = NDArray[np.int64]
@@ -233,11 +234,12 @@ class SoftSearch:
         )
 
 
-def contract(left: Floats, right: Floats, times: Join) -> Float[np.ndarray, "row column"]:
-    """Matrix product of distances: the minimum of left ⊗ right over the entity in the middle."""
+def contract(left: Floats, right: Floats, times: Join, expired: Expired = never) -> Float[np.ndarray, "row column"]:
+    """Matrix product of distances: the minimum of left ⊗ right over the entity in the middle; raises OutOfTime."""
     best = np.full((left.shape[0], right.shape[1]), np.inf, dtype=left.dtype)
     joined = np.empty_like(best)
     for column, row in zip(left.T, right, strict=True):
+        look(expired)
         times(column[:, None], row[None, :], out=joined)
         np.minimum(best, joined, out=best)
     return best

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.cost import check_question
+from ctp_core.base.deadline import Expired, never
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb, read_probabilities
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.progress import OnPart, unheard
@@ -51,17 +52,17 @@ class CtpFactsModel(FactsModel):
 
     @cached_property
     def _prover(self) -> SoftProver:
-        return self._new_prover(self._facts, len(self.kb.entities))
+        return self._new_prover(self._facts, len(self.kb.entities), never)
 
-    def _new_prover(self, facts: SoftFacts, num_entities: int) -> SoftProver:
-        return (TableProver if self.theory.dense else NearestProver)(self.theory, facts, num_entities)
+    def _new_prover(self, facts: SoftFacts, num_entities: int, expired: Expired) -> SoftProver:
+        return (TableProver if self.theory.dense else NearestProver)(self.theory, facts, num_entities, expired)
 
     def _prover_of(self, view: FactsView) -> SoftProver:
         if not view.extended:
             return self._prover
         if self.theory.dense:
             check_question(len(view.entities), 2 * len(view.predicates))
-        return self._new_prover(SoftFacts(view.edges.facts, len(view.predicates)), len(view.entities))
+        return self._new_prover(SoftFacts(view.edges.facts, len(view.predicates)), len(view.entities), view.expired)
 
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
         prover = self._prover_of(view)

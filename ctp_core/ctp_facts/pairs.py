@@ -50,7 +50,7 @@ class ChainPairs:
         self.steps = self._oriented(squared)
         self.reached = [self.steps[0]]
         for step in self.steps[1:]:
-            self.reached.append(contract(self.reached[-1], step, times))
+            self.reached.append(contract(self.reached[-1], step, times, tables.expired))
 
     def _oriented(self, squared: Floats) -> list[Floats]:
         return [np.sqrt(table.T if flip else table) for table, flip in zip(squared, self.flips, strict=True)]

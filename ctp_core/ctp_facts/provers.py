@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from ctp_core.base.deadline import Expired, look, never
 from ctp_core.base.facts_model import FactsView
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.base.rule_counts import with_counts
@@ -37,10 +38,11 @@ SAME_FACTS = 4  # paths searched for each proof wanted: several may use the same
 class SoftProver(ABC):
     """Answers from the facts of a KB, or of a KB and a question. An entity without a vector unifies only with itself.
 
-    Computes in double precision, so that a score equals the score of its proof.
+    Computes in double precision, so that a score equals the score of its proof. Raises OutOfTime once `expired`.
     """
 
-    def __init__(self, theory: SoftTheory, facts: SoftFacts) -> None:
+    def __init__(self, theory: SoftTheory, facts: SoftFacts, expired: Expired = never) -> None:
+        self.expired = expired
         self.theory, self.facts = copy.deepcopy(theory).double().requires_grad_(False), facts
         self._slope, self._times = theory.config.slope, theory.distance_times.arrays
         self._join = JOINS[theory.config.unification]
@@ -70,6 +72,7 @@ class SoftProver(ABC):
         """The best proofs, distinct by rules and facts; among equal scores, fewer facts come first, then by text."""
         best: dict[tuple[str, tuple[Fact, ...]], Proof] = {}
         for chain in self._of(goal[1]):
+            look(self.expired)
             for _, facts, stations in self._candidates(chain, goal, num_proofs):
                 scores = self._leaf_scores(chain, facts, stations)
                 tree = self._writer.tree(view, chain, stations, [self.facts.facts[f] for f in facts], scores)
@@ -108,11 +111,11 @@ def _trivial(rule: Rule) -> bool:
 class TableProver(SoftProver):
     """Exact: tries every fact and every entity in the middle of a path."""
 
-    def __init__(self, theory: SoftTheory, facts: SoftFacts, num_entities: int) -> None:
-        super().__init__(theory, facts)
+    def __init__(self, theory: SoftTheory, facts: SoftFacts, num_entities: int, expired: Expired = never) -> None:
+        super().__init__(theory, facts, expired)
         squared = _extended(self.theory.entity_squared().cpu().numpy(), num_entities)
         self._search = SoftSearch(facts, squared, theory.config.unification)
-        self._pairs = SoftTables(facts, squared, theory.config.unification)
+        self._pairs = SoftTables(facts, squared, theory.config.unification, expired)
         self._tables: dict[int, Floats] = {}
 
     def objects(self, predicates: Ids, subjects: Ids) -> Float[np.ndarray, "question entity"]:
@@ -143,6 +146,7 @@ class TableProver(SoftProver):
         """Tries paths in the order of their distance, until no further one can be among the `wanted` best."""
         found: dict[tuple[int, ...], Candidate] = {}
         for bound, stations in self._paths(chain, (goal[0], goal[2])):
+            look(self.expired)
             known = sorted(distance for distance, _, _ in found.values())
             if bound == math.inf or (len(known) >= wanted and bound >= known[wanted - 1]):
                 break
@@ -217,8 +221,8 @@ def _extended(squared: Floats, num_entities: int) -> Floats:
 class NearestProver(SoftProver):
     """Tries only proofs in which near entities stand in for each other; a score is never above the exact one."""
 
-    def __init__(self, theory: SoftTheory, facts: SoftFacts, num_entities: int) -> None:
-        super().__init__(theory, facts)
+    def __init__(self, theory: SoftTheory, facts: SoftFacts, num_entities: int, expired: Expired = never) -> None:
+        super().__init__(theory, facts, expired)
         self._vectors = self.theory.entities.cpu().numpy()
         edges = soft_edges(self.theory, facts, num_entities)
         self._reach = SoftReach(edges, self._times, theory.config.unification)
@@ -234,6 +238,7 @@ class NearestProver(SoftProver):
         asked = Starts(starts, np.full(len(starts), NO_FACT))
         for chains in self._chains:
             for number in range(chains.width):
+                look(self.expired)
                 atoms = ChainCosts(chains.costs[predicates, number], chains.plan.flips)
                 paths = self._reach.arrive(atoms.reversed if backwards else atoms, asked)
                 distance = paths.distance

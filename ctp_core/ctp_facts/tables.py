@@ -11,15 +11,26 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
+from ctp_core.base.deadline import Expired, look, never
 from ctp_core.ctp_facts.entities import JOINS, Floats, Ids, PredicateFacts, SoftFacts
 
 CHUNK = 2048  # cells whose facts are looked up at once
 
 
 class SoftTables:
-    """Tables for one set of vectors; `squared` holds the squared distances between entities."""
+    """Tables for one set of vectors; `squared` holds the squared distances between entities.
 
-    def __init__(self, facts: SoftFacts, squared: Float[np.ndarray, "entity entity"], unification: str) -> None:
+    Raises OutOfTime once `expired`: with many entities a table takes long.
+    """
+
+    def __init__(
+        self,
+        facts: SoftFacts,
+        squared: Float[np.ndarray, "entity entity"],
+        unification: str,
+        expired: Expired = never,
+    ) -> None:
+        self.expired = expired
         self.facts, self.squared, self.join = facts, squared, JOINS[unification]
         self._left_out: dict[int, LeaveOneOut] = {}
         self._near_objects: dict[int, Floats] = {}
@@ -31,6 +42,7 @@ class SoftTables:
         joined = np.empty_like(self.squared)
         for best, own in zip(tables, self.facts.of_predicate, strict=True):
             for column, object_ in zip(self.to_objects(own), own.objects, strict=True):
+                look(self.expired)
                 self.join(column[:, None], self.squared[object_][None, :], out=joined)
                 np.minimum(best, joined, out=best)
         return tables
@@ -49,6 +61,7 @@ class SoftTables:
         joined = np.empty_like(best)
         for predicate, own in enumerate(self.facts.of_predicate):
             if len(own) and predicate != without:
+                look(self.expired)
                 self.join(costs[:, predicate, None, None], self.nearest[predicate], out=joined)
                 np.minimum(best, joined, out=best)
         return best

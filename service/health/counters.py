@@ -21,10 +21,11 @@ BATCH_SIZE = Histogram(
 # The Redis hash in which query workers count, and its fields.
 WORKER_COUNTS = "ctp:counts"
 CACHE_HITS, CACHE_MISSES, CACHE_EVICTIONS = "model_cache_hits", "model_cache_misses", "model_cache_evictions"
-ANSWERED = "questions_answered"
+ANSWERED, QUERIES_KILLED = "questions_answered", "queries_killed"
 WORKER_FIELDS = {
     CACHE_HITS: "Batches whose model was in memory.",
     CACHE_MISSES: "Batches whose model had to be loaded.",
     CACHE_EVICTIONS: "Models removed from memory to make room for others.",
     ANSWERED: "Questions that query workers answered.",
+    QUERIES_KILLED: "Searches that were ended because they took much longer than they may.",
 }

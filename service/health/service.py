@@ -14,10 +14,11 @@ from service.db.faults import DAMAGED, fault_of
 from service.files import store_owner
 from service.files.storage import Storage, StorageError
 from service.leadership import DISPATCHER, leader
-from service.queue import QUERY_QUEUE, TRAIN_QUEUE, alive
+from service.queue import QUERY_QUEUE, TRAIN_QUEUE, able
 
 States = dict[str, str]
 OK, MISSING, SILENT = "ok", "missing", "no answer"
+UNABLE = "no process can answer"  # there are workers, but their processes are being started
 ANSWER_SECONDS = 4.0
 
 
@@ -75,10 +76,14 @@ def _database(database: Database) -> States:
 def _queue(redis: Any) -> States:
     try:
         redis.ping()
-        workers = {f"{role}_worker": OK if alive(redis, role) else MISSING for role in (TRAIN_QUEUE, QUERY_QUEUE)}
+        workers = {f"{role}_worker": _workers(able(redis, role)) for role in (TRAIN_QUEUE, QUERY_QUEUE)}
     except RedisError as error:
         return {"queue": type(error).__name__}
     return {"queue": OK, **workers}
+
+
+def _workers(able: list[int]) -> str:
+    return (OK if any(able) else UNABLE) if able else MISSING
 
 
 def _storage(database: Database, storage: Storage) -> States:

@@ -50,7 +50,7 @@ def prepare(database: Database, tenant: str, references: Sequence[str], num_ques
         raise Invalid("too_many_questions", f"at most {most} `questions` may be asked of {len(references)} models")
     with database.read() as session:
         models = [service.ready(session, tenant, reference) for reference in references]
-        targets = [Target(model.id, model.artifact or "") for model in models]
+        targets = [Target(tenant, model.id, model.artifact or "") for model in models]
         return Compared(compare(session, models), contest.prepare(session, models, num_questions), targets)
 
 

@@ -129,7 +129,9 @@ async def import_model(
         return CreationReply(201, shown.model_dump(mode="json"), {"Location": f"/models/{model.id}"})
 
     try:
-        await transfer.check_answers(request.app.state.batcher, found.model_id, found.artifact, found.probe)
+        await transfer.check_answers(
+            request.app.state.batcher, once.tenant, found.model_id, found.artifact, found.probe
+        )
         await asyncio.to_thread(found.stage, database)
     except Exception:
         await asyncio.to_thread(found.drop, database)

@@ -132,12 +132,14 @@ class Import:
         return model
 
 
-async def check_answers(batcher: Batcher, model_id: str, artifact: str, questions: Sequence[Question]) -> None:
+async def check_answers(
+    batcher: Batcher, tenant: str, model_id: str, artifact: str, questions: Sequence[Question]
+) -> None:
     """Has a query worker load the model and answer, since the API has no torch.
 
     Raises Invalid if the files are not a model or it fails to answer, Unavailable if this cannot be checked now.
     """
-    for reply in await batcher.ask(Target(model_id, artifact), questions, ""):
+    for reply in await batcher.ask(Target(tenant, model_id, artifact), questions, ""):
         problem = reply if isinstance(reply, dict) else {}
         if problem.get("status") == Unavailable.status:
             raise Unavailable(problem["code"], problem["detail"])

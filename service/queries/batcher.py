@@ -1,6 +1,7 @@
 """Groups questions into batches: questions that arrive while a model is busy are sent together as one task.
 
-Two batches per model may be under way, so that the worker answers one while this process handles the other.
+Two batches per model may be under way, so that the worker answers one while this process handles the other. Of one
+tenant there may be four, and its models take turns: a batch never mixes tenants, and no tenant fills the queue.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ log = structlog.get_logger()
 MAX_BATCH = 64
 MAX_BATCH_BYTES = 4 * MIB  # facts of one message, unless one question alone brings more
 UNDER_WAY = 2
+TENANT_UNDER_WAY = 4
 BLOCK_SECONDS = 1
 RECONNECT_SECONDS = 0.2
 WATCH_SECONDS = 0.5
@@ -36,8 +38,9 @@ ATTEMPTS = 2
 
 @dataclass(frozen=True)
 class Target:
-    """The model that a question is for, on its own KB or on another one."""
+    """The model that a question is for, on its own KB or on another one, and the tenant that asks."""
 
+    tenant: str
     model_id: str
     artifact: str
     kb_id: str | None = None
@@ -82,6 +85,8 @@ class Batcher:
         self.redis = Redis.from_url(redis_url(settings))
         self.publisher = ThreadPoolExecutor(1, thread_name_prefix="publish")
         self.lanes: defaultdict[Target, Lane] = defaultdict(Lane)
+        # Who waits for a semaphore gets it in turn, so that each model of a tenant sends one batch after the other.
+        self.shares: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(TENANT_UNDER_WAY))
         self.under_way: dict[str, Batch] = {}
         self.workers: frozenset[str] = frozenset()
         self.num_waiting = 0
@@ -149,15 +154,18 @@ class Batcher:
     async def _drain(self, target: Target, lane: Lane) -> None:
         try:
             while lane.waiting:
-                taken = next_batch(lane.waiting)
-                # Callers that have gone away need no answer.
-                batch = [asked for asked in taken if not asked.reply.done()]
-                if batch:
-                    await self._answer(target, batch)
+                async with self.shares[target.tenant]:
+                    taken = next_batch(lane.waiting)
+                    # Callers that have gone away need no answer.
+                    batch = [asked for asked in taken if not asked.reply.done()]
+                    if batch:
+                        await self._answer(target, batch)
         finally:
             lane.senders -= 1
             if not lane.senders and self.lanes.get(target) is lane and not lane.waiting:
                 del self.lanes[target]
+                if not any(other.tenant == target.tenant for other in self.lanes):
+                    self.shares.pop(target.tenant, None)
 
     async def _answer(self, target: Target, batch: list[Asked]) -> None:
         counters.BATCH_SIZE.observe(len(batch))
@@ -186,7 +194,7 @@ class Batcher:
             **asdict(target),
             "questions": questions,
             "facts": facts,
-            "request_ids": list(dict.fromkeys(asked.request_id for asked in batch)),
+            "request_ids": [asked.request_id for asked in batch],  # of each question
             "seconds": self.settings.query_seconds,
             "reply_seconds": self.settings.reply_seconds,
         }

@@ -35,7 +35,7 @@ class Targets:
             model = models.ready(session, tenant, model_name)
             kb = None if kb_name is None else kbs.get(session, tenant, kb_name)
             own = kb is None or kb.sha256 == model.kb_sha256
-            return Target(model.id, model.artifact or "", None if own or kb is None else kb.id)
+            return Target(tenant, model.id, model.artifact or "", None if own or kb is None else kb.id)
 
 
 def questions(request: QueryRequest, settings: Settings) -> list[dict[str, Any]]:

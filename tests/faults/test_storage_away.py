@@ -137,7 +137,8 @@ def test_an_import_whose_files_cannot_be_read_back_now_is_not_called_bad(watch: 
         batcher = Batcher(watch.settings)
         await batcher.start()
         try:
-            await check_answers(batcher, trained.model_id, watch.artifact(trained.model_id), [PROBE])
+            artifact = watch.artifact(trained.model_id)
+            await check_answers(batcher, "default", trained.model_id, artifact, [PROBE])
         finally:
             await batcher.stop()
 

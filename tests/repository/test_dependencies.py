@@ -20,6 +20,7 @@ def test_torch_is_loaded_only_by_the_processes_that_use_it() -> None:
         "service.dispatch",
         "worker.app",
         "worker.nursery",
+        "worker.query_children",
     ]
     code = "; ".join(f"import {module}; assert 'torch' not in sys.modules, '{module}'" for module in modules)
     environment = {"CTP_REDIS_URL": "redis://127.0.0.1:1/0"}

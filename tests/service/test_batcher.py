@@ -15,13 +15,13 @@ from service.local.cluster import Cluster
 from service.models.contest import Asking, Prepared, Trial, hold
 from service.models.probe import PROBE
 from service.models.schemas import Contest
-from service.queries.batcher import MAX_BATCH, UNDER_WAY, Asked, Batcher, Target, apart, next_batch
+from service.queries.batcher import MAX_BATCH, TENANT_UNDER_WAY, UNDER_WAY, Asked, Batcher, Target, apart, next_batch
 from service.queries.wire import Reply
 from service.queue import QUERY_QUEUE, alive_key
 from service.settings import Settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-NOBODY = Target("model_none", f"models/none/{'0' * 64}")
+NOBODY = Target("default", "model_none", f"models/none/{'0' * 64}")
 
 
 @pytest.fixture(scope="module")
@@ -218,3 +218,55 @@ def test_a_loop_that_has_ended_is_told(alone: Settings) -> None:
         return listened
 
     assert asyncio.run(look()) == [True, False]
+
+
+class Held(Batcher):
+    """Sends batches to nobody: each is under way until it is let go."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.sent: list[tuple[Target, list[Asked]]] = []
+        self.let_go = asyncio.Semaphore(0)
+
+    async def _send(self, target: Target, batch: list[Asked]) -> list[Reply]:
+        self.sent.append((target, batch))
+        await self.let_go.acquire()
+        return [b""] * len(batch)
+
+
+def test_a_tenant_has_few_batches_under_way_and_its_models_take_turns(alone: Settings) -> None:
+    models = [Target("a", f"model_{number}", "x") for number in range(3)]
+
+    async def ask() -> None:
+        batcher = Held(alone)
+        calls = []
+        for target in [*models, *models, Target("b", "model_b", "x")]:
+            calls.append(asyncio.ensure_future(batcher.ask(target, [PROBE], "")))
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.01)
+        sent = [target for target, _ in batcher.sent]
+        assert sum(target.tenant == "a" for target in sent) == TENANT_UNDER_WAY
+        assert sent[-1].tenant == "b", "another tenant does not wait for them"
+        calls += [asyncio.ensure_future(batcher.ask(models[0], [PROBE], "")) for _ in range(5)]
+        for _ in range(20):
+            batcher.let_go.release()
+        await asyncio.gather(*calls)
+        assert {target for target, _ in batcher.sent[:6]} >= set(models)
+        assert not batcher.shares
+        await batcher.stop()
+
+    asyncio.run(ask())
+
+
+def test_a_batch_never_mixes_tenants(alone: Settings) -> None:
+    """Even if both may ask the same model."""
+    targets = [Target(tenant, "model_1", "x") for tenant in "ab"]
+
+    async def ask() -> set[tuple[str, ...]]:
+        batcher = Held(alone)
+        batcher.let_go = asyncio.Semaphore(100)
+        await asyncio.gather(*(batcher.ask(target, [PROBE], target.tenant) for target in targets * 20))
+        await batcher.stop()
+        return {(target.tenant, *{asked.request_id for asked in batch}) for target, batch in batcher.sent}
+
+    assert asyncio.run(ask()) == {("a", "a"), ("b", "b")}

@@ -36,7 +36,7 @@ from service.queries.batcher import MAX_BATCH, UNDER_WAY, Asked, Batcher, Target
 from service.queries.wire import Reply
 from service.settings import Settings
 
-TARGET = Target("model_1", "models/1/x")
+TARGET = Target("default", "model_1", "models/1/x")
 TRIAL = Trial("p", ("a", "p", None), (), Fact("a", "p", "b"))
 
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from service.settings import Settings
 from service.training import lease, service
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
-from worker.nursery import Ending, Nursery
+from worker.nursery import Child, Ending, Nursery
 
 
 @pytest.mark.slow
@@ -40,6 +42,24 @@ def test_a_child_is_reused_and_replaced_when_it_is_gone(tmp_path: Path, monkeypa
         nursery.close()
         assert second.close() == 0
         assert nursery.prepare() is None
+
+
+# In the middle of a long step of a job that was cancelled: only the thread that beats knows of it.
+CLINGING = """
+import time
+print("beat", flush=True)
+while True:
+    time.sleep(0.1)
+    print("clings", flush=True)
+"""
+
+
+def test_a_child_in_a_long_step_of_a_cancelled_job_is_ended_long_before_its_lease() -> None:
+    child = Child(30, (sys.executable, "-c", CLINGING))
+    started = time.monotonic()
+    assert child.train("job") is Ending.CLUNG
+    assert child.close() == -signal.SIGKILL
+    assert time.monotonic() - started < 5
 
 
 @pytest.fixture

@@ -1,12 +1,9 @@
 """A query worker's engine on real model files: who fails, who waits, what is counted."""
 
 import gc
-import os
-import threading
 import time
 import weakref
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +19,12 @@ from ctp_core.manifest import TENSORS
 from ctp_core.methods import parse_config
 from ctp_core.registry import create_trainer
 from service.files.storage import Files
-from service.health.counters import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
+from service.health.counters import CACHE_EVICTIONS
 from service.samples import read_sample
 from service.settings import Settings
 from tests.stores import folder_store
-from worker.query_engine import PendingCounts, QueryEngine
+from worker.names import LOAD_SECONDS
+from worker.query_engine import QueryEngine
 
 pytestmark = pytest.mark.slow
 CONFIG = {"method": "proofs", "templates": {"1": 4, "2": 4}, "epochs": 2}
@@ -45,8 +43,25 @@ def engine(folder: Path, **more: Any) -> QueryEngine:
 
 
 def message(artifact: str, *questions: dict[str, Any]) -> dict[str, Any]:
-    times = {"seconds": 5.0, "reply_seconds": 20.0}
+    times = {"seconds": 5.0, "seconds_left": 16.0}
     return {"artifact": artifact, "kb_id": None, **times, "questions": list(questions), "facts": [[]]}
+
+
+def test_all_children_of_a_worker_together_keep_as_much_as_is_set(tmp_path: Path) -> None:
+    assert engine(tmp_path, model_cache_bytes=9000, query_processes=3).models.max_bytes == 3000
+
+
+def test_before_each_part_of_its_work_it_is_told_how_long_it_may_take(tmp_path: Path, files: Files) -> None:
+    key = folder_store(tmp_path / "artifacts").put("models/m", files)
+    asked = engine(tmp_path, query_grace_seconds=3)
+    asked.say = (said := []).append
+    asked.replies(message(key, QUESTION))
+    assert said == [LOAD_SECONDS, 8.0]
+    asked.replies(message(key, QUESTION))
+    assert said == [LOAD_SECONDS, 8.0], "a search of a model in memory is expected"
+    asked.models.get(key, None).model = Dawdler()
+    asked.replies(message(key, QUESTION, QUESTION) | {"seconds": 0.1})
+    assert said[2:] == [pytest.approx(3.1), pytest.approx(3.1)], "those that found nothing are asked again"
 
 
 def test_a_question_that_breaks_the_model_fails_alone(tmp_path: Path, files: Files) -> None:
@@ -66,7 +81,7 @@ def test_a_batch_ends_while_its_sender_still_waits(tmp_path: Path, files: Files)
     asked.models.get(key, None).model = dawdler = Dawdler()
     for questions in ([QUESTION] * 20, [QUESTION | {"top_k": "ten"}, *[QUESTION] * 19]):
         dawdler.seconds.clear()
-        replies = asked.replies(message(key, *questions) | {"seconds": 0.5, "reply_seconds": 2.0})
+        replies = asked.replies(message(key, *questions) | {"seconds": 0.5, "seconds_left": 1.6})
         assert sum(dawdler.seconds) <= 2.0, "twenty searches of half a second"
         assert len(replies) == 20
     codes = [reply["code"] for reply in replies if isinstance(reply, dict)]
@@ -101,24 +116,6 @@ class Dawdler(Model):
         raise NotImplementedError
 
 
-def test_a_model_that_is_slow_to_load_lets_others_pass(tmp_path: Path, files: Files) -> None:
-    storage = folder_store(tmp_path / "artifacts")
-    slow, quick = storage.put("models/slow", files), storage.put("models/quick", files)
-    pipe = tmp_path / "artifacts" / slow / TENSORS
-    pipe.unlink()
-    os.mkfifo(pipe)  # whoever reads it waits until somebody writes
-    asked = engine(tmp_path)
-    with ThreadPoolExecutor(2) as pool:
-        waiting = [pool.submit(asked.replies, message(slow, QUESTION)) for _ in range(2)]
-        (answer,) = asked.replies(message(quick, QUESTION))
-        assert isinstance(answer, bytes)
-        assert not any(one.done() for one in waiting)
-        pipe.write_bytes(files[TENSORS])
-        assert [one.result(60) for one in waiting] == [[answer], [answer]]
-    counted = asked.counts.take()
-    assert (counted[CACHE_MISSES], counted[CACHE_HITS]) == (2, 1)
-
-
 def test_room_is_made_also_when_a_question_failed(tmp_path: Path, files: Files) -> None:
     storage = folder_store(tmp_path / "artifacts")
     keys = [storage.put(f"models/{name}", files) for name in "ab"]
@@ -126,7 +123,7 @@ def test_room_is_made_also_when_a_question_failed(tmp_path: Path, files: Files) 
     for key in keys:
         (reply,) = asked.replies(message(key, QUESTION | {"top_k": "ten"}))
         assert isinstance(reply, dict)
-    assert asked.counts.take()[CACHE_EVICTIONS] == 1
+    assert asked.counts[CACHE_EVICTIONS] == 1
 
 
 def test_a_model_that_gives_way_is_gone_even_where_it_refers_to_itself(tmp_path: Path, files: Files) -> None:
@@ -173,21 +170,3 @@ def test_what_may_be_better_later_is_a_503(tmp_path: Path, files: Files, error: 
     (reply,) = asked.replies(message(key, QUESTION))
     assert isinstance(reply, dict)
     assert (reply["status"], reply["code"]) == (503, code)
-
-
-def test_nothing_is_lost_when_threads_count_and_tell_at_once() -> None:
-    counts, told, start = PendingCounts(), [], threading.Barrier(4)
-
-    def count() -> None:
-        start.wait()
-        for number in range(5000):
-            counts.add("questions")
-            if number % 7 == 0:
-                told.append(counts.take()["questions"])
-
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(told) + counts.take()["questions"] == 20_000

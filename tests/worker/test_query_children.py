@@ -1,0 +1,102 @@
+"""What becomes of a batch when the child that has it hangs or ends. Real children are in tests/faults."""
+
+import time
+from typing import Any
+
+import pytest
+
+from service.health.counters import QUERIES_KILLED
+from service.settings import Settings
+from worker.names import Answered
+from worker.query_children import BUSY, LOST, Gone, Hung, QueryChildren
+from worker.shares import Seat
+
+
+class Scripted:
+    """Stands for a child: hangs, ends or answers each question with its goal, as the goals say."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def answer(self, message: dict[str, Any], patience: float) -> Answered:
+        assert patience > message["seconds"]
+        goals = [question["goal"] for question in message["questions"]]
+        self.asked.append(goals)
+        if "hang" in goals:
+            raise Hung
+        if "end" in goals:
+            raise Gone
+        return Answered([goal.encode() for goal in goals], {"questions_answered": len(goals)}, frozenset())
+
+
+class Children(QueryChildren):
+    """Children that are there again as soon as they are gone."""
+
+    def __init__(self) -> None:
+        super().__init__(Settings(redis_url="redis://127.0.0.1:1", query_processes=3))
+        self.child: Any = Scripted()
+        for seat in self.shares.seats:
+            self.shares.arrived(seat, self.child)
+
+    def _answered(self, message: dict[str, Any], ends: float) -> Any:
+        try:
+            return super()._answered(message, ends)
+        finally:
+            for seat in self.shares.seats:
+                self.shares.arrived(seat, self.child)
+
+
+def message(**requests: list[str]) -> dict[str, Any]:
+    asked = [(request, {"goal": goal}) for request, goals in requests.items() for goal in goals]
+    batch = {"request_ids": [request for request, _ in asked], "questions": [question for _, question in asked]}
+    return {"tenant": "a", "model_id": "m", "artifact": "x", "kb_id": None, "seconds": 5.0} | batch
+
+
+def replies(children: QueryChildren, asked: dict[str, Any], seconds: float = 30) -> tuple[list[Any], Any]:
+    return children._replies(asked, time.monotonic() + seconds)
+
+
+def test_a_request_that_takes_too_long_is_a_503_that_says_so() -> None:
+    (first, second), counts = replies(Children(), message(one=["x", "hang"]))
+    assert first == second
+    assert (first["status"], first["code"]) == (503, "query_too_long")
+    assert "CTP_QUERY_SECONDS" in first["detail"]
+    assert counts[QUERIES_KILLED] == 1
+
+
+def test_other_requests_of_the_same_batch_do_not_notice() -> None:
+    children = Children()
+    (first, *hung, last), counts = replies(children, message(one=["x"], two=["y", "hang"], three=["z"]))
+    assert (first, last) == (b"x", b"z")
+    assert [reply["code"] for reply in hung] == ["query_too_long"] * 2
+    assert children.child.asked == [["x", "y", "hang", "z"], ["x"], ["y", "hang"], ["z"]]
+    assert (counts[QUERIES_KILLED], counts["questions_answered"]) == (2, 2)
+
+
+def test_a_child_that_ends_by_itself_costs_its_batch_one_more_try() -> None:
+    children = Children()
+    assert replies(children, message(one=["end", "x"]))[0] == [LOST, LOST]
+    assert len(children.child.asked) == 2
+
+
+def test_a_batch_that_gets_no_child_in_time_is_told() -> None:
+    children = Children()
+    for seat in children.shares.seats:
+        children.shares.lost(seat)
+    assert replies(children, message(one=["x"]), seconds=0.01)[0] == [BUSY]
+
+
+def test_a_batch_leaves_its_child_free() -> None:
+    children = Children()
+    replies(children, message(one=["x"]))
+    assert [seat.holder for seat in children.shares.seats] == [None] * 3
+
+
+@pytest.mark.parametrize("goal", ["hang", "end"])
+def test_a_lost_child_is_held_by_its_tenant_until_the_next_is_ready(goal: str) -> None:
+    children = QueryChildren(Settings(redis_url="redis://127.0.0.1:1", query_processes=3))
+    seats: list[Seat[Any]] = list(children.shares.seats)
+    for seat in seats:
+        children.shares.arrived(seat, Scripted())  # type: ignore[arg-type]
+    replies(children, message(one=[goal]))
+    assert [seat.holder for seat in seats if seat.holder] == [("a", ("x", None))] * (1 if goal == "hang" else 2)

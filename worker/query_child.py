@@ -1,0 +1,53 @@
+"""The process that answers: it loads torch, then reads one batch of questions after another from its standard input.
+
+Started by worker.query_children as `python -m worker.query_child`. Before each part of its work it says how many
+seconds it may be silent; at the end it says what it has answered. It ends when its parent does.
+"""
+
+import gc
+import os
+import select
+import signal
+import threading
+from multiprocessing.connection import Connection
+
+from service.logs import configure_logs
+from service.settings import get_settings
+from worker import memory
+from worker.pipes import PARENT_GONE, STDIN, reply_descriptor
+from worker.query_engine import QueryEngine
+
+
+def main() -> None:
+    settings = get_settings()
+    configure_logs(settings.log_level)
+    memory.offer_to_the_kernel()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # the parent waits for the batches that we have, and then ends
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
+    words = Connection(reply_descriptor(), readable=False)
+    engine = QueryEngine(settings, words.send)
+    _tune_garbage_collector()
+    words.send(0)
+    orders = Connection(STDIN, writable=False)
+    while True:
+        engine.answer(orders.recv())
+
+
+def _end_with_parent() -> None:
+    poll = select.poll()
+    poll.register(STDIN, 0)  # nothing but the end of the pipe
+    poll.poll()
+    os._exit(PARENT_GONE)
+
+
+def _tune_garbage_collector() -> None:
+    # Loaded modules stay for ever, so the garbage collector need not scan them.
+    gc.collect()
+    gc.freeze()
+    # Answers are trees of tuples, freed by reference counting; cycles are rare.
+    gc.set_threshold(100_000, 20, 50)
+
+
+if __name__ == "__main__":
+    main()

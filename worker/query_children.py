@@ -1,0 +1,238 @@
+"""Starts and watches the child processes that answer queries, and gives them the batches in fair shares.
+
+A search that takes longer than its budget and a grace is ended by killing its child. The parent never loads torch.
+"""
+
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import groupby
+from multiprocessing import Pipe
+from typing import Any
+
+import structlog
+
+from service.errors import problem
+from service.health.counters import QUERIES_KILLED, WORKER_COUNTS
+from service.queries.wire import Problem, Reply, pack
+from service.queue import make_redis
+from service.settings import Settings
+from worker.names import LOAD_SECONDS, Answered
+from worker.patience import silence
+from worker.shares import Seat, Shares
+
+log = structlog.get_logger()
+REPLY_TTL_SECONDS = 60
+ANSWER_SHARE = 0.8  # share of the time that the sender waits; the rest is for transport
+READ_SECONDS = 10.0  # in which a child must have read its order
+PIPE_BYTES = 32 * 1024  # that a pipe takes at once, or more
+ATTEMPTS = 2
+# Between a child that ended before it was ready and the next try, so that a broken installation costs little.
+PAUSE_SECONDS = 1.0
+
+
+Message = dict[str, Any]
+
+
+def _unavailable(code: str, detail: str) -> Problem:
+    return problem(503, "Unavailable", code, detail, {})
+
+
+BUSY = _unavailable("query_worker_busy", "earlier queries took all the time of the query worker: try again")
+LOST = _unavailable(
+    "query_worker_lost", "the query's process died twice during this query: try a smaller query, or try again later"
+)
+
+
+class Gone(Exception):
+    """The child has ended by itself, or was killed from outside."""
+
+
+class Hung(Exception):
+    """The child was silent for longer than it may be, and was killed."""
+
+
+class QueryChild:
+    """A process that answers one batch after another."""
+
+    def __init__(self) -> None:
+        # A pipe is closed when nobody refers to it any more: of two threads that know the child, none must come first.
+        orders, self._orders = Pipe(duplex=False)
+        self._words, words = Pipe(duplex=False)
+        with orders, words:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "worker.query_child"], stdin=orders.fileno(), stdout=words.fileno()
+            )
+
+    def wait_until_ready(self) -> None:
+        """Raises Gone or Hung if the child does not get there."""
+        with self._killed_on_failure():
+            self._heard(LOAD_SECONDS)
+
+    def answer(self, message: Message, patience: float) -> Answered:
+        """Waits up to `patience` seconds for the first word, then for as long as each word says.
+
+        Raises Hung if the child takes too long, Gone if it ends; it is killed then, in whatever state it is.
+        """
+        with self._killed_on_failure():
+            self._send(pickle.dumps(message))
+            word = self._heard(patience)
+            while not isinstance(word, Answered):
+                word = self._heard(word)
+            return word
+
+    @contextmanager
+    def _killed_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.process.kill()
+            raise
+
+    def _send(self, order: bytes) -> None:
+        # A large order does not fit into the pipe: a child that does not read it would keep us for ever.
+        unread = threading.Timer(READ_SECONDS, self.process.kill)
+        if len(order) > PIPE_BYTES:
+            unread.start()
+        try:
+            self._orders.send_bytes(order)
+        except OSError:
+            raise Gone from None
+        finally:
+            unread.cancel()
+
+    def _heard(self, seconds: float) -> float | Answered:
+        if silence(self._words, seconds, Hung) is not None:
+            raise Hung
+        try:
+            word: float | Answered = self._words.recv()
+        except (EOFError, OSError):
+            raise Gone from None
+        return word
+
+
+class QueryChildren:
+    """The children of one query worker; `on_change` is called when one is ready and when one is gone."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.shares: Shares[QueryChild] = Shares(settings.query_processes)
+        self.redis = make_redis(settings)
+        self.on_change: Callable[[], None] = lambda: None
+        self._starting = threading.Lock()  # one at a time, so that the first is ready as soon as can be
+        self._closed = threading.Event()
+
+    def start(self) -> None:
+        for number, seat in enumerate(self.shares.seats):
+            threading.Thread(target=self._keep, args=(seat,), name=f"keeper-{number}", daemon=True).start()
+
+    def leave(self) -> None:
+        """Starts no more children; those that are there answer what is under way."""
+        self._closed.set()
+
+    def close(self) -> None:
+        """Ends all children; one that is just being started ends with this process."""
+        self.leave()
+        for seat in self.shares.seats:
+            if (child := seat.child) is not None:
+                child.process.kill()
+
+    def _keep(self, seat: Seat[QueryChild]) -> None:
+        """Keeps a child in this seat: starts it, waits for its end, starts it again."""
+        while not self._closed.is_set():
+            child = self._started()
+            if child is None:
+                continue
+            self.shares.arrived(seat, child)
+            self.on_change()
+            code = child.process.wait()
+            self.shares.lost(seat)
+            self.on_change()
+            if not self._closed.is_set():
+                log.warning("query_child_lost", process=child.process.pid, code=code)
+
+    def _started(self) -> QueryChild | None:
+        """Returns a child that is ready, or None after a pause if it did not get there."""
+        with self._starting:
+            try:
+                child = QueryChild()
+                child.wait_until_ready()
+            except (Gone, Hung, OSError) as error:
+                if not self._closed.wait(PAUSE_SECONDS):  # whoever stops us may have stopped the child first
+                    log.error("query_child_not_ready", reason=str(error) or error.__doc__)
+                return None
+        return child
+
+    def answer(self, message: Message) -> None:
+        """Answers a batch and sends the replies to the list that its sender listens to."""
+        ends = time.monotonic() + ANSWER_SHARE * message["reply_seconds"]
+        replies, counts = self._replies(message, ends)
+        with self.redis.pipeline(transaction=False) as pipeline:
+            pipeline.rpush(message["reply_to"], pack(message["batch_id"], replies))
+            pipeline.expire(message["reply_to"], REPLY_TTL_SECONDS)
+            for name, number in counts.items():
+                pipeline.hincrby(WORKER_COUNTS, name, number)
+            pipeline.execute()
+
+    def _replies(self, message: Message, ends: float) -> tuple[list[Reply], Counter[str]]:
+        """Returns a reply for each question; if the batch takes too long, its requests are asked again, each alone."""
+        try:
+            return self._answered(message, ends)
+        except Hung:
+            log.warning("query_killed", request_ids=message["request_ids"], model_id=message["model_id"])
+        requests = list(_requests(message))
+        if len(requests) == 1:
+            return [_too_long(message)] * len(message["questions"]), Counter({QUERIES_KILLED: 1})
+        replies: list[Reply] = []
+        counts = Counter({QUERIES_KILLED: 1})
+        for request in requests:
+            some, counted = self._replies(request, ends)
+            replies += some
+            counts += counted
+        return replies, counts
+
+    def _answered(self, message: Message, ends: float) -> tuple[list[Reply], Counter[str]]:
+        """Has a child answer, and another one if it ends meanwhile; raises Hung if it had to be killed."""
+        for _ in range(ATTEMPTS):
+            seat = self.shares.take(message["tenant"], (message["artifact"], message["kb_id"]), ends)
+            if seat is None:
+                return [BUSY] * len(message["questions"]), Counter()
+            child = seat.child
+            if child is None:
+                continue  # it has ended since
+            try:
+                patience = message["seconds"] + self.settings.query_grace_seconds
+                answered = child.answer({**message, "seconds_left": ends - time.monotonic()}, patience)
+            except Gone:
+                continue
+            self.shares.give_back(seat, child, answered.models)
+            return answered.replies, answered.counts
+        return [LOST] * len(message["questions"]), Counter()
+
+
+def _requests(message: Message) -> Iterator[Message]:
+    """Yields the questions of each request as a message of its own."""
+    pairs = zip(message["request_ids"], message["questions"], strict=True)
+    for request_id, group in groupby(pairs, key=lambda pair: pair[0]):
+        questions = [question for _, question in group]
+        yield {**message, "request_ids": [request_id] * len(questions), "questions": questions}
+
+
+def _too_long(message: Message) -> Problem:
+    return _unavailable(
+        "query_too_long",
+        f"the query took much longer than {message['seconds']:g} s (CTP_QUERY_SECONDS) and was ended: "
+        "ask for less at once, or bring fewer facts",
+    )
+
+
+@cache
+def query_children(settings: Settings) -> QueryChildren:
+    """Returns the children of this process."""
+    return QueryChildren(settings)

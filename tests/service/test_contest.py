@@ -167,7 +167,7 @@ class Slow(Batcher):
 def test_a_comparison_that_runs_out_of_time_tells_what_it_has(tmp_path: Path) -> None:
     batcher = Slow(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", compare_seconds=0.6))
     trials = tuple(replace(TRIAL, group=f"group {number // 100}") for number in range(1000))
-    models = [Target("b", "models/1/x"), Target("c", "models/2/x")]
+    models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
     outcome = asyncio.run(hold(Prepared("test", trials, 1000), models, Asking(batcher, ""), 3))
     assert isinstance(outcome, Contest)
     assert outcome.truncated
@@ -180,7 +180,7 @@ def test_a_comparison_that_runs_out_of_time_tells_what_it_has(tmp_path: Path) ->
 def test_a_comparison_in_time_is_whole_and_in_order(tmp_path: Path) -> None:
     batcher = Slow(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
     trials = tuple(replace(TRIAL, group=f"group {number // 50}") for number in range(100))
-    models = [Target("b", "models/1/x"), Target("c", "models/2/x")]
+    models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
     outcome = asyncio.run(hold(Prepared("test", trials, 100), models, Asking(batcher, ""), 3))
     assert isinstance(outcome, Contest)
     assert not outcome.truncated

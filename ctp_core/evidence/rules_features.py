@@ -80,12 +80,27 @@ def features_of(edges: EdgeList, *, long: bool = False) -> EntityFeatures:
 
 
 def _by_one_atom(edges: EdgeList) -> Said:
+    """(atom, other entity) and (atom, anything). Edges are in order of (tail, head, atom), so that by atom alone they are
+    sorted as features are: nothing is sorted that large KBs have millions of."""
     num_atoms = 2 * edges.num_predicates
-    anything = np.unique(edges.tail * num_atoms + edges.atom)
-    tail, atom = anything // num_atoms, anything % num_atoms
-    key = np.concatenate([edges.atom * STRIDE + edges.head, atom * STRIDE + STRIDE - 1])
-    keys, feature = np.unique(key, return_inverse=True)
-    return keys, np.concatenate([edges.tail, tail]), feature
+    inverse = (edges.atom + edges.num_predicates) % num_atoms
+    by_other, by_atom = (np.argsort(_small(atom, num_atoms), kind="stable") for atom in (inverse, edges.atom))
+    said = inverse[by_other] * STRIDE + edges.tail[by_other]  # what an inverse edge says of its head
+    anything = edges.atom[by_atom] * STRIDE + edges.tail[by_atom]
+    once = by_atom[np.diff(anything, prepend=-1) > 0]
+    of_anything = edges.atom[once] * STRIDE + STRIDE - 1
+    first, first_of_anything = (np.diff(one, prepend=-1) > 0 for one in (said, of_anything))
+    keys = np.concatenate([said[first], of_anything[first_of_anything]])
+    order = np.argsort(keys)
+    number = np.empty(len(keys), dtype=np.int64)
+    number[order] = np.arange(len(keys))
+    which = np.concatenate([np.cumsum(first) - 1, first.sum() + np.cumsum(first_of_anything) - 1])
+    return keys[order], np.concatenate([edges.head[by_other], edges.tail[once]]), number[which]
+
+
+def _small(atoms: Ids, num_atoms: int) -> NDArray[np.integer]:
+    """In two bytes where they fit: these are sorted by counting."""
+    return atoms.astype(np.uint16) if num_atoms <= np.iinfo(np.uint16).max else atoms
 
 
 def _by_two_atoms(edges: EdgeList) -> Said:

@@ -58,10 +58,14 @@ class RunningService:
 def running_service(
     folder: Path, environment: Mapping[str, str] | None = None, **settings: str
 ) -> Iterator[RunningService]:
-    """`ctp up` on a free port, with `CTP_*` settings in lower case without the prefix; stopped at the end."""
+    """`ctp up` on a free port, with `CTP_*` settings in lower case without the prefix; stopped at the end.
+
+    Unless a test asks for more, one process answers: each takes seconds to load torch.
+    """
     port = free_port()
     outside = {key: value for key, value in os.environ.items() if not key.startswith("CTP_")}
     environment = outside | dict(environment or {}) | {"CTP_DATA_DIR": str(folder)}
+    environment.setdefault("CTP_QUERY_PROCESSES", "1")
     environment |= {f"CTP_{key.upper()}": value for key, value in settings.items()}
     process = subprocess.Popen(
         [sys.executable, "-m", "service.cli", "up", "--port", str(port)],

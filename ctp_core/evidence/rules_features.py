@@ -80,8 +80,10 @@ def features_of(edges: EdgeList, *, long: bool = False) -> EntityFeatures:
 
 
 def _by_one_atom(edges: EdgeList) -> Said:
-    """(atom, other entity) and (atom, anything). Edges are in order of (tail, head, atom), so that by atom alone they are
-    sorted as features are: nothing is sorted that large KBs have millions of."""
+    """(atom, other entity) and (atom, anything).
+
+    Edges are in order of (tail, head, atom): by atom alone they are in the order of features.
+    """
     num_atoms = 2 * edges.num_predicates
     inverse = (edges.atom + edges.num_predicates) % num_atoms
     by_other, by_atom = (np.argsort(_small(atom, num_atoms), kind="stable") for atom in (inverse, edges.atom))

@@ -35,6 +35,7 @@ FAST = {
     "cancel_seconds": "0.5",
     "checkpoint_seconds": "0.2",
     "log_level": "INFO",
+    "query_processes": "1",
 }
 # About a quarter of a second for each epoch, in six steps: whatever happens, happens in the middle of one.
 # Nations has few entities, so that what follows the last epoch, such as calibration, takes hardly any time.

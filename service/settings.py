@@ -109,7 +109,9 @@ class Settings(BaseSettings):
         20_000, gt=0, description="Most results of one query, counted as goals × top_k × (1 + proofs)."
     )
     max_waiting_queries: int = Field(
-        2000, gt=0, description="Most questions that may wait in one API process; further ones are answered with 429."
+        2000,
+        gt=0,
+        description="Most questions of one tenant that may wait in one API process; more are answered with 429.",
     )
     max_waiting_calls: int = Field(
         200, gt=0, description="Most calls of one tenant that may wait for jobs in one API process."

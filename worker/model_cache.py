@@ -70,7 +70,8 @@ def warm(model: Model) -> None:
     """
     if isinstance(model, FactsModel) and len(facts := model.kb.splits.get("train", NO_FACTS)):
         fact = model.kb.fact(facts[0].tolist())
-        model.answer([Question(Goal(fact.subject, fact.predicate, None), top_k=1, proofs=0)], Budget(WARM_SECONDS))
+        question = Question(Goal(fact.subject, fact.predicate, None), top_k=1, proofs=0, depth=1)
+        model.answer([question], Budget(WARM_SECONDS))
 
 
 class ModelCache:

@@ -200,12 +200,10 @@ class QueryChildren:
     def _answered(self, message: Message, ends: float) -> tuple[list[Reply], Counter[str]]:
         """Has a child answer, and another one if it ends meanwhile; raises Hung if it had to be killed."""
         for _ in range(ATTEMPTS):
-            seat = self.shares.take(message["tenant"], (message["artifact"], message["kb_id"]), ends)
-            if seat is None:
+            given = self.shares.take(message["tenant"], (message["artifact"], message["kb_id"]), ends)
+            if given is None:
                 return [BUSY] * len(message["questions"]), Counter()
-            child = seat.child
-            if child is None:
-                continue  # it has ended since
+            seat, child = given
             try:
                 patience = message["seconds"] + self.settings.query_grace_seconds
                 answered = child.answer({**message, "seconds_left": ends - time.monotonic()}, patience)

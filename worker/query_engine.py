@@ -80,16 +80,19 @@ class QueryEngine:
 
     def replies(self, message: dict[str, Any]) -> list[Reply]:
         """Returns one reply per question; an error of the model is the reply to all, any other only to its question."""
+        try:
+            return self._replies(message)
+        except Exception as error:  # a fault of our own costs this batch, not the child with all its models
+            return [_problem(error)] * len(message["questions"])
+
+    def _replies(self, message: dict[str, Any]) -> list[Reply]:
         facts = [tuple(Fact(*fact) for fact in shared) for shared in message["facts"]]
         asked = [{**values, "facts": facts[values["facts"]]} for values in message["questions"]]
         time_left = TimeLeft(message["seconds"], time.monotonic() + message["seconds_left"], self._search)
         self._expected = (message["artifact"], message["kb_id"]) in self.models.keys
         if not self._expected:
             self.say(LOAD_SECONDS)
-        try:
-            loaded = self.models.get(message["artifact"], message["kb_id"])
-        except Exception as error:
-            return [_problem(error)] * len(asked)
+        loaded = self.models.get(message["artifact"], message["kb_id"])
         try:
             return _replies(loaded.model, asked, time_left)
         finally:

@@ -34,7 +34,7 @@ class _Ticket(Generic[T]):
     tenant: str
     model: Key
     number: int
-    seat: Seat[T] | None = None
+    given: tuple[Seat[T], T] | None = None
     called: threading.Event = field(default_factory=threading.Event)
 
 
@@ -54,17 +54,17 @@ class Shares(Generic[T]):
         """The number of children that can answer now or after the batch they have."""
         return sum(seat.child is not None for seat in self.seats)
 
-    def take(self, tenant: str, model: Key, ends: float) -> Seat[T] | None:
-        """Waits for a seat until its turn comes; returns None if it does not before `ends` (monotonic time)."""
+    def take(self, tenant: str, model: Key, ends: float) -> tuple[Seat[T], T] | None:
+        """Waits until its turn comes; returns a seat with its child, None if not before `ends` (monotonic time)."""
         with self._lock:
             ticket: _Ticket[T] = _Ticket(tenant, model, next(self._turns))
             self._waiting.append(ticket)
             self._call()
         if not ticket.called.wait(max(0.0, ends - time.monotonic())):
             with self._lock:
-                if ticket.seat is None:
+                if ticket.given is None:
                     self._waiting.remove(ticket)
-        return ticket.seat
+        return ticket.given
 
     def give_back(self, seat: Seat[T], child: T, models: frozenset[Key]) -> None:
         """The child has done its batch; does nothing if it has ended since, for then the seat has another story."""
@@ -94,7 +94,8 @@ class Shares(Generic[T]):
             turn = next(self._turns)
             seat.holder, seat.used = (ticket.tenant, ticket.model), turn
             self._last_turn[ticket.tenant] = self._last_turn[ticket.tenant, ticket.model] = turn
-            ticket.seat = seat
+            assert seat.child is not None
+            ticket.given = seat, seat.child
             ticket.called.set()
         if not self._waiting:
             self._last_turn.clear()

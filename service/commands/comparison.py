@@ -32,7 +32,7 @@ def print_comparison(found: dict[str, Any]) -> None:
         out.print(name(f"not asked the same questions: {found['note']}", "dim"))
         return
     if contest["truncated"]:
-        out.print(name(f"only {contest['num_questions']} questions were asked: {found['note']}", "dim"))
+        out.print(name(f"the comparison was cut short: {found['note']}", "dim"))
     _disagreements(contest, versions)
     _scores(contest, titles)
     _verdict(contest, versions)

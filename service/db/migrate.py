@@ -32,7 +32,8 @@ def migrate(engine: Engine) -> None:
     file = sqlite_file(engine.url.render_as_string())
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
+        if not file.exists():
+            file.touch()
     with engine.begin() as connection:
         wait_for_ever(connection)
         if connection.dialect.name == "postgresql":

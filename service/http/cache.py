@@ -29,7 +29,8 @@ class Cache(Generic[K, V]):
         """Returns the remembered answer, or a new one if `fresh`; raises what the look-up raises."""
         asked = time.monotonic()
         found = self._known.get(key)
-        if found is None or fresh or asked - found[0] >= self._seconds:
+        # One that is under way is not asked again: a part that hangs would take all threads.
+        if found is None or fresh or (asked - found[0] >= self._seconds and found[1].done()):
             if len(self._known) >= MAX_KEYS:
                 self._known.clear()
             looking = asyncio.get_running_loop().run_in_executor(_threads, self._look_up, key)

@@ -31,7 +31,7 @@ def probe(files: Files) -> list[Question]:
         manifest = json.loads(files[MANIFEST])
         whole, facts = _from_facts(manifest, files[TENSORS]) if manifest["kind"] == "facts" else _from_graphs(manifest)
         depth = 1 if manifest["config"]["method"] == "ctp" else None  # deeper search computes the same, for longer
-    except (KeyError, IndexError, TypeError, ValueError):
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, RecursionError):
         return [PROBE]
     opened = [[None if place == left else name for place, name in enumerate(whole)] for left in range(3)]
     return [PROBE | {"goal": goal, "facts": facts, "depth": depth} for goal in (*opened, whole)]

@@ -14,6 +14,7 @@ from ctp_core.rules import Rule
 from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import ModelVersion, RuleRow
+from service.errors import Unavailable
 from service.training.outcomes import add_rules, rule_values
 
 log = structlog.get_logger()
@@ -38,7 +39,11 @@ def stage(database: Database, model: ModelVersion, rules: Sequence[Rule]) -> Non
 
 
 def staged(session: Session, model_id: str) -> ModelVersion:
-    return session.get_one(ModelVersion, model_id)
+    """Raises Unavailable if the version was removed meanwhile, as one that is taken for abandoned is."""
+    model = session.get(ModelVersion, model_id)
+    if model is None:
+        raise Unavailable("import_lost", "the import took so long that it was taken for abandoned: send it again")
+    return model
 
 
 def unstage(database: Database, model_id: str) -> None:

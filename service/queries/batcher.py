@@ -6,7 +6,7 @@ tenant there may be four, and its models take turns: a batch never mixes tenants
 
 import asyncio
 import uuid
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -89,7 +89,7 @@ class Batcher:
         self.shares: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(TENANT_UNDER_WAY))
         self.under_way: dict[str, Batch] = {}
         self.workers: frozenset[str] = frozenset()
-        self.num_waiting = 0
+        self.waiting: Counter[str] = Counter()  # questions by tenant
         self.tasks: set[asyncio.Task[None]] = set()
         self.loops: list[asyncio.Task[None]] = []
 
@@ -129,21 +129,23 @@ class Batcher:
 
     async def ask(self, target: Target, questions: Sequence[dict[str, Any]], request_id: str) -> list[Reply]:
         """Returns one reply per question; raises TooMany if too many wait, Unavailable if no worker answers."""
-        if self.num_waiting + len(questions) > self.settings.max_waiting_queries:
-            limit = self.settings.max_waiting_queries
+        limit = self.settings.max_waiting_queries
+        if self.waiting[target.tenant] + len(questions) > limit:
             raise TooMany("too_many_queries", f"{limit} questions already wait (CTP_MAX_WAITING_QUERIES): try again")
         loop = asyncio.get_running_loop()
         asked = [Asked(question, request_id, loop.create_future()) for question in questions]
         lane = self.lanes[target]
         lane.waiting.extend(asked)
-        self.num_waiting += len(asked)
+        self.waiting[target.tenant] += len(asked)
         if lane.senders < UNDER_WAY:
             lane.senders += 1
             self._spawn(self._drain(target, lane))
         try:
             return list(await asyncio.gather(*(one.reply for one in asked)))
         finally:
-            self.num_waiting -= len(asked)
+            self.waiting[target.tenant] -= len(asked)
+            if not self.waiting[target.tenant]:
+                del self.waiting[target.tenant]
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

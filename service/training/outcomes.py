@@ -24,6 +24,8 @@ from service.training.retention import DECIDING_METRICS, keep_checkpoints
 
 RULE_COLUMNS = tuple(column.key for column in RuleRow.__table__.columns if column.key not in ("model_id", "position"))
 
+UNSAID = {"approximate": False}  # of rules that an earlier version left in the result of a job; other columns are null
+
 
 @dataclass(frozen=True)
 class Trained:
@@ -211,7 +213,7 @@ def add_rules(session: Session, model_id: str, rules: Sequence[Mapping[str, Any]
     Inserts past the ORM, which would hold the lock on the database twice as long.
     """
     rows = [
-        (model_id, position, *(_stored(rule[column]) for column in RULE_COLUMNS))
+        (model_id, position, *(_stored(rule.get(column, UNSAID.get(column))) for column in RULE_COLUMNS))
         for position, rule in enumerate(rules, first)
     ]
     insert_rows(session, RuleRow, ("model_id", "position", *RULE_COLUMNS), rows)

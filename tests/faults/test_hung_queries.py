@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 CONFIG = parse_config("facts", {"method": "ctp", "search": [], "epochs": 1})
 MODELS = {"attacker": ("m", "m2", "slow"), "victim": ("m",)}
 GOAL = {"subject": "hub", "predicate": "parent"}
-# Tables of all pairs of these entities take about ten seconds; with twice as many they took minutes.
+# Tables of all pairs of these entities take longer than a search may.
 HUB = {"goal": GOAL, "facts": [["hub", "parent", f"spoke {number}"] for number in range(1200)]}
 SIMPLE = {"goal": {"predicate": "grandparent", "object": "morty"}, "top_k": 3}
 
@@ -69,7 +69,7 @@ def _used(process: int) -> int:
 
 @pytest.fixture(scope="module")
 def tenants(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tenants]:
-    settings = {"query_seconds": "0.5", "query_grace_seconds": "3", "device": "cpu"}
+    settings = {"query_seconds": "2", "query_grace_seconds": "3", "device": "cpu"}
     with Cluster(tmp_path_factory.mktemp("h"), settings) as cluster, ExitStack() as clients:
         cluster.start("query")
         files = encode(create_trainer(CONFIG, read_sample("family").kb, torch.device("cpu")).fit().to_artifact())
@@ -112,7 +112,7 @@ def quick_answers(tenants: Tenants, number: int) -> None:
         started = time.monotonic()
         answer = ask(tenants.victim, SIMPLE)
         assert answer.status_code == 200, answer.text
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 1.5
 
 
 def test_searches_without_an_end_keep_no_other_tenant_waiting(tenants: Tenants) -> None:

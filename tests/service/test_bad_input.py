@@ -58,16 +58,16 @@ BAD_CALLS: dict[str, tuple[str, bytes, int, str]] = {
         422,
         "invalid_request",
     ),
-    "two million goals": ("/query", b'{"model":"m","goals":[' + b"{}," * 2_000_000 + b"{}]}", 422, "invalid_request"),
+    "two million goals": ("/query", b'{"model":"m","goals":[' + b"{}," * 2_000_000 + b"{}]}", 413, "body_too_large"),
     "a million keys that there are not": (
         "/query",
         b"{" + b",".join(b'"k%d":1' % number for number in range(1_000_000)) + b"}",
-        422,
-        "invalid_request",
+        413,
+        "body_too_large",
     ),
-    "a hundred thousand settings": (
+    "fifty thousand settings": (
         "/train",
-        b'{"kb":"family","name":"bad","config":{' + b",".join(b'"k%d":1' % number for number in range(100_000)) + b"}}",
+        b'{"kb":"family","name":"bad","config":{' + b",".join(b'"k%d":1' % number for number in range(50_000)) + b"}}",
         422,
         "invalid_request",
     ),

@@ -130,6 +130,22 @@ def test_a_loop_that_no_cancellation_ends_is_named_and_left(alone: Settings, mon
     assert "deaf" in error["tasks"][0]
 
 
+def test_a_tenant_whose_questions_wait_leaves_room_for_others(alone: Settings) -> None:
+    async def ask() -> list[str]:
+        batcher = Batcher(alone)
+        batcher.waiting["a"] = alone.max_waiting_queries
+        codes = []
+        for tenant in ("a", "b"):
+            with pytest.raises((TooMany, Unavailable)) as caught:
+                await batcher.ask(Target(tenant, "model_1", "x"), [PROBE], "")
+            codes.append(caught.value.code)
+        assert batcher.waiting == {"a": alone.max_waiting_queries}
+        await batcher.stop()
+        return codes
+
+    assert asyncio.run(ask()) == ["too_many_queries", "queue_down"]
+
+
 @pytest.mark.parametrize(
     ("questions", "error", "code"), [(200, Unavailable, "queue_down"), (201, TooMany, "too_many_queries")]
 )

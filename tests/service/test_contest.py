@@ -144,10 +144,10 @@ def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> 
         batcher = Batcher(settings)
         batcher.lanes[TARGET].senders = UNDER_WAY  # its lane is busy
         holding = asyncio.ensure_future(hold(Prepared("test", (TRIAL,) * 1000), [TARGET] * 2, Asking(batcher, ""), 20))
-        while not (waiting := batcher.num_waiting):
+        while not (waiting := batcher.waiting.total()):
             await asyncio.sleep(0)
         outcome = await holding
-        return outcome, waiting, batcher.num_waiting
+        return outcome, waiting, batcher.waiting.total()
 
     outcome, waiting, left = asyncio.run(look())
     assert isinstance(outcome, str)

@@ -34,6 +34,16 @@ def test_a_model_of_graphs_is_asked_about_a_path() -> None:
     assert all(len(question["facts"]) == 2 for question in asked)
 
 
-@pytest.mark.parametrize("damage", [{MANIFEST: b"{}"}, {MANIFEST: b"["}, {TENSORS: b"nonsense"}, {TENSORS: b""}])
+def tensors(header: bytes) -> dict[str, bytes]:
+    return {TENSORS: len(header).to_bytes(8, "little") + header}
+
+
+DEEP = tensors(b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
+FAR = tensors(b'{"facts.train":{"dtype":"I64","shape":[1,3],"data_offsets":[1%s,1%s]}}' % (b"0" * 30, b"0" * 31))
+
+
+@pytest.mark.parametrize(
+    "damage", [{MANIFEST: b"{}"}, {MANIFEST: b"["}, {TENSORS: b"nonsense"}, {TENSORS: b""}, DEEP, FAR]
+)
 def test_what_is_not_a_model_is_left_to_the_worker_that_loads_it(damage: dict[str, bytes]) -> None:
     assert probe(files("facts-rules") | damage) == [PROBE]

@@ -13,9 +13,10 @@ from ctp_core.evidence.rules import chain_rule
 from ctp_core.rules import UNARY, Body, Rule, Step, Template
 from service.db.engine import Database
 from service.db.tables import ModelVersion
-from service.errors import Conflict, NotFound, ServiceError
+from service.errors import Conflict, NotFound, ServiceError, Unavailable
 from service.models import repository, service
 from service.models.comparison import MAX_RULES_SHOWN, compare
+from service.models.staging import staged
 from service.training.outcomes import add_rules, rule_values
 
 TENANT = "default"
@@ -33,6 +34,23 @@ def database(sqlite_database: Database) -> Database:
             session.flush()
             add_rules(session, f"model_{version}", rule_values([RULE]))
     return sqlite_database
+
+
+def test_an_import_that_was_taken_for_abandoned_is_to_be_sent_again(database: Database) -> None:
+    with database.read() as session, pytest.raises(Unavailable) as caught:
+        staged(session, "model_of_nobody")
+    assert caught.value.code == "import_lost"
+
+
+def test_rules_in_the_result_of_a_job_of_an_earlier_version_are_added(database: Database) -> None:
+    [early] = rule_values([RULE])
+    del early["weight"], early["approximate"]
+    with database.write() as session:
+        repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, "m@1")))
+        add_rules(session, "model_1", [early])
+    with database.read() as session:
+        [rule] = service.rules(session, TENANT, "m@1", repository.RuleFilter(), -1, 10)
+        assert (rule.text, rule.weight, rule.approximate) == (RULE.text, None, False)
 
 
 def test_rules_are_listed_by_counts_and_kind(database: Database) -> None:

@@ -20,7 +20,8 @@ def shares(num_seats: int) -> Shares[str]:
 
 def now(made: Shares[str], tenant: str, model: Key = ONE) -> Seat[str] | None:
     """The seat that is free for this batch at once."""
-    return made.take(tenant, model, ends=0.0)
+    given = made.take(tenant, model, ends=0.0)
+    return None if given is None else given[0]
 
 
 def give_back(made: Shares[str], seat: Seat[str] | None, *models: Key) -> None:
@@ -97,10 +98,11 @@ def test_tenants_take_turns_and_so_do_their_models() -> None:
     lock = threading.Lock()
 
     def wait(tenant: str, model: Key) -> None:
-        seat = made.take(tenant, model, time.monotonic() + 30)
+        given = made.take(tenant, model, time.monotonic() + 30)
+        assert given is not None
         with lock:
             order.append((tenant, model))
-        give_back(made, seat)
+        give_back(made, given[0])
 
     batches = [("a", ONE), ("a", ONE), ("a", ONE), ("a", TWO), ("b", ONE), ("b", ONE)]
     with ThreadPoolExecutor(len(batches)) as pool:

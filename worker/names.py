@@ -1,11 +1,12 @@
 """The words between a worker and its child processes, and the name of a worker."""
 
+import json
 import os
 import socket
 from collections import Counter
 from dataclasses import dataclass
 
-from service.queries.wire import Reply
+from service.queries.wire import Reply, pack, unpack
 from worker.shares import Key
 
 STOP = "stop"  # order to the child: give the job back and end
@@ -24,6 +25,22 @@ class Answered:
     replies: list[Reply]
     counts: Counter[str]
     models: frozenset[Key]  # now in its memory
+
+
+def encode_word(word: float | Answered) -> bytes:
+    """JSON, and after a line of it the replies as they are sent to the API."""
+    if not isinstance(word, Answered):
+        return json.dumps(word).encode()
+    head = json.dumps({"counts": word.counts, "models": sorted(word.models, key=str)})
+    return head.encode() + b"\n" + pack("", word.replies)
+
+
+def decode_word(message: bytes) -> float | Answered:
+    line, answered, replies = message.partition(b"\n")
+    head = json.loads(line)
+    if not answered:
+        return float(head)
+    return Answered(unpack(replies)[1], Counter(head["counts"]), frozenset((file, kb) for file, kb in head["models"]))
 
 
 def worker_name(process: int | None = None) -> str:

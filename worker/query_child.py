@@ -5,6 +5,7 @@ seconds it may be silent; at the end it says what it has answered. It ends when 
 """
 
 import gc
+import json
 import os
 import select
 import signal
@@ -14,6 +15,7 @@ from multiprocessing.connection import Connection
 from service.logs import configure_logs
 from service.settings import get_settings
 from worker import memory
+from worker.names import encode_word
 from worker.pipes import PARENT_GONE, STDIN, reply_descriptor
 from worker.query_engine import QueryEngine
 
@@ -26,12 +28,12 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)  # the parent waits for the batches that we have, and then ends
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     words = Connection(reply_descriptor(), readable=False)
-    engine = QueryEngine(settings, words.send)
+    engine = QueryEngine(settings, lambda word: words.send_bytes(encode_word(word)))
     _tune_garbage_collector()
-    words.send(0)
+    words.send_bytes(encode_word(0))
     orders = Connection(STDIN, writable=False)
     while True:
-        engine.answer(orders.recv())
+        engine.answer(json.loads(orders.recv_bytes()))
 
 
 def _end_with_parent() -> None:

@@ -3,7 +3,7 @@
 A search that takes longer than its budget and a grace is ended by killing its child. The parent never loads torch.
 """
 
-import pickle
+import json
 import subprocess
 import sys
 import threading
@@ -23,7 +23,7 @@ from service.health.counters import QUERIES_KILLED, WORKER_COUNTS
 from service.queries.wire import Problem, Reply, pack
 from service.queue import make_redis
 from service.settings import Settings
-from worker.names import LOAD_SECONDS, Answered
+from worker.names import LOAD_SECONDS, Answered, decode_word
 from worker.patience import silence
 from worker.shares import Seat, Shares
 
@@ -81,7 +81,7 @@ class QueryChild:
         Raises Hung if the child takes too long, Gone if it ends; it is killed then, in whatever state it is.
         """
         with self._killed_on_failure():
-            self._send(pickle.dumps(message))
+            self._send(json.dumps(message).encode())
             word = self._heard(patience)
             while not isinstance(word, Answered):
                 word = self._heard(word)
@@ -111,10 +111,10 @@ class QueryChild:
         if silence(self._words, seconds, Hung) is not None:
             raise Hung
         try:
-            word: float | Answered = self._words.recv()
+            word = self._words.recv_bytes()
         except (EOFError, OSError):
             raise Gone from None
-        return word
+        return decode_word(word)
 
 
 class QueryChildren:

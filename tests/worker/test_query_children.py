@@ -1,13 +1,14 @@
 """What becomes of a batch when the child that has it hangs or ends. Real children are in tests/faults."""
 
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from service.health.counters import QUERIES_KILLED
 from service.settings import Settings
-from worker.names import Answered
+from worker.names import Answered, decode_word, encode_word
 from worker.query_children import BUSY, LOST, Gone, Hung, QueryChildren
 from worker.shares import Seat
 
@@ -100,3 +101,17 @@ def test_a_lost_child_is_held_by_its_tenant_until_the_next_is_ready(goal: str) -
         children.shares.arrived(seat, Scripted())  # type: ignore[arg-type]
     replies(children, message(one=[goal]))
     assert [seat.holder for seat in seats if seat.holder] == [("a", ("x", None))] * (1 if goal == "hang" else 2)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        2.5,
+        Answered([], Counter(), frozenset()),
+        Answered(
+            [b'"a":\n1', {"status": 503}, b""], Counter({"hits": 2}), frozenset({("models/1/x", None), ("y", "kb_1")})
+        ),
+    ],
+)
+def test_a_word_of_a_child_is_heard_as_it_was_said(word: float | Answered) -> None:
+    assert decode_word(encode_word(word)) == word

@@ -48,7 +48,7 @@ function examined(contest, titles, examine) {
   const { disagreements, num_disagreements: differing } = contest;
   const rest = h("button", { type: "button", class: "small", onclick: () => { rest.disabled = true; examine({ disagreements: differing }); } }, `Show all ${count(differing)}`);
   const left = contest.num_left_out ? ` ${count(contest.num_left_out)} with too many other true answers were left out.` : "";
-  const cut = contest.truncated ? " The time was up before all were asked." : "";
+  const cut = contest.truncated ? " The comparison was cut short." : "";
   return [
     h("section", { class: "card flush" }, h("div", { class: "card-head" }, h("h2", {}, "Who is right"), h("span", { class: "note" }, `first answers to ${count(contest.num_questions)} of ${count(contest.num_available)} questions of the ${contest.split} split.${left}${cut} * p < ${SURE}, ** p < 0.0001 against ${titles[0]}`)),
       verdict(contest.groups[0], titles),

@@ -28,7 +28,7 @@ def slices(starts: Ids, ends: Ids) -> tuple[Ids, Ids]:
 TABLE_ENTRIES = 50_000_000  # row pointers of the tables that are kept: 200 MB
 MIN_TABLES = 64
 MAX_KEY = 2.0**62
-DENSE = 2  # cells of a table of all pairs for each edge, up to which it is used
+DENSE = 2  # a table of all pairs of entities is made if it has at most so many cells for each edge
 
 
 class Paths(NamedTuple):

@@ -30,7 +30,7 @@ NO_IDS = np.zeros(0, dtype=np.int64)
 Explained = Callable[[FactIds], Float[np.ndarray, " fact"]]
 POOL = 100  # rules of each side from which those worth listing are chosen,
 MOST_FACTS = 100  # by so many of the facts that each explains
-FEW = 20  # one of so many: to sort these is cheaper than to count all
+RARE = 20  # where fewer than one id in so many occurs, to sort those is cheaper than to count all
 SOME_FACTS = 64  # about one entity, whose rules are counted together
 AT_ONCE = 2e6  # facts about entities with some features, looked at together: 100 MB
 MAX_LOOKED_AT = 5e6  # the same for one entity and one predicate: a twentieth of a second
@@ -310,7 +310,7 @@ def _alike(facts: FactIds, rows: Ids, place: int) -> list[Ids]:
 
 def _counted(ids: NDArray[np.integer], size: int) -> tuple[Ids, Ids]:
     """The distinct ids below `size` in rising order, and how often each is there."""
-    if len(ids) * FEW < size:
+    if len(ids) * RARE < size:
         return np.unique(ids.astype(np.int64), return_counts=True)
     counts = np.bincount(ids, minlength=size)
     distinct = np.flatnonzero(counts)

@@ -6,11 +6,10 @@ Everything that names methods (the page, the terminal, the benchmarks, `GET /pre
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from ctp_core.base.budget import budget_seconds
 from ctp_core.base.config import BaseConfig, SearchedConfig, parts_with_models
 from ctp_core.base.cost import Forecast
 from ctp_core.base.halving import Space
@@ -20,7 +19,7 @@ from ctp_core.ctp_facts.cost import forecast as forecast_ctp_facts
 from ctp_core.ctp_graphs.config import CtpGraphsConfig, ctp_graphs_preset
 from ctp_core.ctp_graphs.cost import forecast as forecast_ctp_graphs
 from ctp_core.embeddings import candidates as embeddings
-from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
+from ctp_core.embeddings.config import EMBEDDINGS
 from ctp_core.embeddings.cost import forecast as forecast_embedding
 from ctp_core.errors import ConfigError
 from ctp_core.evidence import candidates as evidence
@@ -33,8 +32,8 @@ from ctp_core.kb.profile import Profile
 from ctp_core.networks.config import CONFIGS as NETWORK_CONFIGS
 from ctp_core.networks.config import network_preset
 from ctp_core.networks.cost import forecast as forecast_network
-from ctp_core.presets import DEFAULT_PRESET, PRESETS
-from ctp_core.select.config import FIXED_RULES, SelectName
+from ctp_core.presets import PRESETS, Preset, find_preset
+from ctp_core.select.names import FIXED_RULES, NAMES, SelectName
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig, minerva_preset, neurallp_preset
 from ctp_core.walkers.cost import forecast as forecast_walker
 
@@ -45,13 +44,13 @@ class Method:
 
     text: str
     config: type[BaseConfig]
-    preset: Callable[[Profile, str], BaseConfig]
+    preset: Callable[[Profile, Preset], BaseConfig]
     # What a training with these settings will cost on a KB of this profile, and what to change so that it needs less
     # memory. The functions are in each family's `cost.py`.
     forecast: Callable[[Any, Profile], Forecast]
     saving: str
     # `preset` for a given `select`, in methods that have one.
-    preset_of_select: Callable[[Profile, str, SelectName], BaseConfig] | None = None
+    preset_of_select: Callable[[Profile, Preset, SelectName], BaseConfig] | None = None
     # The settings to try where some are searched, at full effort and the most promising first; and cheaper settings
     # that tell as much as possible about the full ones.
     candidates: Callable[[Any, Profile], Sequence[BaseConfig]] | None = None
@@ -83,11 +82,23 @@ NETWORK_SAVING = "lower `batch_size`, `dim` or `hidden`"
 
 
 def _network(method: str) -> Method:
-    def preset(profile: Profile, name: str) -> BaseConfig:
+    def settings(profile: Profile, preset: Preset) -> BaseConfig:
         del profile
-        return network_preset(method, name)
+        return network_preset(method, preset)
 
-    return Method(NETWORK_TEXTS[method], NETWORK_CONFIGS[method], preset, forecast_network, NETWORK_SAVING)
+    return Method(NETWORK_TEXTS[method], NETWORK_CONFIGS[method], settings, forecast_network, NETWORK_SAVING)
+
+
+def _embedding(method: str) -> Method:
+    return Method(
+        EMBEDDINGS[method].text,
+        EMBEDDINGS[method],
+        partial(embeddings.embedding_preset, method),
+        forecast_embedding,
+        EMBEDDING_SAVING,
+        candidates=embeddings.candidates,
+        at_effort=embeddings.at_effort,
+    )
 
 
 def _forecast_hybrid(config: HybridConfig, profile: Profile) -> Forecast:
@@ -112,24 +123,7 @@ METHODS: dict[tuple[Kind, str], Method] = {
         _forecast_hybrid,
         HYBRID_SAVING,
     ),
-    ("facts", "complex"): Method(
-        "ComplEx embedding: accurate, no proofs.",
-        ComplexConfig,
-        embeddings.complex_preset,
-        forecast_embedding,
-        EMBEDDING_SAVING,
-        candidates=embeddings.candidates,
-        at_effort=embeddings.at_effort,
-    ),
-    ("facts", "distmult"): Method(
-        "DistMult embedding, the same in both directions; no proofs.",
-        DistMultConfig,
-        embeddings.distmult_preset,
-        forecast_embedding,
-        EMBEDDING_SAVING,
-        candidates=embeddings.candidates,
-        at_effort=embeddings.at_effort,
-    ),
+    **{("facts", method): _embedding(method) for method in EMBEDDINGS},
     ("facts", "ctp"): Method(
         "The paper's prover: rules made for each question, entities that may stand in for similar ones.",
         CtpFactsConfig,
@@ -197,25 +191,21 @@ def saving(method: str) -> str:
 
 def presets(profile: Profile) -> dict[str, BaseConfig]:
     """Preset name -> the config it means for a KB of this profile."""
-    return {name: _preset(profile, name, preset.methods[profile.kind], None) for name, preset in PRESETS.items()}
+    return {name: preset_for(profile, name, None, None) for name in PRESETS}
 
 
-def preset_for(profile: Profile, name: str, method: object, select: object) -> BaseConfig | None:
+def preset_for(profile: Profile, name: str, method: object, select: object) -> BaseConfig:
     """The settings of a preset for one method and one `select`, both as a request gave them, valid or not.
 
-    None where there is no such preset. Where this kind of KB lacks the method, the preset's own method is used.
+    Where this kind of KB lacks the method, the preset's own method is used. Raises ConfigError where there is no such
+    preset.
     """
-    if name not in PRESETS:
-        return None
+    preset = find_preset(name)
     known = isinstance(method, str) and (profile.kind, method) in METHODS
-    return _preset(profile, name, str(method) if known else PRESETS[name].methods[profile.kind], select)
-
-
-def _preset(profile: Profile, name: str, method: str, select: object) -> BaseConfig:
-    found = METHODS[profile.kind, method]
-    if found.preset_of_select and select in get_args(SelectName):
-        return found.preset_of_select(profile, name, cast(SelectName, select))
-    return found.preset(profile, name)
+    found = METHODS[profile.kind, str(method) if known else preset.methods[profile.kind]]
+    if found.preset_of_select and isinstance(select, str) and select in NAMES:
+        return found.preset_of_select(profile, preset, select)
+    return found.preset(profile, preset)
 
 
 def search_space(config: BaseConfig, profile: Profile) -> Space[Any] | None:
@@ -233,7 +223,7 @@ def search_space(config: BaseConfig, profile: Profile) -> Space[Any] | None:
         method.candidates(config, profile),
         method.at_effort,
         lambda one: forecast(one, profile).cpu_seconds,
-        config.budget_seconds or budget_seconds(DEFAULT_PRESET, profile.num_facts),
+        config.budget(profile.num_facts),
     )
 
 

@@ -17,12 +17,12 @@ from ctp_core.ctp_facts.trainer import CtpFactsTrainer
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
-from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
-from ctp_core.embeddings.model import ComplexModel, DistMultModel
+from ctp_core.embeddings.config import EMBEDDINGS
+from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ArtifactError, ConfigError, UnknownSymbol
+from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
-from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.evidence.trainer import evidence_trainer
@@ -71,8 +71,10 @@ MODELS: dict[tuple[str, str], Entry[Any, Any]] = {
     ("facts", "rules"): entry(RulesConfig, FactsKB, RulesModel, RulesTrainer),
     ("facts", "hybrid"): entry(HybridConfig, FactsKB, HybridModel, HybridTrainer),
     ("facts", "ctp"): entry(CtpFactsConfig, FactsKB, CtpFactsModel, CtpFactsTrainer),
-    ("facts", "complex"): entry(ComplexConfig, FactsKB, ComplexModel, EmbeddingTrainer),
-    ("facts", "distmult"): entry(DistMultConfig, FactsKB, DistMultModel, EmbeddingTrainer),
+    **{
+        ("facts", method): entry(config, FactsKB, EmbeddingModel, EmbeddingTrainer)
+        for method, config in EMBEDDINGS.items()
+    },
     ("facts", "neurallp"): entry(NeuralLpConfig, FactsKB, NeuralLpModel, NeuralLpTrainer),
     ("facts", "minerva"): entry(MinervaConfig, FactsKB, MinervaModel, MinervaTrainer),
     ("graphs", "ctp"): entry(CtpGraphsConfig, GraphsKB, CtpGraphsModel, CtpGraphsTrainer),

@@ -13,12 +13,12 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
+from ctp_core.confidence import confidence_of
 from ctp_core.errors import ConfigError
 from ctp_core.symbols import Fact
 
 SURE = 1 - 1e-6  # a generated vector that meets a predicate this well is that predicate
 ID_LENGTH = 12
-PESSIMISM = 5.0  # cases against a rule that are assumed beside those that were seen
 MAX_BODY = 8  # atoms; a longer body is a mistake, and its search would be one too
 About = Literal["", "X", "Y"]
 T = TypeVar("T")
@@ -152,9 +152,9 @@ def _others(count: int) -> tuple[str, ...]:
 class Rule:
     """A decoded rule, with what was counted over the KB and what the model makes of it.
 
-    `confidence` is the chance that what the rule concludes is true: support ÷ (pairs that the body connects +
-    PESSIMISM). On graphs, and until a rule is counted, it is what the model has. `weight` is what a single proof by
-    the rule adds to the logit in models that add evidence, and its score in models that take the best proof.
+    `confidence` is the chance that what the rule concludes is true, as confidence.py estimates it. On graphs, and until
+    a rule is counted, it is what the model has. `weight` is what a single proof by the rule adds to the logit in models
+    that add evidence, and its score in models that take the best proof.
     `constant` is the entity in the head, whose body is then about the other place. `approximate` says that a body
     predicate was generated and is shown by its nearest name.
     """
@@ -221,7 +221,7 @@ class Rule:
         """
         return replace(
             self,
-            confidence=support / (pairs + PESSIMISM),
+            confidence=confidence_of(support, pairs),
             weight=self.confidence if self.weight is None else self.weight,
             support=support,
             precision=support / pairs if pairs else None,

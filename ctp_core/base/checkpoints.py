@@ -1,6 +1,7 @@
-"""Checkpoints of training by gradient: writes and restores all that is needed to resume to the same bits.
+"""What is in a checkpoint of training by gradient, so that it resumes to the same bits: copied out, put back.
 
-The worker decides when a checkpoint is written and where it is stored.
+`checkpoint` of a trainer adds the manifest (`training_loop.py`; trainers of several parts have their own),
+`artifact.py` makes bytes of both, and `worker/checkpoints.py` decides when they are stored and where.
 """
 
 import torch

@@ -10,6 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
+from ctp_core.presets import DEFAULT_PRESET, PRESETS
+
 MAX_SEED = 2**31 - 1
 STORED = "stored"  # the validation context of a config that this program wrote, perhaps in an earlier version
 
@@ -162,6 +164,14 @@ class SearchedConfig(BaseConfig):
         description="Names of the settings that are chosen by trying several values on held-out facts of the KB. "
         "Settings that you give are taken out. Empty: all settings are used as given.",
     )
+
+    def with_searched(self, values: Mapping[str, Any]) -> Self:
+        """The same with those of the values whose settings are searched; what a user gave stays."""
+        return self.model_copy(update={name: value for name, value in values.items() if name in self.search})
+
+    def budget(self, num_facts: int) -> float:
+        """Seconds of one core for the search and the training, on a KB with so many training facts."""
+        return self.budget_seconds or PRESETS[DEFAULT_PRESET].budget_seconds(num_facts)
 
     @model_validator(mode="after")
     def _searches_its_own_settings(self) -> Self:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ctp_core.errors import BadQuestion, ConfigError
 
 MAX_EDGES = 5e7  # soft edges: 3 GB, and as much again while they are made
+MAX_TRIED_BYTES = 2_500_000_000  # of settings that a preset tries
 MAX_CELLS = 1e9  # floats of the largest tables a dense model may make: 4 GB
 SUMS = 16  # floats that a step by sums over all proofs keeps for each cell of a table of all predicates
 
@@ -49,6 +50,10 @@ class Forecast:
     cpu_seconds: float
     peak_bytes: int
     basis: str
+
+    def fits(self, seconds: float) -> bool:
+        """Whether settings of this cost may be tried with so many seconds."""
+        return self.cpu_seconds <= seconds and self.peak_bytes <= MAX_TRIED_BYTES
 
 
 def forecast_of(work: Work, num_bytes: float, num_facts: int, basis: str) -> Forecast:

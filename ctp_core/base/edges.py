@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ def slices(starts: Ids, ends: Ids) -> tuple[Ids, Ids]:
 TABLE_ENTRIES = 50_000_000  # row pointers of the tables that are kept: 200 MB
 MIN_TABLES = 64
 MAX_KEY = 2.0**62
+WEIGHED_ENTRIES = 5_000_000  # edges in the weighed tables that are kept: up to 80 MB
+WeighedEdges: TypeAlias = NDArray[np.float64] | sparse.csr_array  # [tail, head]
 DENSE = 2  # a table of all pairs of entities is made if it has at most so many cells for each edge
 
 
@@ -46,7 +48,9 @@ class AtomTables:
     """
 
     def __init__(self, edges: "EdgeList") -> None:
-        order = np.argsort(edges.atom, kind="stable")  # within an atom by tail, then head, as the edges are
+        order = np.argsort(
+            small(edges.atom, 2 * edges.num_predicates), kind="stable"
+        )  # within an atom by tail, then head, as the edges are
         self._tail, self._head = edges.tail[order], edges.head[order].astype(np.int32)
         self._bounds = np.searchsorted(edges.atom[order], np.arange(2 * edges.num_predicates + 1))
         self._num_entities = edges.num_entities
@@ -72,6 +76,35 @@ class AtomTables:
         return sparse.csr_array(parts, shape=(self._num_entities, self._num_entities))
 
 
+class Steps:
+    """All edges as one sparse 0/1 table [step, head]: many steps along different atoms are one gather, or one product.
+
+    A step is an atom and the entity it is taken from; the last row is empty, for those that lead nowhere.
+    """
+
+    def __init__(self, edges: "EdgeList") -> None:
+        order = np.argsort(small(edges.atom, 2 * edges.num_predicates), kind="stable")
+        keys = edges.atom[order] * edges.num_entities + edges.tail[order]
+        first = np.flatnonzero(np.diff(keys, prepend=-1))
+        self._num_entities = edges.num_entities
+        self._keys = np.append(keys[first], np.iinfo(np.int64).max)
+        starts = np.append(first, [len(keys), len(keys)])
+        self.lengths = np.diff(starts)
+        parts = (np.ones(len(keys), dtype=np.float32), edges.head[order], starts)
+        self.table = sparse.csr_array(parts, shape=(len(self._keys), edges.num_entities))
+
+    def find(self, atoms: Ids, entities: NDArray[np.integer]) -> Ids:
+        """The row of each atom from its entity."""
+        wanted = atoms * self._num_entities + entities
+        place = np.searchsorted(self._keys, wanted)
+        return np.where(self._keys[place] == wanted, place, len(self._keys) - 1)
+
+    def degrees(self, atom: int) -> tuple[Ids, Ids]:
+        """The entities that have edges of this atom, and how many."""
+        first, last = np.searchsorted(self._keys, np.array([atom, atom + 1]) * self._num_entities)
+        return self._keys[first:last] - atom * self._num_entities, self.lengths[first:last]
+
+
 class EdgeList:
     """Edges sorted by (tail, head, atom), so that all edges of an entity and of a pair are slices.
 
@@ -89,12 +122,18 @@ class EdgeList:
         self._pair_keys = self.tail * num_entities + self.head
         self._starts = np.searchsorted(self.tail, np.arange(num_entities + 1))
         self._walks = {0: np.ones(num_entities)}
+        self._weighed_before: OrderedDict[bytes, WeighedEdges] = OrderedDict()  # the least used first
 
     @cached_property
     def tables(self) -> "AtomTables":
         """The same edges as one sparse 0/1 table [tail, head] for each atom: a predicate or, shifted by their number,
         its inverse."""
         return AtomTables(self)
+
+    @cached_property
+    def steps(self) -> "Steps":
+        """The same edges as one table for all atoms."""
+        return Steps(self)
 
     @cached_property
     def subjects_by(self) -> Int[np.ndarray, " atom"]:
@@ -153,36 +192,66 @@ class EdgeList:
             entities = subjects if template.about_subject else objects
             pair, edge = self.of_entities(entities)
             return Paths(pair, self.atom[edge][:, None], np.column_stack([entities[pair], self.head[edge]]))
-        return self._chains(subjects, objects, template.length, allowed)
+        if allowed is not None:
+            return self._joined(subjects, objects, allowed)
+        return self._chains(subjects, objects, template.length)
 
-    def _chains(
-        self, subjects: Ids, objects: Ids, length: int, allowed: Bool[np.ndarray, "place atom"] | None
-    ) -> Paths:
+    def _chains(self, subjects: Ids, objects: Ids, length: int) -> Paths:
         if length == 1:
             pair, edge = self.of_pairs(subjects, objects)
-            if allowed is not None:
-                kept = allowed[-1, self.atom[edge]]
-                pair, edge = pair[kept], edge[kept]
             return Paths(pair, self.atom[edge][:, None], np.column_stack([subjects[pair], objects[pair]]))
         pair, first = self.of_entities(subjects)
-        if allowed is not None:
-            kept = allowed[-length, self.atom[first]]
-            pair, first = pair[kept], first[kept]
-        rest = self._chains(self.head[first], objects[pair], length - 1, allowed)
+        rest = self._chains(self.head[first], objects[pair], length - 1)
         pair, first = pair[rest.pair], first[rest.pair]
         return Paths(
             pair, np.column_stack([self.atom[first], rest.atoms]), np.column_stack([subjects[pair], rest.stations])
         )
 
-    def num_walks_along(self, starts: Ids, allowed: Bool[np.ndarray, "place atom"]) -> float:
-        """How many walks along allowed atoms there are from all starts together, counted where they are the most."""
+    def _joined(self, subjects: Ids, objects: Ids, allowed: Bool[np.ndarray, "place atom"]) -> Paths:
+        """Walks half of the places from either end, once from each entity, and joins the halves where they meet."""
+        half = (len(allowed) + 1) // 2
+        starts, subject = np.unique(subjects, return_inverse=True)
+        ends, object_ = np.unique(objects, return_inverse=True)
+        there = self._along(starts, allowed[:half])
+        back = self._along(ends, np.roll(allowed[half:][::-1], self.num_predicates, axis=1))
+        met = there.pair * self.num_entities + there.stations[:, -1]
+        order = np.argsort(met, kind="stable")
+        bounds = np.searchsorted(back.pair, np.arange(len(ends) + 1))
+        pair, walk = slices(bounds[object_], bounds[object_ + 1])
+        wanted = subject[pair] * self.num_entities + back.stations[walk, -1]
+        which, entry = slices(*(np.searchsorted(met[order], wanted, side=side) for side in ("left", "right")))
+        first, last = order[entry], walk[which]
+        turned = (back.atoms[last, ::-1] + self.num_predicates) % (2 * self.num_predicates)
+        return Paths(
+            pair[which],
+            np.column_stack([there.atoms[first], turned]),
+            np.column_stack([there.stations[first], back.stations[last, -2::-1]]),
+        )
+
+    def _along(self, starts: Ids, allowed: Bool[np.ndarray, "place atom"]) -> Paths:
+        """All walks along allowed atoms, by their start."""
+        found = Paths(np.arange(len(starts)), np.zeros((len(starts), 0), dtype=np.int64), starts[:, None])
+        for place in allowed:
+            atoms = np.flatnonzero(place)
+            steps = self.steps.find(atoms, found.stations[:, -1:]).ravel()
+            taken, entry = slices(self.steps.table.indptr[steps], self.steps.table.indptr[steps + 1])
+            walk, atom = np.divmod(taken, max(1, len(atoms)))
+            found = Paths(
+                found.pair[walk],
+                np.column_stack([found.atoms[walk], atoms[atom]]),
+                np.column_stack([found.stations[walk], self.steps.table.indices[entry]]),
+            )
+        return found
+
+    def walks_along_fit(self, starts: Ids, allowed: Bool[np.ndarray, "place atom"], most: float) -> bool:
+        """Whether there are at most so many walks along allowed atoms from all starts together, after any step."""
         here: Float[np.ndarray, " entity"] = np.bincount(starts, minlength=self.num_entities).astype(np.float64)
-        most = float(here.sum())
         for atoms in allowed:
-            kept = atoms[self.atom]
+            if here.sum() > most:
+                return False
+            kept = np.flatnonzero(atoms[self.atom])
             here = np.asarray(np.bincount(self.head[kept], here[self.tail[kept]], self.num_entities), dtype=np.float64)
-            most = max(most, float(here.sum()))
-        return most
+        return bool(here.sum() <= most)
 
     def degrees(self, weights: Float[np.ndarray, "reformulator atom"]) -> Float[np.ndarray, "reformulator entity"]:
         """Weighted number of edges of every entity."""
@@ -218,12 +287,27 @@ class EdgeList:
             found[:, reformulator] = here
         return found
 
-    def _weighed(self, weights: Float[np.ndarray, " atom"]) -> Float[np.ndarray, "tail head"] | sparse.csr_array:
-        """All edges as one table, dense where that is not larger than a list of them."""
+    def _weighed(self, weights: Float[np.ndarray, " atom"]) -> WeighedEdges:
+        """All edges as one table; those used last are kept, because questions about one predicate need the same."""
+        key = weights.tobytes()
+        if key not in self._weighed_before:
+            self._weighed_before[key] = self._weigh(weights)
+            if len(self._weighed_before) * len(self.tail) > WEIGHED_ENTRIES and len(self._weighed_before) > 1:
+                self._weighed_before.popitem(last=False)
+        self._weighed_before.move_to_end(key)
+        return self._weighed_before[key]
+
+    def _weigh(self, weights: Float[np.ndarray, " atom"]) -> WeighedEdges:
+        """Dense where that is not larger than a list of them."""
         size, values = self.num_entities, weights[self.atom]
         if size**2 <= DENSE * len(values):
-            return np.bincount(self._pair_keys, values, size**2).reshape(size, size)
+            return np.asarray(np.bincount(self._pair_keys, values, size**2).reshape(size, size), dtype=np.float64)
         return sparse.csr_array((values, self.head, self._starts), shape=(size, size))
+
+
+def small(atoms: Ids, num_atoms: int) -> NDArray[np.integer]:
+    """In two bytes where they fit: these are sorted by counting."""
+    return atoms.astype(np.uint16) if num_atoms <= np.iinfo(np.uint16).max else atoms
 
 
 def _sorted(tail: Ids, head: Ids, atom: Ids, num_entities: int, num_atoms: int) -> Ids:

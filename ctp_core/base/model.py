@@ -77,7 +77,6 @@ class Budget:
 class Model(ABC):
     """A trained model with the facts it stands on: all that is needed to answer, anywhere."""
 
-    method: ClassVar[str]
     kind: ClassVar[Kind]
     config: BaseConfig
 

@@ -3,6 +3,8 @@
 support    how many pairs (x, y) the body connects and the head holds for
 precision  support ÷ how many pairs the body connects
 
+The confidence that is estimated from them is in confidence.py.
+
 Where the head is stated, the body must hold without that fact: no fact supports itself, as it would in
 p(X,Y) :- p(X,Z), p(Z2,Z), p(Z2,Y) with Z2 = X.
 

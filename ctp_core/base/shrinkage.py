@@ -9,6 +9,7 @@ from ctp_core.base.evaluation import as_good
 
 STRENGTHS = (np.inf, 400.0, 200.0, 100.0, 50.0, 25.0, 12.0, 6.0, 3.0)  # average facts that are heard beside one's own
 FOLDS = 5
+CLEARLY = 2.0  # standard errors by which settings of their own must be better on unseen facts than common ones
 TIE = 1e-9
 
 
@@ -22,8 +23,9 @@ def shrunk_choices(
 
     A predicate's setting is the best for its own facts together with k facts that are ranked as all are on average.
     How similar predicates are, which is what k stands for, is itself measured: of several k, cross-validation takes the
-    largest whose settings rank unseen facts as well as the best. `common` is the setting that is best for all unless it
-    is given. On the given facts, the choice is never worse than the common setting.
+    largest unless a smaller one ranks unseen facts clearly better: a hundred facts can suit many settings by luck.
+    `common` is the setting that is best for all unless it is given. On the given facts, the choice is never worse than
+    the common setting.
     """
     table, everything = reciprocal_ranks.mean(1), np.arange(len(predicates))  # setting × fact
     common = int(table.sum(1).argmax()) if common is None else common
@@ -34,7 +36,7 @@ def shrunk_choices(
         chosen = np.stack([sums.choose(strength, common) for sums in seen])
         found.append(table[chosen[folds, predicates], everything])
     best = max(found, key=lambda ranks: float(ranks.mean()))
-    strength = next(k for k, ranks in zip(STRENGTHS, found, strict=True) if as_good(ranks, best))
+    strength = next(k for k, ranks in zip(STRENGTHS, found, strict=True) if as_good(ranks, best, CLEARLY))
     return _Sums.of(table, predicates, num_predicates, everything).choose(strength, common)
 
 

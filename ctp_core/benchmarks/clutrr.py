@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median, stdev
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
@@ -29,9 +29,9 @@ from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import checked_config, find_method, preset_for
 from ctp_core.networks.model import NetworkModel
-from ctp_core.presets import DEFAULT_PRESET, PRESETS
+from ctp_core.presets import DEFAULT_PRESET
 from ctp_core.registry import create_trainer
-from ctp_core.select.config import SelectName
+from ctp_core.select.names import NAMES
 from ctp_core.symbols import Goal
 
 GraphsModel = CtpGraphsModel | NetworkModel
@@ -118,12 +118,9 @@ def validation_data(tasks: Sequence[Task], started: float) -> Data:
 def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphsConfig:
     """The preset for this KB with what the command line changes."""
     find_method("graphs", run.model)
-    if run.preset not in PRESETS or run.select not in get_args(SelectName):
-        raise ConfigError(
-            f"preset must be one of {', '.join(PRESETS)}, select one of {', '.join(get_args(SelectName))}"
-        )
+    if run.select not in NAMES:
+        raise ConfigError(f"rules by {run.select!r} are not known: choose `select` from {', '.join(NAMES)}")
     preset = preset_for(Profile.of(kb), run.preset, run.model, run.select)
-    assert preset is not None
     chosen: dict[str, Any] = preset.model_dump() | {"seed": seed}
     if run.model == "ctp":
         chosen |= {"prover": run.prover} if run.prover else {}

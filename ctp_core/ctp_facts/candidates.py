@@ -7,15 +7,14 @@ that are tried were found, on validation alone, is in docs/lab/links.md.
 from collections.abc import Iterable
 from typing import Any
 
-from ctp_core.base.budget import budget_seconds
 from ctp_core.ctp_facts.config import NEEDED_TO_SUM, CtpFactsConfig
 from ctp_core.ctp_facts.cost import forecast, is_dense
 from ctp_core.errors import ConfigError
 from ctp_core.kb.profile import Profile
-from ctp_core.select.config import SelectName
+from ctp_core.presets import Preset
+from ctp_core.select.names import SelectName
 
 FIT_SHARE = 0.66  # of the budget that one full training may take: a search takes up to a third
-MAX_BYTES = 2_500_000_000
 MIN_EPOCHS = 0.2  # the least share of its epochs in which the prover still learns
 LITTLE_LESS = 0.75  # share of its epochs that it hardly misses
 # Ranks facts against all entities. Entities start far apart.
@@ -69,12 +68,12 @@ SEARCHED = (*MEASURED, *AFFORDED)
 UNLESS_SAID = {name: CtpFactsConfig.model_fields[name].default for name in SEARCHED}
 
 
-def ctp_facts_preset(profile: Profile, preset: str, select: SelectName | None = None) -> CtpFactsConfig:
-    """`paper` and `paper-long` are as published, whatever the KB; the others are measured within a budget."""
-    if preset.startswith("paper"):
-        return _published(profile, 25 if preset == "paper" else 100)
+def ctp_facts_preset(profile: Profile, preset: Preset, select: SelectName | None = None) -> CtpFactsConfig:
+    """As published, whatever the KB, or measured within the budget of the preset."""
+    if preset.published:
+        return _published(profile, 100 if preset.longer else 25)
     searched = tuple(name for name in SEARCHED if select is None or name != "select")
-    seconds = budget_seconds(preset, profile.num_facts)
+    seconds = preset.budget_seconds(profile.num_facts)
     searching = CtpFactsConfig(select=select or "linear", budget_seconds=seconds, search=searched)
     return candidates(searching, profile)[0].model_copy(update={"search": searched})
 
@@ -93,8 +92,8 @@ def candidates(config: CtpFactsConfig, profile: Profile) -> list[CtpFactsConfig]
     Where nothing fits, the cheapest: settings that a user gives may ask for more than the budget. Raises ConfigError
     where such settings contradict each other.
     """
-    seconds = FIT_SHARE * (config.budget_seconds or budget_seconds("fast", profile.num_facts))
-    config = _updated(config, UNLESS_SAID)
+    seconds = FIT_SHARE * config.budget(profile.num_facts)
+    config = config.with_searched(UNLESS_SAID)
     on_tables, on_nearest = _on_tables(config, profile), _on_nearest(config, profile)
     found = _affordable(on_tables, profile, seconds, MIN_EPOCHS) or _affordable(on_nearest, profile, seconds)[:1]
     if not found:
@@ -111,14 +110,14 @@ def _on_tables(config: CtpFactsConfig, profile: Profile) -> list[CtpFactsConfig]
         return []
     together = {"batch_size": profile.num_predicates}
     values = ON_TABLES if profile.measurable else UNMEASURED
-    return _valid(_updated(config, {**one, **together} if one is SUMMED else one) for one in values)
+    return _valid(config.with_searched({**one, **together} if one is SUMMED else one) for one in values)
 
 
 def _on_nearest(config: CtpFactsConfig, profile: Profile) -> list[CtpFactsConfig]:
     if "neighbours" not in config.search and is_dense(config, profile.num_entities, profile.num_predicates):
         return []
     few = {**NEAREST, "neighbours": "nearest"}
-    return _valid(_updated(config, {**few, **effort}) for effort in EFFORTS)
+    return _valid(config.with_searched({**few, **effort}) for effort in EFFORTS)
 
 
 def _valid(configs: Iterable[CtpFactsConfig]) -> list[CtpFactsConfig]:
@@ -138,7 +137,7 @@ def _affordable(
     shortened: list[CtpFactsConfig] = []
     for full in configs:
         one = _in_epochs(full, _epochs_within(full, profile, seconds))
-        if _fits(one, profile, seconds) and one.epochs >= least * full.epochs:
+        if forecast(one, profile).fits(seconds) and one.epochs >= least * full.epochs:
             (found if one.epochs >= LITTLE_LESS * full.epochs else shortened).append(one)
     return [*found, *shortened]
 
@@ -152,16 +151,7 @@ def _epochs_within(config: CtpFactsConfig, profile: Profile, seconds: float) -> 
 
 
 def _in_epochs(config: CtpFactsConfig, epochs: int) -> CtpFactsConfig:
-    return _updated(config, {"epochs": epochs, "eval_every": min(config.eval_every, epochs)})
-
-
-def _fits(config: CtpFactsConfig, profile: Profile, seconds: float) -> bool:
-    cost = forecast(config, profile)
-    return cost.cpu_seconds <= seconds and cost.peak_bytes <= MAX_BYTES
-
-
-def _updated(config: CtpFactsConfig, values: dict[str, Any]) -> CtpFactsConfig:
-    return config.model_copy(update={name: value for name, value in values.items() if name in config.search})
+    return config.with_searched({"epochs": epochs, "eval_every": min(config.eval_every, epochs)})
 
 
 def at_effort(config: CtpFactsConfig, share: float) -> CtpFactsConfig:

@@ -7,9 +7,11 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from ctp_core.base.config import STORED, SearchedConfig, renamed_setting
 from ctp_core.errors import ConfigError
 from ctp_core.rules import Template
-from ctp_core.select.config import FIXED_RULES, SelectConfig, SemiringName
-from ctp_core.tnorm.registry import TNORMS
+from ctp_core.select.config import SelectConfig, SemiringName
+from ctp_core.select.names import FIXED_RULES
+from ctp_core.tnorm.registry import ON_DISTANCES, on_distances, semiring_text
 
+WAYS = 3  # `negatives` corrupts a fact in its subject, in its object, and in both
 NEEDED_TO_SUM = (
     "loss 'summed' needs unification concat, neighbours auto or tables, select linear, attentive or memory, templates "
     "0, 1 and 1R only, `hidden_facts` above 0, ranked hidden, questions both and rivals all: change these settings or "
@@ -19,7 +21,7 @@ NEEDED_TO_SUM = (
 
 def _on_distances(semiring: str) -> str:
     try:
-        TNORMS[semiring].on_distances()
+        on_distances(semiring)
     except ConfigError as error:
         raise ValueError(str(error)) from None
     return semiring
@@ -45,8 +47,7 @@ class CtpFactsConfig(SelectConfig, SearchedConfig):
     )
     semiring: Annotated[SemiringName, AfterValidator(_on_distances)] = Field(
         default="max-min",
-        description="How the steps of a proof make its score: its weakest step (`max-min`) or the product of all steps "
-        "(`max-product`). The best proof gives the answer.",
+        description=semiring_text(ON_DISTANCES),
     )
     batch_size: int = Field(
         default=16,

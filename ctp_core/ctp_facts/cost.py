@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from ctp_core.base.cost import FLOAT, SUMS, Forecast, Work, fits_tables, forecast_of
-from ctp_core.ctp_facts.config import CtpFactsConfig
+from ctp_core.ctp_facts.config import WAYS, CtpFactsConfig
 from ctp_core.ctp_facts.plans import Plan, plans
 from ctp_core.errors import ConfigError
 from ctp_core.kb.profile import Profile
@@ -44,7 +44,7 @@ def step_cells(config: CtpFactsConfig, shapes: list[tuple[int, int]], num_entiti
         return SUMS * pairs * num_predicates
     if config.loss == "all":
         return KEPT * pairs * sum(width * atoms for width, atoms in shapes)
-    goals = config.batch_size * (1 + 3 * config.negatives)
+    goals = config.batch_size * (1 + WAYS * config.negatives)
     return goals * pairs * max((width for width, atoms in shapes if atoms > 2), default=0)
 
 
@@ -95,7 +95,7 @@ def _summed(config: CtpFactsConfig, profile: Profile, shapes: list[tuple[int, in
 
 def _sampled(config: CtpFactsConfig, profile: Profile, shapes: list[tuple[int, int]]) -> Work:
     entities, facts = profile.num_entities, float(profile.num_facts)
-    goals = facts * (1 + 3 * config.negatives)
+    goals = facts * (1 + WAYS * config.negatives)
     of_predicate = facts / max(1, profile.used_predicates or profile.num_predicates)
     cells = sum(
         width * (profile.num_predicates * of_predicate if atoms == 1 else atoms * entities * profile.num_predicates)

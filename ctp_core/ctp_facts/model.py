@@ -31,7 +31,6 @@ LOWEST = 1e-9  # a score whose logarithm is still finite
 class CtpFactsModel(FactsModel):
     """The paper's prover on facts. Its `logits` are already scores: exp(-slope · distance) of the best proof."""
 
-    method: ClassVar[str] = "ctp"
     takes_maximum: ClassVar[bool] = True
 
     def __init__(self, config: CtpFactsConfig, kb: FactsKB, theory: SoftTheory, facts: FactIds | None = None) -> None:

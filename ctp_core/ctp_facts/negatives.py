@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ctp_core.ctp_facts.config import WAYS
 from ctp_core.kb.knowledge_base import FactIds, FactSet
-
-WAYS = 3  # a fact is corrupted in its subject, in its object, and in both
 
 
 @dataclass(frozen=True)
@@ -18,13 +17,8 @@ class NegativeSampler:
     num_entities: int
     times: int
 
-    @property
-    def most(self) -> int:
-        """How many negatives a fact can get."""
-        return WAYS * self.times
-
     def draw(self, facts: FactIds, generator: torch.Generator) -> FactIds:
-        """Negatives of all these facts; fewer than `most` for each where a corrupted fact happens to be true."""
+        """Negatives of all these facts; fewer where a corrupted fact happens to be true."""
         corrupted = self._corrupted(facts, generator)
         return corrupted[~self.known.states(corrupted)]  # in Nations, one corrupted fact in seven is true
 

@@ -24,7 +24,7 @@ from ctp_core.kernels import ExponentialKernel
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
 from ctp_core.select.registry import SELECTS
-from ctp_core.tnorm.registry import TNORMS
+from ctp_core.tnorm.registry import TNORMS, on_distances
 
 ROUNDS = 2  # times that vectors spread along facts; the second adds what is stated of an entity's neighbours
 OWN = 0.3  # weight of an entity's own random vector, so that no two entities are equal
@@ -46,7 +46,7 @@ class SoftTheory(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.tnorm = config, TNORMS[config.semiring]
-        self.distance_times = self.tnorm.on_distances()
+        self.distance_times = on_distances(self.tnorm.name)
         self.kernel = ExponentialKernel(config.slope)
         templates = tuple(Template.parse(text) for text in config.templates)
         self.match_facts = any(template.length == 0 for template in templates)

@@ -11,8 +11,10 @@ from pydantic import Field, model_validator
 
 from ctp_core.base.config import GraphsConfig
 from ctp_core.kb.profile import Profile
-from ctp_core.select.config import FIXED_RULES, GivenRule, SelectConfig, SelectName, SemiringName
-from ctp_core.tnorm.registry import TNORMS
+from ctp_core.presets import Preset
+from ctp_core.select.config import GivenRule, SelectConfig, SemiringName
+from ctp_core.select.names import FIXED_RULES, SelectName
+from ctp_core.tnorm.registry import TNORMS, semiring_text
 
 ProverName = Literal["tabled", "exact"]
 
@@ -50,8 +52,7 @@ class CtpGraphsConfig(SelectConfig, GraphsConfig):
     )
     semiring: SemiringName = Field(
         default="max-min",
-        description="How the steps of a proof make its score: the weakest (`max-min`), their product (`max-product`), "
-        "their mean (`max-mean`, prover `exact` only), or 1 minus the sum of their doubts (`max-lukasiewicz`).",
+        description=semiring_text(TNORMS),
     )
     rules: tuple[GivenRule, ...] = Field(
         default=(),
@@ -96,15 +97,15 @@ class CtpGraphsConfig(SelectConfig, GraphsConfig):
         return self.members if self.prover == "tabled" else 1
 
 
-def ctp_graphs_preset(profile: Profile, preset: str, select: SelectName | None = None) -> CtpGraphsConfig:
+def ctp_graphs_preset(profile: Profile, preset: Preset, select: SelectName | None = None) -> CtpGraphsConfig:
     """The settings of a preset. Without a `select`, the paper's presets use `linear`, the others `attentive`.
 
-    `fast` and `best` use the tabled prover; the paper's presets use the exact one and the published hyper-parameters.
+    The paper's presets use the exact prover and the published hyper-parameters, the others the tabled one.
     """
-    if preset.startswith("paper"):
+    if preset.published:
         paper = _paper(select or "linear")
-        return paper if preset == "paper" else paper.model_copy(update=LONGER)
-    return _tabled(profile, select or "attentive", effort=2 if preset == "best" else 1)
+        return paper.model_copy(update=LONGER) if preset.longer else paper
+    return _tabled(profile, select or "attentive", effort=2 if preset.longer else 1)
 
 
 def _every_bracketing(profile: Profile) -> int:

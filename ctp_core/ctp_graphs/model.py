@@ -22,7 +22,6 @@ from ctp_core.symbols import Vocabulary
 class CtpGraphsModel(Model):
     """The paper's prover on graphs: predicate vectors and `select`. The facts come with each question."""
 
-    method: ClassVar[str] = "ctp"
     kind: ClassVar[Kind] = "graphs"
 
     def __init__(self, reasoner: GraphReasoner, rules: Sequence[Rule]) -> None:

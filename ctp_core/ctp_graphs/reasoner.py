@@ -155,7 +155,7 @@ class GraphReasoner(GraphScorer):
 
     @property
     def attention(self) -> bool:
-        return self.config.select == "attentive"
+        return self.theory.select.attends
 
     def _close(self, theories: Sequence[Theory], tnorm: TNorm) -> tabled.TabledTheory:
         return merge([tabled.close(theory, tnorm, self.attention) for theory in theories], tnorm)

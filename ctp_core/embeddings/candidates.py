@@ -7,10 +7,10 @@ measuring. What the choices rest on is in docs/decisions/0039-settings-by-measur
 from math import sqrt
 from typing import Any, TypeVar
 
-from ctp_core.base.budget import budget_seconds
-from ctp_core.embeddings.config import ComplexConfig, DistMultConfig, EmbeddingConfig
+from ctp_core.embeddings.config import EMBEDDINGS, EmbeddingConfig
 from ctp_core.embeddings.cost import forecast
 from ctp_core.kb.profile import Profile
+from ctp_core.presets import Preset
 
 MEASURED = ("rank", "n3", "predicate_weight")
 AFFORDED = ("epochs", "eval_every", "batch_size", "grouped", "negatives", "weigh_negatives")
@@ -30,7 +30,6 @@ GRID = (
 )
 FIT_SHARE = 0.6  # of the budget that one full training may take: a search takes up to a third
 LARGEST_SHARE = 0.66  # the same of a candidate with longer vectors
-MAX_BYTES = 2_500_000_000
 MIN_RANK, MAX_RANK = 16, 4096
 EXACT: dict[str, Any] = {"batch_size": 100, "grouped": False, "negatives": None, "weigh_negatives": False}
 GROUPED: dict[str, Any] = {**EXACT, "batch_size": 250, "grouped": True}
@@ -51,12 +50,8 @@ EFFORTS: tuple[dict[str, Any], ...] = (
 Config = TypeVar("Config", bound=EmbeddingConfig)
 
 
-def complex_preset(profile: Profile, preset: str) -> ComplexConfig:
-    return within(ComplexConfig(), profile, budget_seconds(preset, profile.num_facts))
-
-
-def distmult_preset(profile: Profile, preset: str) -> DistMultConfig:
-    return within(DistMultConfig(), profile, budget_seconds(preset, profile.num_facts))
+def embedding_preset(method: str, profile: Profile, preset: Preset) -> EmbeddingConfig:
+    return within(EMBEDDINGS[method](method=method), profile, preset.budget_seconds(profile.num_facts))
 
 
 def within(config: Config, profile: Profile, seconds: float) -> Config:
@@ -67,13 +62,13 @@ def within(config: Config, profile: Profile, seconds: float) -> Config:
 
 def candidates(config: Config, profile: Profile) -> list[Config]:
     """The settings of GRID with as much effort as the budget allows; settings that are not searched stay as given."""
-    seconds = config.budget_seconds or budget_seconds("fast", profile.num_facts)
-    efforts = [_updated(config, effort) for effort in EFFORTS]
-    fitting = (one for one in efforts if _fits(_grid(one)[0], profile, FIT_SHARE * seconds))
+    seconds = config.budget(profile.num_facts)
+    efforts = [config.with_searched(effort) for effort in EFFORTS]
+    fitting = (one for one in efforts if forecast(_grid(one)[0], profile).fits(FIT_SHARE * seconds))
     grid = _grid(next(fitting, efforts[-1]))
     found = [grid[0]]
     for one in grid[1:]:
-        if one not in found and _fits(one, profile, LARGEST_SHARE * seconds):
+        if one not in found and forecast(one, profile).fits(LARGEST_SHARE * seconds):
             found.append(one)
     return [one.model_copy(update={"search": ()}) for one in found]
 
@@ -81,11 +76,7 @@ def candidates(config: Config, profile: Profile) -> list[Config]:
 def _grid(config: Config) -> list[Config]:
     ranks = (min(MAX_RANK, round(times * config.rank)) for _, _, times in GRID)
     values = ({"n3": n3, "predicate_weight": weight} for n3, weight, _ in GRID)
-    return [_updated(config, {**one, "rank": rank}) for one, rank in zip(values, ranks, strict=True)]
-
-
-def _updated(config: Config, values: dict[str, Any]) -> Config:
-    return config.model_copy(update={name: value for name, value in values.items() if name in config.search})
+    return [config.with_searched({**one, "rank": rank}) for one, rank in zip(values, ranks, strict=True)]
 
 
 def at_effort(config: Config, share: float) -> Config:
@@ -93,8 +84,3 @@ def at_effort(config: Config, share: float) -> Config:
     epochs, rank = sqrt(share) * config.epochs, sqrt(share) * config.rank
     cheaper = {"epochs": max(1, round(epochs)), "rank": min(config.rank, max(MIN_RANK, round(rank)))}
     return config.model_copy(update={**cheaper, "eval_every": max(1, round(sqrt(share) * config.eval_every))})
-
-
-def _fits(config: EmbeddingConfig, profile: Profile, seconds: float) -> bool:
-    cost = forecast(config, profile)
-    return cost.cpu_seconds <= seconds and cost.peak_bytes <= MAX_BYTES

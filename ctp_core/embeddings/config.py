@@ -1,6 +1,9 @@
-"""Settings of the embedding models. Their presets are in `candidates.py`: what is tried depends on what it costs."""
+"""Settings of the embedding models. Their presets are in `candidates.py`: what is tried depends on what it costs.
 
-from typing import ClassVar, Literal
+A new embedding is a class here with its place in AnyEmbedding, and a class in FACTORISATIONS of factorisation.py.
+"""
+
+from typing import ClassVar, Literal, get_args
 
 from pydantic import Field
 
@@ -14,6 +17,8 @@ class EmbeddingConfig(SearchedConfig):
     """
 
     explainable: ClassVar[bool] = False
+    text: ClassVar[str]  # a sentence for people
+    numbers_each: ClassVar[int]  # real numbers for each component of a vector
 
     epochs: Epochs = 80
     rank: int = Field(
@@ -75,14 +80,29 @@ class EmbeddingConfig(SearchedConfig):
     )
     eval_every: EvalEvery = 10
 
+    @property
+    def width(self) -> int:
+        """The number of real numbers in a vector."""
+        return self.numbers_each * self.rank
+
 
 class ComplexConfig(EmbeddingConfig):
     """ComplEx (Trouillon et al. 2016) with N3 (Lacroix et al. 2018): φ = Re⟨e_s, r_p, conj(e_o)⟩."""
 
     method: Literal["complex"] = "complex"
+    text: ClassVar[str] = "ComplEx embedding: accurate, no proofs."
+    numbers_each: ClassVar[int] = 2
 
 
 class DistMultConfig(EmbeddingConfig):
     """DistMult (Yang et al. 2015): φ = ⟨e_s, r_p, e_o⟩, the same for p(s, o) and p(o, s)."""
 
     method: Literal["distmult"] = "distmult"
+    text: ClassVar[str] = "DistMult embedding, the same in both directions; no proofs."
+    numbers_each: ClassVar[int] = 1
+
+
+AnyEmbedding = ComplexConfig | DistMultConfig
+EMBEDDINGS: dict[str, type[EmbeddingConfig]] = {
+    config.model_fields["method"].default: config for config in get_args(AnyEmbedding)
+}

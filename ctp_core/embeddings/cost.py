@@ -4,7 +4,7 @@ The times are of one core of a shared machine, measured over 100 to 100,000 enti
 """
 
 from ctp_core.base.cost import Forecast
-from ctp_core.embeddings.config import DistMultConfig, EmbeddingConfig
+from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.kb.profile import Profile
 
 SCORE = 0.13e-9  # seconds for a number of a question's vector times one of a rival's, and the gradients of both
@@ -22,14 +22,9 @@ STEP_BYTES = 240  # for each number of the vectors of a step's questions and ans
 TABLES = 3  # of the scores of a step: scores, weights of the rivals, a temporary one
 
 
-def width(config: EmbeddingConfig) -> int:
-    """The number of real numbers in a vector."""
-    return config.rank if isinstance(config, DistMultConfig) else 2 * config.rank
-
-
 def forecast(config: EmbeddingConfig, profile: Profile) -> Forecast:
     """CPU seconds and peak memory of a training with exactly these settings."""
-    answers, entities, numbers = 2 * profile.num_facts, profile.num_entities, width(config)
+    answers, entities, numbers = 2 * profile.num_facts, profile.num_entities, config.width
     questions = (profile.num_questions or answers * QUESTIONS) if config.grouped else answers
     steps = max(1.0, questions / config.batch_size)
     rivals = _rivals(config, profile)

@@ -1,4 +1,7 @@
-"""The two factorisations behind the embedding models: φ is the product of a question's vector with an answer's."""
+"""The factorisations behind the embedding models: φ is the product of a question's vector with an answer's.
+
+A new one is a class in FACTORISATIONS here, and its settings in config.py.
+"""
 
 from abc import ABC, abstractmethod
 
@@ -12,11 +15,10 @@ INITIAL_SCALE = 1e-3  # N3 must start near zero: it never unlearns large initial
 class Factorisation(nn.Module, ABC):
     """φ(s, p, o) = query(s, p) · e_o = query(o, p⁻¹) · e_s. Inverses are numbered after the predicates."""
 
-    def __init__(self, sizes: tuple[int, int], rank: int, generator: torch.Generator, device: torch.device) -> None:
+    def __init__(self, sizes: tuple[int, int], width: int, generator: torch.Generator, device: torch.device) -> None:
         super().__init__()
         num_entities, num_predicates = sizes
-        self.num_predicates, self.rank = num_predicates, rank
-        width = self.width(rank)
+        self.num_predicates = num_predicates
         self.entities = nn.Parameter(self._initial(num_entities, width, generator).to(device))
         self.predicates = nn.Parameter(self._initial(num_predicates, width, generator).to(device))
         self.inverses = nn.Parameter(self._initial(num_predicates, width, generator).to(device))
@@ -24,11 +26,6 @@ class Factorisation(nn.Module, ABC):
     @staticmethod
     def _initial(rows: int, width: int, generator: torch.Generator) -> Float[Tensor, "row width"]:
         return INITIAL_SCALE * torch.randn(rows, width, generator=generator)
-
-    @staticmethod
-    @abstractmethod
-    def width(rank: int) -> int:
-        """The number of real numbers that a vector of this rank takes."""
 
     @abstractmethod
     def compose(self, entity: Float[Tensor, "row width"], predicate: Float[Tensor, "row width"]) -> Tensor:
@@ -65,10 +62,6 @@ class Factorisation(nn.Module, ABC):
 class ComplexFactorisation(Factorisation):
     """The first half of a vector holds the real parts, the second half the imaginary parts."""
 
-    @staticmethod
-    def width(rank: int) -> int:
-        return 2 * rank
-
     def compose(self, entity: Float[Tensor, "row width"], predicate: Float[Tensor, "row width"]) -> Tensor:
         (a, b), (c, d) = entity.chunk(2, -1), predicate.chunk(2, -1)
         return torch.cat([a * c - b * d, a * d + b * c], -1)
@@ -84,10 +77,6 @@ class ComplexFactorisation(Factorisation):
 
 class DistMultFactorisation(Factorisation):
     """A diagonal bilinear form, so every predicate is symmetric."""
-
-    @staticmethod
-    def width(rank: int) -> int:
-        return rank
 
     def compose(self, entity: Float[Tensor, "row width"], predicate: Float[Tensor, "row width"]) -> Tensor:
         return entity * predicate

@@ -1,6 +1,4 @@
-"""ComplEx and DistMult as models: accurate, but without proofs."""
-
-from typing import ClassVar
+"""An embedding as a model: accurate, but without proofs."""
 
 import numpy as np
 import torch
@@ -21,7 +19,7 @@ from ctp_core.base.facts_model import (
 )
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.progress import OnPart, unheard
-from ctp_core.embeddings.config import ComplexConfig, DistMultConfig, EmbeddingConfig
+from ctp_core.embeddings.config import EMBEDDINGS, EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule
@@ -29,8 +27,6 @@ from ctp_core.rules import Rule
 
 class EmbeddingModel(FactsModel):
     """logit = scale · φ(s, p, o) + offset, on the scale of a logit, so that a hybrid can add it to proofs."""
-
-    config_class: ClassVar[type[EmbeddingConfig]]
 
     def __init__(
         self, config: EmbeddingConfig, kb: FactsKB, factorisation: Factorisation, calibration: tuple[float, float]
@@ -105,22 +101,10 @@ class EmbeddingModel(FactsModel):
 
     @classmethod
     def from_artifact(cls, artifact: Artifact, device: torch.device) -> "EmbeddingModel":
-        config, kb = read_config(artifact, cls.config_class), read_kb(artifact)
+        config = read_config(artifact, EMBEDDINGS[artifact.manifest["config"]["method"]])
+        kb = read_kb(artifact)
         sizes = (len(kb.entities), len(kb.predicates))
-        factorisation = FACTORISATIONS[config.method](sizes, config.rank, torch.Generator(), device)
+        factorisation = FACTORISATIONS[config.method](sizes, config.width, torch.Generator(), device)
         load_state(factorisation, "factorisation", artifact)
         model = cls(config, kb, factorisation.requires_grad_(False), read_calibration(artifact))
         return model.calibrated_by(read_probabilities(artifact))
-
-
-class ComplexModel(EmbeddingModel):
-    method: ClassVar[str] = "complex"
-    config_class = ComplexConfig
-
-
-class DistMultModel(EmbeddingModel):
-    method: ClassVar[str] = "distmult"
-    config_class = DistMultConfig
-
-
-MODELS: dict[str, type[EmbeddingModel]] = {"complex": ComplexModel, "distmult": DistMultModel}

@@ -16,7 +16,7 @@ from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.schedule import constant_then_falling
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
-from ctp_core.embeddings.model import MODELS, EmbeddingModel
+from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.scale import fit_scale
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.splits import FactsSplit
@@ -105,7 +105,7 @@ class EmbeddingTrainer(FactsTrainer):
     def __init__(self, config: EmbeddingConfig, kb: FactsKB, device: torch.device) -> None:
         super().__init__(config, kb, device, config.eval_every)
         sizes = (len(kb.entities), len(kb.predicates))
-        self.module = FACTORISATIONS[config.method](sizes, config.rank, self.generator, device)
+        self.module = FACTORISATIONS[config.method](sizes, config.width, self.generator, device)
         fused = device.type == "cpu" and config.negatives is None  # a fused step does not support sparse gradients
         self.optimiser = torch.optim.Adagrad(self.module.parameters(), lr=config.learning_rate, fused=fused)
         self._questions = QuestionList(torch.from_numpy(self.split.train), sizes[1], grouped=config.grouped)
@@ -191,7 +191,7 @@ class EmbeddingTrainer(FactsTrainer):
         return weights
 
     def ranks(self) -> Float[np.ndarray, " question"]:
-        model = MODELS[self.config.method](self.config, self.kb, self.module, UNCALIBRATED)
+        model = EmbeddingModel(self.config, self.kb, self.module, UNCALIBRATED)
         facts = self.split.valid_sample(VALIDATION)
         return rank_facts(facts, model.kb_logits, known_filters(self.kb, "valid"), self.on_part)
 
@@ -206,4 +206,4 @@ class EmbeddingTrainer(FactsTrainer):
     def ranking_model(self) -> EmbeddingModel:
         factorisation = self.best_module()
         assert isinstance(factorisation, Factorisation)
-        return MODELS[self.config.method](self.config, self.kb, factorisation, UNCALIBRATED)
+        return EmbeddingModel(self.config, self.kb, factorisation, UNCALIBRATED)

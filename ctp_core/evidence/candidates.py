@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import sqrt
 from typing import Any, TypeVar
 
-from ctp_core.base.budget import budget_seconds
+from ctp_core.base.cost import MAX_TRIED_BYTES
 from ctp_core.base.halving import Space
 from ctp_core.evidence.config import MinedConfig, ProofsConfig, RulesConfig
 from ctp_core.evidence.cost import (
@@ -19,10 +19,10 @@ from ctp_core.evidence.cost import (
     mining_seconds,
 )
 from ctp_core.kb.profile import Profile
+from ctp_core.presets import Preset
 
 FIT_SHARE = 0.66  # of the budget that one full training may take: a search takes up to a third
 ATTENTION_SHARE = 0.8  # of that, what attention may take
-MAX_BYTES = 2_500_000_000
 MIN_EPOCHS = 0.4  # the least share of its epochs in which attention still learns
 # Efforts of mining, from the largest to the cheapest: the first that fits the budget is used. Paths and groundings are
 # in seconds of the budget, so that they grow with it.
@@ -71,12 +71,12 @@ SEARCHED = (*LEARNT, "mined", *AFFORDED)
 Config = TypeVar("Config", bound=MinedConfig)
 
 
-def proofs_preset(profile: Profile, preset: str) -> ProofsConfig:
-    return within(ProofsConfig(mined=True), profile, budget_seconds(preset, profile.num_facts), SEARCHED)
+def proofs_preset(profile: Profile, preset: Preset) -> ProofsConfig:
+    return within(ProofsConfig(mined=True), profile, preset.budget_seconds(profile.num_facts), SEARCHED)
 
 
-def rules_preset(profile: Profile, preset: str) -> RulesConfig:
-    return within(RulesConfig(), profile, budget_seconds(preset, profile.num_facts), AFFORDED)
+def rules_preset(profile: Profile, preset: Preset) -> RulesConfig:
+    return within(RulesConfig(), profile, preset.budget_seconds(profile.num_facts), AFFORDED)
 
 
 def within(config: Config, profile: Profile, seconds: float, searched: tuple[str, ...]) -> Config:
@@ -87,12 +87,12 @@ def within(config: Config, profile: Profile, seconds: float, searched: tuple[str
 
 def candidates(config: Config, profile: Profile) -> list[Config]:
     """Each way of attention that fits the budget, with mined rules; mined rules alone where none fits."""
-    budget = config.budget_seconds or budget_seconds("fast", profile.num_facts)
+    budget = config.budget(profile.num_facts)
     seconds = FIT_SHARE * budget
     found: list[Any] = []
     if isinstance(config, ProofsConfig):
         found = _attentions(config, profile, seconds)
-        config = _updated(config, {"templates": {}, "mined": True})
+        config = config.with_searched({"templates": {}, "mined": True})
     if not found:
         found = _minings(config, profile, seconds, MINING)
         if not Space(found, at_effort, lambda one: forecast(one, profile).cpu_seconds, budget).plan():
@@ -106,7 +106,7 @@ def _attentions(config: ProofsConfig, profile: Profile, seconds: float) -> list[
     shortened: list[ProofsConfig] = []  # these are less promising
     for values in ATTENTION if profile.measurable else (PLAIN,):
         one = _affordable(
-            _updated(config, {**UNLESS_SAID, "mined": True, **values}), profile, ATTENTION_SHARE * seconds
+            config.with_searched({**UNLESS_SAID, "mined": True, **values}), profile, ATTENTION_SHARE * seconds
         )
         if one is None or not one.templates:
             continue
@@ -122,10 +122,10 @@ def _affordable(config: ProofsConfig, profile: Profile, seconds: float) -> Proof
     """The same attention in as many epochs as fit; None where they are too few, or its tables too large."""
     share = min(1.0, seconds / max(1e-9, attention_seconds(config, profile)))
     epochs = max(1, int(config.epochs * share))
-    large = PROGRAM_BYTES + attention_bytes(config, profile) > MAX_BYTES
+    large = PROGRAM_BYTES + attention_bytes(config, profile) > MAX_TRIED_BYTES
     if large or (share < 1 and ("epochs" not in config.search or share < MIN_EPOCHS)):
         return None
-    return _updated(config, {"epochs": epochs, "eval_every": min(config.eval_every, epochs)})
+    return config.with_searched({"epochs": epochs, "eval_every": min(config.eval_every, epochs)})
 
 
 def _minings(config: Config, profile: Profile, seconds: float, efforts: Sequence[dict[str, Any]]) -> list[Config]:
@@ -138,11 +138,11 @@ def _minings(config: Config, profile: Profile, seconds: float, efforts: Sequence
         "mined_paths": _rounded(PATHS_PER_SECOND * seconds),
         "groundings": _rounded(GROUNDINGS_PER_SECOND * seconds),
     }
-    every = [_updated(config, {**effort, **bounds}) for effort in efforts]
+    every = [config.with_searched({**effort, **bounds}) for effort in efforts]
     fitting = next((one for one in every if _fits(one, profile, seconds)), every[-1])
     if fitting.max_length <= SHORT or "max_length" not in fitting.search or not profile.measurable:
         return [fitting]
-    return [_updated(fitting, {"max_length": SHORT}), fitting]
+    return [fitting.with_searched({"max_length": SHORT}), fitting]
 
 
 def _rounded(number: float) -> float:
@@ -151,11 +151,9 @@ def _rounded(number: float) -> float:
 
 
 def _fits(config: MinedConfig, profile: Profile, seconds: float) -> bool:
-    return mining_seconds(config, profile) <= seconds and PROGRAM_BYTES + mining_bytes(config, profile) <= MAX_BYTES
-
-
-def _updated(config: Config, values: dict[str, Any]) -> Config:
-    return config.model_copy(update={name: value for name, value in values.items() if name in config.search})
+    return (
+        mining_seconds(config, profile) <= seconds and PROGRAM_BYTES + mining_bytes(config, profile) <= MAX_TRIED_BYTES
+    )
 
 
 def at_effort(config: Config, share: float) -> Config:

@@ -41,8 +41,8 @@ class Arrays(Protocol):
         """The logits of all objects of a subject or, unless `forward`, of all subjects of an object."""
 
     def weigh(self, edges: EdgeList, facts: FactIds, wanted: int | None = None) -> list[WeighedPaths]:
-        """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
-        add up to the logits. Where proofs are too many to list, only the `wanted` best of each fact."""
+        """All proofs of the facts that are walked, none by the fact itself; of these facts the shares, the biases and
+        the priors add up to the logits. Where proofs are too many to list, only the `wanted` best of each fact."""
 
     def evidence(self, predicate: int, template: Template, body: tuple[int, ...]) -> float:
         """What a single proof by this rule adds to the logit."""
@@ -81,7 +81,6 @@ class EvidenceModel(FactsModel):
         if num_proofs <= 0:
             return unexplained(logits, biases)
         weighed = self.arrays.weigh(view.edges, facts, num_proofs)
-        weighed = [paths for paths in weighed if not paths.template.unary]
         proofs = list_proofs(view, facts, weighed, num_proofs, self._rule)
         return explained(logits, biases, count_proofs(weighed, len(facts)), proofs)
 

@@ -74,7 +74,10 @@ class _Candidate(NamedTuple):
     path: int
 
     def order(self) -> tuple[float, int, str]:
-        """The largest share first, then fewer facts, then by text."""
+        """The largest share first, then fewer facts, then by text.
+
+        Decides among candidates only: `_candidates` has cut the rest by share, so a change here lists no others.
+        """
         return -self.share, len(self.facts), ", ".join(map(str, self.facts))
 
 

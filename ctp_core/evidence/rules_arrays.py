@@ -1,31 +1,28 @@
 """Weighted rules on edge lists: evidence that adds up where no table of all pairs fits.
 
     logit(p, s, o) = b_p + Σ_rules w · h(c)
-    h(c) = c / (1 + c) for chains of one or two atoms, 1 for longer ones, log(1 + c) for rules about one entity
 
-c is the number of groundings of the rule. log, because how often something is said of an entity keeps counting; 1,
-because the many paths of a long chain go through the same few facts.
+c is the number of groundings of the rule, and h(c) how much evidence they are, see predicate_rules.py.
 Rules with constants add the evidence of the strongest of each side, all with one weight.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 
-from ctp_core.base.edges import EdgeList, Paths
+from ctp_core.base.edges import EdgeList
+from ctp_core.evidence.body_tree import AtomIds, turned
+from ctp_core.evidence.predicate_rules import LONG, Chains, MinedRule, PredicateRules, evidence_of, facts_between
 from ctp_core.evidence.proofs import WeighedPaths
-from ctp_core.evidence.rules_chains import AtomIds, ChainRows, PairWalks, turned
+from ctp_core.evidence.rules_chains import ChainRows, num_walks
 from ctp_core.evidence.rules_constants import ConstantRules
 from ctp_core.evidence.rules_features import ANY, atoms_of, middle
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, UNARY, Template
 
 TEMPLATES = (Template(1), *UNARY, Template(2), Template(3), Template(4), Template(5))
-LONG = 3  # body atoms
 PADDING = -1
 LISTED_CHAINS = (20, 100)  # rules without constants that a predicate lists: at least, and at most
 LISTED_IN_ALL = 5000  # such rules of all predicates, where that is not less for any of them
@@ -33,13 +30,6 @@ LISTED_CONSTANTS = 20  # rules with constants that a predicate lists
 EXPLAINING = 10  # chains that may make such a rule superfluous
 FEW = 8  # questions about one predicate: for more, all its rules with constants are counted at once
 MAX_WALKS = 1e6  # along one of these chains; one that takes more, through hubs, is not heard
-
-
-def evidence_of(counts: NDArray[Any], template: Template) -> NDArray[np.float64]:
-    """h(c): how much evidence c groundings of a rule are; in [0, 1], or log(1 + c) for rules about one entity."""
-    if template.unary:
-        return np.asarray(np.log1p(counts), dtype=np.float64)
-    return np.asarray(counts / (1.0 + counts) if template.length < LONG else counts > 0, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -53,9 +43,9 @@ class RuleTable:
     bias: Float[np.ndarray, " predicate"]
     constants: Float[np.ndarray, " predicate"]  # the weight of rules with constants
 
-    def of(self, predicate: int) -> list[tuple[Template, AtomIds, float]]:
+    def of(self, predicate: int) -> list[MinedRule]:
         rows = np.flatnonzero(self.head == predicate).tolist()
-        return [(TEMPLATES[self.template[row]], self.body_of(row), float(self.weight[row])) for row in rows]
+        return [MinedRule(TEMPLATES[self.template[row]], self.body_of(row), float(self.weight[row])) for row in rows]
 
     def body_of(self, row: int) -> AtomIds:
         return tuple(atom for atom in self.body[row].tolist() if atom != PADDING)
@@ -69,6 +59,12 @@ class RuleArrays:
         self.table = table
         self.num_predicates = len(table.bias)
         self.constants = constants if table.constants.any() else None
+        self._rules: dict[int, PredicateRules] = {}  # a few kilobytes for each predicate that was asked for
+
+    def rules_of(self, predicate: int) -> PredicateRules:
+        if predicate not in self._rules:
+            self._rules[predicate] = PredicateRules(predicate, self.table.of(predicate), self.num_predicates)
+        return self._rules[predicate]
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
         return np.asarray(self.table.bias[facts[:, 1]])
@@ -108,7 +104,7 @@ class RuleArrays:
         total = np.full((len(starts), num_entities), self.table.bias[predicate])
         chains = ChainRows(edges, starts)
         ways: list[tuple[AtomIds, Template, float]] = []
-        for template, body, weight in self.table.of(predicate):
+        for template, body, weight in self.rules_of(predicate).all:
             if template.unary:
                 evidence = weight * evidence_of(edges.degrees_by(body[0]), template)
                 total += evidence[starts][:, None] if template.about_subject == forward else evidence[None, :]
@@ -120,69 +116,55 @@ class RuleArrays:
         return total
 
     def reach(self, edges: EdgeList, predicate: int, start: int, *, forward: bool) -> Float[np.ndarray, " entity"]:
-        total = self.rows(edges, predicate, np.array([start]), forward=forward)[0]
+        """One question: all rules at once, and no fact proves itself."""
+        rules = self.rules_of(predicate)
         known = edges.neighbours(start, predicate if forward else predicate + self.num_predicates)
-        facts = np.empty((len(known), 3), dtype=np.int64)
-        facts[:, 0 if forward else 2], facts[:, 1], facts[:, 2 if forward else 0] = start, predicate, known
-        total[known] = self.totals(edges, facts)  # no fact proves itself
+        facts = facts_between(start, predicate, known, forward=forward)
+        total = self.table.bias[predicate] + rules.reach(edges, start, known, forward=forward)
+        of_known = total[known] + rules.priors.of(edges, facts, np.ones(len(facts), dtype=bool))
+        total += rules.priors.reach(edges, start, forward=forward)
+        if self.constants is not None and self.table.constants[predicate]:
+            total += self.weighed_constants(edges, predicate, np.array([start]), forward=forward)[0]
+            of_known += self._constant_totals(self.constants, edges, facts)
+        total[known] = of_known
         return np.asarray(total)
 
     def totals(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
-        """The logits, by counts alone: the proofs of all facts of a hub would fill the memory."""
-        totals, known = self.biases(facts), edges.states(facts)
+        totals = self.biases(facts) + self.priors(edges, facts)
         for predicate in np.unique(facts[:, 1]).tolist():
             rows = np.flatnonzero(facts[:, 1] == predicate)
-            walks = PairWalks(edges, facts[rows])
-            for template, body, weight in self.table.of(predicate):
-                if template.unary:
-                    counts = self._said(edges, facts[rows], known[rows], template, body[0])
-                else:
-                    counts = np.bincount(walks.paths(template, body).pair, minlength=len(rows))
-                totals[rows] += weight * evidence_of(counts, template)
+            totals[rows] += self.rules_of(predicate).chains.totals(edges, facts[rows])
         if self.constants is not None:
-            features, counted = self.constants.features_in(edges), self.constants.counted(facts)
-            for side in SIDES:
-                found = self.constants.strongest(features, facts, counted, side)
-                totals += self.table.constants[facts[:, 1]] * found.evidence
-        return totals
+            totals += self._constant_totals(self.constants, edges, facts)
+        return np.asarray(totals)
 
-    def _said(
-        self, edges: EdgeList, facts: FactIds, known: NDArray[np.bool_], template: Template, atom: int
-    ) -> Int[np.ndarray, " fact"]:
-        """How often an atom is stated about one entity of each fact, not counting the fact itself."""
-        away, back = facts[:, 1], facts[:, 1] + self.num_predicates
-        about, own, other = (facts[:, 0], away, back) if template.about_subject else (facts[:, 2], back, away)
-        loops = facts[:, 0] == facts[:, 2]  # a loop states it twice, once in either direction
-        return np.asarray(edges.degrees_by(atom)[about] - known * ((atom == own) | (loops & (atom == other))))
+    def _constant_totals(self, rules: ConstantRules, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """What the strongest rules with constants add."""
+        view, counted = rules.features_in(edges), rules.counted(facts)
+        evidence = sum(rules.strongest(view, facts, counted, side).evidence for side in SIDES)
+        return np.asarray(self.table.constants[facts[:, 1]] * evidence)
 
     def priors(self, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """What rules about one entity alone add to the logits."""
         found, known = np.zeros(len(facts)), edges.states(facts)
         for predicate in np.unique(facts[:, 1]).tolist():
             rows = np.flatnonzero(facts[:, 1] == predicate)
-            for template, body, weight in self.table.of(predicate):
-                if template.unary:
-                    counts = self._said(edges, facts[rows], known[rows], template, body[0])
-                    found[rows] += weight * evidence_of(counts, template)
+            found[rows] = self.rules_of(predicate).priors.of(edges, facts[rows], known[rows])
         return found
 
     def weigh(self, edges: EdgeList, facts: FactIds, wanted: int | None = None) -> list[WeighedPaths]:
-        """Rule by rule, not path by path: of all paths between two entities few are the body of a rule, so that all are
-        listed however few are `wanted`."""
+        """Along the bodies of rules: of all paths between two entities few are one, so that all are listed however few
+        are `wanted`."""
         del wanted
-        found: dict[Template, list[tuple[Paths, Float[np.ndarray, " path"]]]] = {template: [] for template in TEMPLATES}
+        found: dict[Template, list[WeighedPaths]] = {}
         for predicate in np.unique(facts[:, 1]).tolist():
             rows = np.flatnonzero(facts[:, 1] == predicate)
-            walks = PairWalks(edges, facts[rows])
-            for template, body, weight in self.table.of(predicate):
-                paths = walks.paths(template, body)
-                counts = np.bincount(paths.pair, minlength=len(rows))
-                each = weight * evidence_of(counts, template) / np.maximum(counts, 1)
-                found[template].append((paths._replace(pair=rows[paths.pair]), each[paths.pair]))
-        weighed = [_together(template, ways, len(facts)) for template, ways in found.items() if ways]
+            for paths in self.rules_of(predicate).chains.weigh(edges, facts[rows]):
+                found.setdefault(paths.template, []).append(replace(paths, fact=rows[paths.fact]))
+        weighed = [_together(template, parts, len(facts)) for template, parts in sorted(found.items())]
         if self.constants is not None:
             weighed += [one for side in SIDES for one in self._weigh_constants(self.constants, side, edges, facts)]
-        return weighed or [_together(Template(1), [], len(facts))]
+        return weighed
 
     def _weigh_constants(
         self, rules: ConstantRules, side: Template, edges: EdgeList, facts: FactIds
@@ -209,21 +191,16 @@ class RuleArrays:
         if template.constant:
             assert self.constants is not None
             return float(self.table.constants[predicate]) * self.constants.evidence_of(predicate, body)
-        return self._chains(predicate).get((template, body), 0.0)
-
-    def _chains(self, predicate: int) -> dict[tuple[Template, AtomIds], float]:
-        """What a single proof by each rule without constants adds to the logit."""
-        rows = self.table.of(predicate)
-        return {(t, body): weight * float(evidence_of(np.ones(1), t)[0]) for t, body, weight in rows}
+        return self.rules_of(predicate).evidence.get((template, body), 0.0)
 
     def bodies(self, predicate: int, least: float) -> set[tuple[Template, AtomIds]]:
         chains = self.chain_bodies(predicate, least)
-        said = self._chains(predicate)
+        said = self.rules_of(predicate).evidence
         return chains | self.constant_bodies(predicate, least, {chain: said[chain] for chain in chains})
 
     def chain_bodies(self, predicate: int, least: float) -> set[tuple[Template, AtomIds]]:
         """Only the strongest rules, because counting the groundings of a long chain in a large KB takes long."""
-        chains = self._chains(predicate)
+        chains = self.rules_of(predicate).evidence
         most = int(np.clip(LISTED_IN_ALL // self.num_predicates, *LISTED_CHAINS))
         strongest = sorted(chains, key=lambda chain: (-chains[chain], chain))[:most]
         return {chain for chain in strongest if chains[chain] >= least}
@@ -238,12 +215,10 @@ class RuleArrays:
         reasons = [(said / weight, chain) for chain, said in chains.items() if self._is_reason(predicate, *chain)]
 
         def explained(facts: FactIds) -> Float[np.ndarray, " fact"]:
-            strength, walks = np.zeros(len(facts)), PairWalks(edges, facts)
-            for said, (template, body) in sorted(reasons, reverse=True)[:EXPLAINING]:
-                if walks.num_walks(body) <= MAX_WALKS:
-                    proved = np.unique(walks.paths(template, body).pair)
-                    strength[proved] = np.maximum(strength[proved], said)
-            return strength
+            best = sorted(reasons, reverse=True)[:EXPLAINING]
+            heard = [(said, body) for said, (_, body) in best if num_walks(edges, facts, body) <= MAX_WALKS]
+            rules = [MinedRule(Template(len(body)), body, said) for said, body in heard]
+            return Chains(rules, self.num_predicates).strongest(edges, facts)
 
         best = self.constants.best_bodies(predicate, LISTED_CONSTANTS, explained)
         return {(SIDES[body[0]], body) for body in best if self.evidence(predicate, SIDES[body[0]], body) >= least}
@@ -261,21 +236,10 @@ def _stations(edges: EdgeList, start: int, path: AtomIds, end: int) -> tuple[int
     return start, int(edges.neighbours(start, path[0])[0]) if end == ANY else end
 
 
-def _together(template: Template, ways: list[tuple[Paths, Float[np.ndarray, " path"]]], num_facts: int) -> WeighedPaths:
-    """The groundings of all rules of one template, by fact."""
-    length = template.length
-    none = np.zeros(0, dtype=np.int64)
-    ways = [*ways, (Paths(none, none.reshape(0, length), none.reshape(0, length + 1)), np.zeros(0))]
-    paths = Paths(*(np.concatenate(column) for column in zip(*(one for one, _ in ways), strict=True)))
-    order = np.argsort(paths.pair, kind="stable")
-    one = np.ones((len(order), 1))  # a rule attends to its own atoms and to nothing else
-    return WeighedPaths(
-        template,
-        paths.pair[order],
-        paths.atoms[order],
-        paths.stations[order],
-        np.concatenate([shares for _, shares in ways])[order],
-        [one] * length,
-        np.ones((num_facts, 1)),
-        num_facts,
-    )
+def _together(template: Template, parts: Sequence[WeighedPaths], num_facts: int) -> WeighedPaths:
+    """The groundings of one template for the facts of all predicates, by fact."""
+    columns = zip(*((one.fact, one.atoms, one.stations, one.shares, one.factors[0]) for one in parts), strict=True)
+    fact, atoms, stations, shares, ones = (np.concatenate(column) for column in columns)
+    order = np.argsort(fact, kind="stable")
+    rest = ([ones] * template.length, np.ones((num_facts, 1)), num_facts)
+    return WeighedPaths(template, fact[order], atoms[order], stations[order], shares[order], *rest)

@@ -1,4 +1,4 @@
-"""Chains of body atoms on edge lists: how many groundings lead where, and which they are."""
+"""Chains of body atoms on edge lists, body by body: how many groundings lead from many entities to all."""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,9 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ctp_core.base.edges import EdgeList, Paths, slices
-from ctp_core.evidence.proofs import provable
+from ctp_core.base.edges import EdgeList
+from ctp_core.evidence.body_tree import AtomIds, Ids, turned
 from ctp_core.kb.knowledge_base import FactIds
-from ctp_core.rules import Template
-
-AtomIds = tuple[int, ...]
-Ids = NDArray[np.int64]
-
-
-def turned(body: AtomIds, num_predicates: int) -> AtomIds:
-    """The body of the same path read from its end to its start."""
-    return tuple((atom + num_predicates) % (2 * num_predicates) for atom in reversed(body))
 
 
 @dataclass(frozen=True)
@@ -78,66 +69,16 @@ class ChainRows:
         return sparse.csr_array((values, (self._questions, entities)), shape=shape)
 
 
-class PairWalks:
-    """Finds the groundings of rules for given facts, none by the fact itself; shared beginnings are walked once.
-
-    All facts of a hub begin or end at one entity, from which one walk serves them all.
-    """
-
-    def __init__(self, edges: EdgeList, facts: FactIds) -> None:
-        self._edges, self._facts = edges, facts
-        subjects, objects = np.unique(facts[:, 0]), np.unique(facts[:, 2])
-        self._flipped = len(subjects) < len(objects)
-        each, shared = (2, 0) if self._flipped else (0, 2)
-        ends, self._end = np.unique(facts[:, shared], return_inverse=True)
-        self._from_each, self._from_ends = _WalksFrom(edges, facts[:, each]), _WalksFrom(edges, ends)
-
-    def paths(self, template: Template, body: AtomIds) -> Paths:
-        """Paths between the entities of the facts, or the edges of one of them; facts in rising order."""
-        if template.unary:
-            pair, stations = _WalksFrom(self._edges, self._facts[:, 0 if template.about_subject else 2]).along(body)
-        else:
-            pair, stations = self._joined(body)
-        paths = Paths(pair, np.tile(np.array(body), (len(pair), 1)), stations)
-        return provable(self._edges, self._facts, paths)
-
-    def num_walks(self, body: AtomIds) -> float:
-        """At most so many walks find the groundings of a body: those along all of it, from either end of the facts."""
-        ways = ((self._facts[:, 0], body), (self._facts[:, 2], turned(body, self._edges.num_predicates)))
-        return max(self._num_walks_from(starts, atoms) for starts, atoms in ways)
-
-    def _num_walks_from(self, starts: Ids, body: AtomIds) -> float:
-        here = np.bincount(starts, minlength=self._edges.num_entities).astype(np.float64)
-        most = 0.0
-        for atom in body:
-            here = np.asarray(here @ self._edges.tables[atom])
-            most = max(most, float(here.sum()))
-        return most
-
-    def _joined(self, body: AtomIds) -> tuple[Ids, Ids]:
-        """Walks half of the body from either end and joins the halves where they meet."""
-        num_predicates, num_entities = self._edges.num_predicates, self._edges.num_entities
-        body = turned(body, num_predicates) if self._flipped else body
-        half = (len(body) + 1) // 2
-        pair, left = self._from_each.along(body[:half])
-        end, right = self._from_ends.along(turned(body[half:], num_predicates))
-        keys, met = self._end[pair] * num_entities + left[:, -1], end * num_entities + right[:, -1]
-        order = np.argsort(met, kind="stable")
-        which, entry = slices(np.searchsorted(met[order], keys), np.searchsorted(met[order], keys, side="right"))
-        stations = np.concatenate([left[which], right[order[entry], -2::-1]], axis=1)
-        return pair[which], stations[:, ::-1] if self._flipped else stations
+def num_walks(edges: EdgeList, facts: FactIds, body: AtomIds) -> float:
+    """At most so many walks find the groundings of a body: those along all of it, from either end of the facts."""
+    ways = ((facts[:, 0], body), (facts[:, 2], turned(body, edges.num_predicates)))
+    return max(_num_walks_from(edges, starts, atoms) for starts, atoms in ways)
 
 
-class _WalksFrom:
-    def __init__(self, edges: EdgeList, starts: Ids) -> None:
-        self._tables = edges.tables
-        self._found: dict[AtomIds, tuple[Ids, Ids]] = {(): (np.arange(len(starts)), starts[:, None])}
-
-    def along(self, body: AtomIds) -> tuple[Ids, Ids]:
-        """(which start, the entities passed) of every walk."""
-        if body not in self._found:
-            origin, stations = self.along(body[:-1])
-            table = self._tables[body[-1]]
-            which, entry = slices(table.indptr[stations[:, -1]], table.indptr[stations[:, -1] + 1])
-            self._found[body] = origin[which], np.column_stack([stations[which], table.indices[entry]])
-        return self._found[body]
+def _num_walks_from(edges: EdgeList, starts: Ids, body: AtomIds) -> float:
+    here = np.bincount(starts, minlength=edges.num_entities).astype(np.float64)
+    most = 0.0
+    for atom in body:
+        here = np.asarray(here @ edges.tables[atom])
+        most = max(most, float(here.sum()))
+    return most

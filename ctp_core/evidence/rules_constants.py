@@ -1,15 +1,15 @@
 """Rules with constants, p(X,c) :- q(X,d) and p(c,Y) :- q(Y,d), counted over a KB; d may be anything: p(X,c) :- q(X,Z).
 Long ones have two atoms, p(X,c) :- q(X,Z), r(Z,d), where X, Z and d are three entities.
 
-    confidence = support / (entities that the body holds of + PRIOR)        evidence = -log(1 - confidence)
+    confidence = confidence_of(support, entities that the body holds of)        evidence = -log(1 - confidence)
 
 Only the strongest rule of each side speaks for a fact: bodies about one entity say nearly the same, and a sum over them
 would count one reason many times.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.base.edges import EdgeList, slices
+from ctp_core.confidence import confidence_of, support_of
 from ctp_core.evidence.rules_features import ANY, EntityFeatures, features_of, key_of
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, Template
 
-PRIOR = 5.0  # pessimism: this many more cases against a rule are assumed than were seen
 MIN_SUPPORT = 2
 MIN_CONFIDENCE = 0.01
 Ids = NDArray[np.int64]
 AtomIds = tuple[int, ...]
+Atoms = TypeVar("Atoms", int, Ids)
 NO_IDS = np.zeros(0, dtype=np.int64)
 Explained = Callable[[FactIds], Float[np.ndarray, " fact"]]
 POOL = 100  # rules of each side from which those worth listing are chosen,
@@ -55,7 +56,8 @@ class Strongest(NamedTuple):
 
 
 Counted = tuple[Ids, Ids, Float[np.ndarray, " rule"]]  # feature, constant and evidence of each rule
-Supported = tuple[int, Ids, Ids]  # row of a fact, features of its entity, facts with its constant that each explains
+# For each rule, the row of its fact, the feature of that fact's entity, and the facts with its constant it explains.
+Supported = tuple[Ids, Ids, Ids]
 
 
 class ConstantRules:
@@ -73,7 +75,7 @@ class ConstantRules:
 
     def evidence(self, support: NDArray[np.floating] | Ids, features: Ids) -> Float[np.ndarray, " rule"]:
         """-log(1 - confidence) of each rule; 0 for rules that are not worth keeping."""
-        confidence = np.asarray(support, dtype=np.float64) / (self.body_counts[features] + PRIOR)
+        confidence = confidence_of(np.asarray(support, dtype=np.float64), self.body_counts[features])
         kept = (support >= MIN_SUPPORT) & (confidence >= MIN_CONFIDENCE)
         return np.asarray(np.where(kept, -np.log1p(-confidence), 0.0))
 
@@ -108,7 +110,7 @@ class ConstantRules:
         work = self._work(predicate, side, having)
         rows = np.flatnonzero(work >= MIN_SUPPORT)
         heads = self.edges.tables[self._towards(predicate, side)].astype(np.float32)
-        for some in np.split(rows, np.flatnonzero(np.diff(np.cumsum(work[rows]) // AT_ONCE)) + 1):
+        for some in np.split(rows, _changes(np.cumsum(work[rows]) // AT_ONCE)):
             found = (having[some] @ heads).tocoo()
             yield self._kept(predicate, side, features[some[found.row]], found.col, found.data)
 
@@ -122,11 +124,11 @@ class ConstantRules:
         kept = np.flatnonzero((evidence > 0) & ~self.circular(predicate, side, features, constants))
         return features[kept], constants[kept], evidence[kept]
 
-    def _towards(self, predicate: int, side: Template) -> int:
+    def _towards(self, predicate: Atoms, side: Template) -> Atoms:
         """The atom that leads from the entity the body is about to the constant."""
         return predicate if side.about_subject else predicate + self.edges.num_predicates
 
-    def circular(self, predicate: int, side: Template, features: Ids, constants: Ids | int) -> NDArray[np.bool_]:
+    def circular(self, predicate: Atoms, side: Template, features: Ids, constants: Ids | int) -> NDArray[np.bool_]:
         """p(X,c) :- p(X,c); p(X,c) :- p(c,X), which needs no constant; p(X,c) :- p(X,Z), a mere base rate; and
         p(X,c) :- p(X,Z), r(Z,d), which is true of every X of whom p(X,c) is, if r(c,d)."""
         first, other = self.features.first[features], self.features.other[features]
@@ -202,16 +204,35 @@ class ConstantRules:
             ((_alike(facts, asked, about), self._by_entity), (_alike(facts, asked, constant), self._by_constant)),
             key=lambda way: len(way[0]),
         )
-        for rows in alike:  # what they have in common is counted once
-            for row, ours, support in supports(view, facts, rows, side):
-                # A known fact was counted where the KB, not only the question, says the body of its entity.
-                others = support - self._in_kb(view, ours, int(facts[row, about])) if known[row] else support
-                constants = np.full(len(ours), facts[row, constant])
-                features, _, evidence = self._kept(int(facts[row, 1]), side, ours, constants, others)
-                if len(evidence):
-                    best = int(evidence.argmax())
-                    found.feature[row], found.evidence[row] = features[best], evidence[best]
+        # What facts have in common is counted once.
+        for part in _gathered(one for rows in alike for one in supports(view, facts, rows, side)):
+            self._note(found, view, facts, known, side, part)
         return found
+
+    def _note(
+        self,
+        found: Strongest,
+        view: EntityFeatures,
+        facts: FactIds,
+        known: NDArray[np.bool_],
+        side: Template,
+        part: Supported,
+    ) -> None:
+        """Notes the best rule of each fact that `part` has rules of; of equal ones that with the lowest feature."""
+        row, features, supports = part
+        about, constant = (0, 2) if side.about_subject else (2, 0)
+        # A known fact was counted where the KB, not only the question, says the body of its entity.
+        itself = np.flatnonzero(known[row])
+        supports = supports.copy()
+        supports[itself] -= self._in_kb(view, features[itself], facts[row[itself], about])
+        often = np.flatnonzero(supports >= MIN_SUPPORT)
+        row, features = row[often], features[often]
+        evidence = self.evidence(supports[often], features)
+        circular = self.circular(facts[row, 1], side, features, facts[row, constant])
+        order = np.lexsort((features, -np.where(circular, 0, evidence), row))
+        best = order[np.diff(row[order], prepend=-1) > 0]
+        best = best[(evidence[best] > 0) & ~circular[best]]
+        found.feature[row[best]], found.evidence[row[best]] = features[best], evidence[best]
 
     def _by_entity(self, view: EntityFeatures, facts: FactIds, rows: Ids, side: Template) -> Iterator[Supported]:
         """Facts with the predicate and the entity that bodies are about in common."""
@@ -220,22 +241,28 @@ class ConstantRules:
         having = self._having[ours]
         for some in np.split(rows, range(SOME_FACTS, len(rows), SOME_FACTS)):
             stated = self.edges.tables[self._back(int(facts[rows[0], 1]), side)][facts[some, constant]]
-            counts = (having @ stated.T.tocsr().astype(np.float32)).toarray()
-            yield from zip(some.tolist(), [ours] * len(some), counts.T.astype(np.int64), strict=True)
+            counts = (having @ stated.T.tocsr().astype(np.float32)).tocoo()
+            yield some[counts.col], ours[counts.row], counts.data.astype(np.int64)
 
     def _by_constant(self, view: EntityFeatures, facts: FactIds, rows: Ids, side: Template) -> Iterator[Supported]:
         """Facts with the predicate and the constant in common."""
         about, constant = (0, 2) if side.about_subject else (2, 0)
         features, supports = self._supports(int(facts[rows[0], 1]), side, int(facts[rows[0], constant]))
-        for row in rows.tolist():
-            _, ours = view.shared(view.of(int(facts[row, about])), self.features)
+        if not len(features):
+            return
+        starts, ends = (view.of_entity.indptr[facts[rows, about] + after] for after in (0, 1))
+        for some in np.split(np.arange(len(rows)), _changes(np.cumsum(ends - starts) // AT_ONCE)):
+            which, entry = slices(starts[some], ends[some])
+            shared, ours = view.shared(view.of_entity.indices[entry], self.features)
             place = np.minimum(np.searchsorted(features, ours), len(features) - 1)
-            here = np.flatnonzero(features[place] == ours) if len(features) else NO_IDS
-            yield row, ours[here], supports[place[here]]
+            here = np.flatnonzero(features[place] == ours)
+            yield rows[some[which[shared[here]]]], ours[here], supports[place[here]]
 
-    def _in_kb(self, view: EntityFeatures, ours: Ids, entity: int) -> NDArray[np.bool_]:
-        """Tells which features of an entity the KB states."""
-        return np.ones(len(ours), dtype=bool) if view is self.features else np.isin(ours, self.features.of(entity))
+    def _in_kb(self, view: EntityFeatures, features: Ids, entities: Ids) -> Ids:
+        """1 for each feature that the KB states of its entity, else 0."""
+        if view is self.features or not len(features):
+            return np.ones(len(features), dtype=np.int64)
+        return np.asarray(self.features.of_entity[entities, features]).ravel().astype(np.int64)
 
     def counted(self, facts: FactIds) -> NDArray[np.bool_]:
         """Tells which facts support rules: those of the KB, not those that only a question states."""
@@ -283,7 +310,7 @@ class ConstantRules:
         """The rules of a side with the highest product of evidence and support; a long one must explain more."""
         pool = list[_Explaining]()
         for features, constants, evidence in self._rules(predicate, side):
-            explains = -np.expm1(-evidence) * (self.body_counts[features] + PRIOR) * evidence
+            explains = support_of(-np.expm1(-evidence), self.body_counts[features]) * evidence
             explains = np.where(self.features.long[features], LONGER * explains, explains)
             best = np.lexsort((constants, features, -explains))[:POOL]
             cells = (column[best].tolist() for column in (explains, evidence, features, constants))
@@ -306,6 +333,28 @@ def _alike(facts: FactIds, rows: Ids, place: int) -> list[Ids]:
     rows = rows[np.lexsort((facts[rows, place], facts[rows, 1]))]
     changes = np.flatnonzero((np.diff(facts[rows][:, [1, place]], axis=0) != 0).any(axis=1)) + 1
     return np.split(rows, changes) if len(rows) else []
+
+
+def _changes(numbers: NDArray[np.number]) -> Ids:
+    """Where a list differs from one place to the next."""
+    return np.flatnonzero(np.diff(numbers)) + 1
+
+
+def _gathered(parts: Iterable[Supported]) -> Iterator[Supported]:
+    """The same in few parts, of about AT_ONCE each."""
+    held: list[Supported] = []
+    for part in parts:
+        held.append(part)
+        if sum(len(row) for row, _, _ in held) > AT_ONCE:
+            yield _joined(held)
+            held = []
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: Iterable[Supported]) -> Supported:
+    row, features, supports = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return row, features, supports
 
 
 def _counted(ids: NDArray[np.integer], size: int) -> tuple[Ids, Ids]:

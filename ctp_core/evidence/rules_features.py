@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ctp_core.base.edges import EdgeList
+from ctp_core.base.edges import EdgeList, small
 
 BITS = 32
 STRIDE = 1 << BITS  # of feature keys: more than any KB has entities
@@ -86,7 +86,7 @@ def _by_one_atom(edges: EdgeList) -> Said:
     """
     num_atoms = 2 * edges.num_predicates
     inverse = (edges.atom + edges.num_predicates) % num_atoms
-    by_other, by_atom = (np.argsort(_small(atom, num_atoms), kind="stable") for atom in (inverse, edges.atom))
+    by_other, by_atom = (np.argsort(small(atom, num_atoms), kind="stable") for atom in (inverse, edges.atom))
     said = inverse[by_other] * STRIDE + edges.tail[by_other]  # what an inverse edge says of its head
     anything = edges.atom[by_atom] * STRIDE + edges.tail[by_atom]
     once = by_atom[np.diff(anything, prepend=-1) > 0]
@@ -98,11 +98,6 @@ def _by_one_atom(edges: EdgeList) -> Said:
     number[order] = np.arange(len(keys))
     which = np.concatenate([np.cumsum(first) - 1, first.sum() + np.cumsum(first_of_anything) - 1])
     return keys[order], np.concatenate([edges.head[by_other], edges.tail[once]]), number[which]
-
-
-def _small(atoms: Ids, num_atoms: int) -> NDArray[np.integer]:
-    """In two bytes where they fit: these are sorted by counting."""
-    return atoms.astype(np.uint16) if num_atoms <= np.iinfo(np.uint16).max else atoms
 
 
 def _by_two_atoms(edges: EdgeList) -> Said:

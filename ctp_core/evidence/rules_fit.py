@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.special import expit
 
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.rules_arrays import evidence_of
+from ctp_core.evidence.predicate_rules import evidence_of
 from ctp_core.rules import Template
 
 INITIAL_WEIGHT = 0.3

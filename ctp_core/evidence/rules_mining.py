@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList, slices
+from ctp_core.evidence.body_tree import AtomIds
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.rules_chains import AtomIds
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 

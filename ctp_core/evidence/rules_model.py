@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import product
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -26,8 +25,6 @@ COLUMNS = ("head", "template", "body", "weight", "bias", "constants")
 
 
 class RulesModel(EvidenceModel):
-    method: ClassVar[str] = "rules"
-
     def __init__(self, config: RulesConfig, kb: FactsKB, table: RuleTable, *, at_home: bool = True) -> None:
         super().__init__(kb)
         self.config: RulesConfig = config

@@ -17,9 +17,11 @@ from ctp_core.base.progress import OnPart, OnStep, Progress, ignore, parts_of, u
 from ctp_core.base.shrinkage import shrunk_choices
 from ctp_core.base.trainer import Trainer
 from ctp_core.errors import ArtifactError
+from ctp_core.evidence.body_tree import turned
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleTable, evidence_of
-from ctp_core.evidence.rules_chains import ChainRows, Hidden, turned
+from ctp_core.evidence.predicate_rules import evidence_of
+from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleTable
+from ctp_core.evidence.rules_chains import ChainRows, Hidden
 from ctp_core.evidence.rules_fit import Questions, cells_of, collect, fit
 from ctp_core.evidence.rules_mining import Mined, longest, mine_chains, mine_unary
 from ctp_core.evidence.rules_model import COLUMNS, RulesModel

@@ -17,8 +17,8 @@ from torch.nn import functional
 from ctp_core.base.evaluation import ASKED, as_good, at_once, known_filters, realistic_ranks
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.shrinkage import shrunk_choices
-from ctp_core.evidence.proofs_head import EvidenceHead, inverse_softplus
-from ctp_core.evidence.proofs_model import ProofsModel
+from ctp_core.evidence.attention_head import AttentionHead, inverse_softplus
+from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.rules_arrays import RuleTable
 from ctp_core.kb.knowledge_base import FactIds
 
@@ -56,7 +56,7 @@ class Shares:
     def of(cls, chosen: list[Share]) -> "Shares":
         return cls(*np.array(chosen, dtype=np.float64).reshape(-1, 3).T)
 
-    def of_head(self, head: EvidenceHead) -> EvidenceHead | None:
+    def of_head(self, head: AttentionHead) -> AttentionHead | None:
         """The head at its share of the logits; None where that is nothing."""
         if not self.attention.any() or (self.attention == 1).all():
             return head if self.attention.any() else None

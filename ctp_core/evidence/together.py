@@ -7,10 +7,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList
+from ctp_core.evidence.attention_arrays import AttentionArrays
+from ctp_core.evidence.body_tree import AtomIds
 from ctp_core.evidence.proofs import WeighedPaths
-from ctp_core.evidence.proofs_arrays import EvidenceArrays
 from ctp_core.evidence.rules_arrays import RuleArrays
-from ctp_core.evidence.rules_chains import AtomIds
 from ctp_core.evidence.rules_fit import mixed
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
@@ -19,7 +19,7 @@ from ctp_core.rules import Template
 class Together:
     """Implements `Arrays` of evidence/model.py for a model that has both."""
 
-    def __init__(self, attention: EvidenceArrays, mined: RuleArrays) -> None:
+    def __init__(self, attention: AttentionArrays, mined: RuleArrays) -> None:
         self.attention, self.mined = attention, mined
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:

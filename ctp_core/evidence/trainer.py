@@ -12,10 +12,10 @@ from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.progress import OnStep, Progress, ignore, parts_of, share_done
 from ctp_core.base.trainer import Trainer
 from ctp_core.errors import ArtifactError
+from ctp_core.evidence.attention_model import ProofsModel
+from ctp_core.evidence.attention_trainer import AttentionTrainer
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.cost import attention_seconds, mining_seconds
-from ctp_core.evidence.proofs_model import ProofsModel
-from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.evidence.rules_trainer import VALIDATION, RulesTrainer
 from ctp_core.evidence.shares import Shares, choose_shares
 from ctp_core.kb.knowledge_base import FactsKB
@@ -27,9 +27,9 @@ SHARING = 0.05  # of the work, by which the time left is told: choosing the shar
 PARTS = ("mined", "attention")
 
 
-def evidence_trainer(config: ProofsConfig, kb: FactsKB, device: torch.device) -> "EvidenceTrainer | ProofsTrainer":
+def evidence_trainer(config: ProofsConfig, kb: FactsKB, device: torch.device) -> "EvidenceTrainer | AttentionTrainer":
     """The trainer of attention alone where nothing is mined."""
-    return EvidenceTrainer(config, kb, device) if config.mined else ProofsTrainer(config, kb, device)
+    return EvidenceTrainer(config, kb, device) if config.mined else AttentionTrainer(config, kb, device)
 
 
 class EvidenceTrainer(Trainer):
@@ -41,7 +41,7 @@ class EvidenceTrainer(Trainer):
     def __init__(self, config: ProofsConfig, kb: FactsKB, device: torch.device) -> None:
         self.config, self.kb, self.split = config, kb, FactsSplit.of(kb)
         self.mined = RulesTrainer(config.mining, kb, device)
-        self.attention = ProofsTrainer(config, kb, device) if config.templates else None
+        self.attention = AttentionTrainer(config, kb, device) if config.templates else None
         self._shares: Shares | None = None  # once they are chosen
         self._profile = Profile.of(kb)
 
@@ -80,7 +80,7 @@ class EvidenceTrainer(Trainer):
     def sampled_metrics(self) -> dict[str, float]:
         return {} if self.mined.finished else self.mined.sampled_metrics()
 
-    def _train(self, part: RulesTrainer | ProofsTrainer, before: int, on_step: OnStep) -> Progress:
+    def _train(self, part: RulesTrainer | AttentionTrainer, before: int, on_step: OnStep) -> Progress:
         name = PARTS[part is self.attention]
 
         behind, ahead = self._work(part)
@@ -92,7 +92,7 @@ class EvidenceTrainer(Trainer):
 
         return shifted(part.train_epoch(lambda step: on_step(shifted(step))))
 
-    def _work(self, part: RulesTrainer | ProofsTrainer) -> tuple[float, float]:
+    def _work(self, part: RulesTrainer | AttentionTrainer) -> tuple[float, float]:
         """The shares of the forecast work that lie before a part and in it."""
         if self.attention is None:
             return 0.0, 1.0

@@ -4,13 +4,13 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ctp_core.base.budget import budget_seconds
 from ctp_core.base.config import BaseConfig, BudgetSeconds, SearchedConfig
 from ctp_core.embeddings.candidates import within
-from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
+from ctp_core.embeddings.config import EMBEDDINGS, AnyEmbedding, ComplexConfig
 from ctp_core.evidence import candidates as evidence
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.kb.profile import Profile
+from ctp_core.presets import Preset
 
 PartName = Literal["proofs", "embedding"]
 PARTS: tuple[PartName, ...] = ("proofs", "embedding")
@@ -35,10 +35,11 @@ class HybridConfig(BaseConfig):
         description="Settings of the part that proves, which gives the explanations: those of method `proofs` or "
         "`rules`.",
     )
-    embedding: ComplexConfig | DistMultConfig = Field(
+    embedding: AnyEmbedding = Field(
         default=ComplexConfig(),
         discriminator="method",
-        description="Settings of the part that compares vectors: those of method `complex` or `distmult`.",
+        description="Settings of the part that compares vectors: those of method "
+        f"{' or '.join(f'`{name}`' for name in EMBEDDINGS)}.",
     )
     weight: float | None = Field(
         default=None,
@@ -61,9 +62,9 @@ class HybridConfig(BaseConfig):
         return part.model_copy(update=values)
 
 
-def hybrid_preset(profile: Profile, preset: str) -> HybridConfig:
+def hybrid_preset(profile: Profile, preset: Preset) -> HybridConfig:
     """Both parts with their own presets, each with its share of the budget."""
-    seconds = budget_seconds(preset, profile.num_facts)
+    seconds = preset.budget_seconds(profile.num_facts)
     embedding = within(ComplexConfig(), profile, EMBEDDING_SHARE * seconds)
     proving = (1 - EMBEDDING_SHARE) * seconds
     proofs = evidence.within(ProofsConfig(mined=True), profile, proving, evidence.SEARCHED)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,12 +12,11 @@ from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_c
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.base.model import Model
 from ctp_core.base.progress import OnPart, unheard
-from ctp_core.embeddings.model import MODELS as EMBEDDINGS
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.errors import ArtifactError
+from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.model import EvidenceModel
-from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.hybrid.config import PARTS, HybridConfig
 from ctp_core.kb.knowledge_base import FactIds, KnowledgeBase
@@ -30,8 +28,6 @@ class HybridModel(FactsModel):
 
     The weight is that of the predicate, so that a fact has one score whichever place was asked for.
     """
-
-    method: ClassVar[str] = "hybrid"
 
     def __init__(
         self,
@@ -118,7 +114,9 @@ class HybridModel(FactsModel):
             raise ArtifactError(f"the artifact of a hybrid has no {error}") from None
         reader = ProofsModel if isinstance(config.proofs, ProofsConfig) else RulesModel
         proofs = reader.from_artifact(parts["proofs"], device)
-        embedding = EMBEDDINGS[config.embedding.method].from_artifact(parts["embedding"], device)
+        embedding = EmbeddingModel.from_artifact(parts["embedding"], device)
+        if embedding.config.method != config.embedding.method:
+            raise ArtifactError(f"the artifact of a hybrid has an embedding of method {embedding.config.method!r}")
         return cls(config, proofs, embedding, weights).calibrated_by(read_probabilities(artifact))
 
 

@@ -15,13 +15,13 @@ from ctp_core.base.goals import Score
 from ctp_core.base.progress import OnPart, OnStep, Progress, Trial, ignore, parts_of, share_done
 from ctp_core.base.search import SearchTrainer, fitted
 from ctp_core.base.trainer import Trainer
-from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
+from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import VALIDATION, EmbeddingTrainer
-from ctp_core.errors import ArtifactError
-from ctp_core.evidence.config import ProofsConfig
+from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.evidence.attention_trainer import AttentionTrainer
+from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.evidence.model import EvidenceModel
-from ctp_core.evidence.proofs_trainer import ProofsTrainer
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.evidence.trainer import EvidenceTrainer, evidence_trainer
 from ctp_core.hybrid.config import PARTS, HybridConfig
@@ -126,7 +126,7 @@ class HybridTrainer(Trainer):
 
     def _proofs_on(self, kb: FactsKB) -> EvidenceModel:
         proofs = fitted(self.proofs)
-        assert isinstance(proofs, EvidenceTrainer | ProofsTrainer | RulesTrainer)
+        assert isinstance(proofs, EvidenceTrainer | AttentionTrainer | RulesTrainer)
         return proofs.model_on(kb)
 
     def _weights(self, proofs: EvidenceModel, embedding: EmbeddingModel) -> Float[np.ndarray, " predicate"]:
@@ -159,7 +159,7 @@ class HybridTrainer(Trainer):
         self.embedding.restore(parts[1])
 
 
-Concrete = EvidenceTrainer | ProofsTrainer | RulesTrainer | EmbeddingTrainer
+Concrete = EvidenceTrainer | AttentionTrainer | RulesTrainer | EmbeddingTrainer
 Part = Concrete | SearchTrainer
 
 
@@ -167,9 +167,14 @@ def _searched(config: Any, kb: FactsKB, profile: Profile, device: torch.device) 
     """The trainer of a part, which first finds those of its settings that are to be searched."""
 
     def create(one: Any, on: FactsKB) -> Concrete:
-        if isinstance(one, ComplexConfig | DistMultConfig):
-            return EmbeddingTrainer(one, on, device)
-        return evidence_trainer(one, on, device) if isinstance(one, ProofsConfig) else RulesTrainer(one, on, device)
+        match one:
+            case EmbeddingConfig():
+                return EmbeddingTrainer(one, on, device)
+            case ProofsConfig():
+                return evidence_trainer(one, on, device)
+            case RulesConfig():
+                return RulesTrainer(one, on, device)
+        raise ConfigError(f"a hybrid has no part of method {one.method!r}")
 
     space = search_space(config, profile)
     return create(config, kb) if space is None else SearchTrainer(config, kb, create, space)

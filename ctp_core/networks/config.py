@@ -16,6 +16,7 @@ from ctp_core.base.config import (
     Optimiser,
     WeightPower,
 )
+from ctp_core.presets import Preset
 
 Encoding = Literal["joint", "apart"]
 
@@ -205,7 +206,7 @@ def read_network_config(values: dict[str, Any]) -> NetworkConfig:
     return CONFIGS[values["method"]].stored(values)
 
 
-def network_preset(method: str, preset: str) -> NetworkConfig:
+def network_preset(method: str, preset: Preset) -> NetworkConfig:
     """`paper` is the short tuning and `paper-long` the long one; `fast` and `best` are these with all names learnt."""
-    tuned = (LONG if preset in ("best", "paper-long") else SHORT)[method]
-    return CONFIGS[method](**{"method": method, **tuned, "few_names": preset.startswith("paper")})
+    tuned = (LONG if preset.longer else SHORT)[method]
+    return CONFIGS[method](**{"method": method, **tuned, "few_names": preset.published})

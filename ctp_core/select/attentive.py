@@ -11,6 +11,8 @@ from ctp_core.shapes import Attention, Bodies, Float, Heads, PredicateVectors, V
 class AttentiveSelect(Select):
     """One attention per reformulator and body place; with `head`, one more for f_H."""
 
+    attends = True
+
     def __init__(self, options: SelectOptions, generator: torch.Generator) -> None:
         super().__init__(options, generator)
         self.weights = nn.ParameterDict()

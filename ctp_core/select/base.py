@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +85,8 @@ def normal(shape: tuple[int, ...], generator: torch.Generator, deviation: float 
 
 class Select(nn.Module, ABC):
     """Base of all variants. Subclasses make one Expansion for each template in `groups`."""
+
+    attends: ClassVar[bool] = False  # bodies are distributions over known predicates, which `attention` gives
 
     def __init__(self, options: SelectOptions, generator: torch.Generator) -> None:
         super().__init__()

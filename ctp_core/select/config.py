@@ -8,18 +8,13 @@ from ctp_core.base.config import BaseConfig, Dim, EvalEvery, LearningRate, Sched
 from ctp_core.errors import CtpError
 from ctp_core.prolog_rules import parse_rule
 from ctp_core.rules import Template
+from ctp_core.select.names import SelectName
 from ctp_core.tnorm.registry import TNORMS
 
-SelectName = Literal["linear", "attentive", "memory", "ntp", "gntp"]
 if TYPE_CHECKING:
     SemiringName = str
 else:
     SemiringName = Literal[tuple(TNORMS)]  # read from the registry, so that a new t-norm is named there alone
-# Systems of their own in the paper, with a sentence for people: their rules do not depend on the goal.
-FIXED_RULES = {
-    "ntp": "Neural theorem prover: a prover whose learnt rules are the same for every question.",
-    "gntp": "Greedy neural theorem prover: as `ntp`, but tries only the rules nearest to the question.",
-}
 
 
 def _template(text: str) -> str:

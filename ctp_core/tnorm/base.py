@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ctp_core.errors import ConfigError
-
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -37,6 +35,7 @@ class TNorm(ABC):
     """⊗: how the parts of one proof make its score. On tensors, on arrays, on numbers, and on distances."""
 
     name: ClassVar[str]  # name of the semiring with this ⊗ and ⊕ = max
+    text: ClassVar[str]  # what the score of a proof is, for people
     zero: ClassVar[float] = 0.0  # the score of what cannot be proved
     one: ClassVar[float] = 1.0
     associative: ClassVar[bool] = True
@@ -57,15 +56,6 @@ class TNorm(ABC):
     def product(self, parts: Sequence["Tensor"]) -> "Tensor":
         """⊗ of several tensors, left to right."""
         return reduce(self.times, parts)
-
-    def on_distances(self) -> DistanceTimes:
-        """This ⊗ on distances, which a KB of facts needs; raises ConfigError where there is none."""
-        if self.distances is None:
-            raise ConfigError(
-                f"semiring {self.name!r} does not work on a KB of kind 'facts', where proofs are compared by their "
-                "distances: use max-min or max-product"
-            )
-        return self.distances
 
     # On proofs that are not finished: the total of what is closed, and a weight for each part that is open.
 

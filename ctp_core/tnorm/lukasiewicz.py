@@ -18,6 +18,7 @@ class Lukasiewicz(TNorm):
     """
 
     name = "max-lukasiewicz"
+    text = "1 minus the sum of the doubts of its steps"
 
     def times(self, left: "Tensor", right: "Tensor") -> "Tensor":
         return (left.minimum(right) - (1 - left.maximum(right))).clamp(min=0.0)

@@ -16,6 +16,7 @@ class Mean(TNorm):
     """
 
     name = "max-mean"
+    text = "the mean of its steps, prover `exact` only"
     zero = float("-inf")
     associative = False
     start = 0.0

@@ -29,6 +29,7 @@ class Minimum(TNorm):
     """x ⊗ y = min(x, y)."""
 
     name = "max-min"
+    text = "its weakest step"
     idempotent = True
     distances = LargerDistance()
 

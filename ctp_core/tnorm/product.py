@@ -28,6 +28,7 @@ class Product(TNorm):
     """x ⊗ y = x · y."""
 
     name = "max-product"
+    text = "the product of its steps"
     distances = SummedDistance()
 
     def times(self, left: "Tensor", right: "Tensor") -> "Tensor":

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from ctp_core.base.config import BaseConfig, Dim, Epochs, EvalEvery, LearningRate
 from ctp_core.kb.profile import Profile
+from ctp_core.presets import Preset
 
 PredicatesBatch = Annotated[
     int,
@@ -89,13 +90,13 @@ class MinervaConfig(BaseConfig):
 WalkerConfig = NeuralLpConfig | MinervaConfig
 
 
-def neurallp_preset(profile: Profile, preset: str) -> NeuralLpConfig:
+def neurallp_preset(profile: Profile, preset: Preset) -> NeuralLpConfig:
     """As published, whatever the KB and the preset."""
     del profile, preset
     return NeuralLpConfig()
 
 
-def minerva_preset(profile: Profile, preset: str) -> MinervaConfig:
+def minerva_preset(profile: Profile, preset: Preset) -> MinervaConfig:
     """As published, whatever the KB and the preset."""
     del profile, preset
     return MinervaConfig()

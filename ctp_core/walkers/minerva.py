@@ -9,8 +9,6 @@ mean of the logarithm is maximised: there is no noise, and a fact that is hardly
 (docs/decisions/0035-minerva-without-sampling.md).
 """
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -89,7 +87,6 @@ class MinervaModel(ReachModel):
     Published MINERVA asks p for objects and p⁻¹ for subjects; here a fact has one score, whichever place was asked for.
     """
 
-    method: ClassVar[str] = "minerva"
     config_class = MinervaConfig
     module_class = Walker
     config: MinervaConfig

@@ -3,8 +3,6 @@
 In training some facts of a predicate are hidden, and walks along the others must find them.
 """
 
-from typing import ClassVar
-
 import numpy as np
 import torch
 from jaxtyping import Bool
@@ -108,7 +106,6 @@ def _heaviest(walks: Walks) -> Walks:
 class NeuralLpModel(ReachModel):
     """Reads rules off its attention. A score is the sum over walks by all rules, so no single proof explains it."""
 
-    method: ClassVar[str] = "neurallp"
     config_class = NeuralLpConfig
     module_class = OperatorController
     module: OperatorController

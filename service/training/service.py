@@ -15,7 +15,7 @@ from ctp_core.kb.knowledge_base import Kind
 from ctp_core.methods import find_method, is_method, method_texts, methods_of, parse_config, preset_for, with_settings
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from ctp_core.prolog_rules import parse_rule
-from ctp_core.select.config import FIXED_RULES
+from ctp_core.select.names import FIXED_RULES
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
 from service.errors import Conflict, Invalid, NotFound, TooMany
@@ -32,9 +32,9 @@ def resolve_config(kb: Kb, preset: str | None, overrides: dict[str, Any]) -> Bas
     """Returns the preset's settings for the method, with the user's settings on top; raises Invalid."""
     overrides = _by_select(overrides)
     profile = kbs.profile_of(kb)
-    base = preset_for(profile, preset or DEFAULT_PRESET, overrides.get("method"), overrides.get("select"))
-    if base is None:
+    if preset is not None and preset not in PRESETS:
         raise Invalid("unknown_preset", f"preset {preset!r} is not known: choose from {', '.join(PRESETS)}")
+    base = preset_for(profile, preset or DEFAULT_PRESET, overrides.get("method"), overrides.get("select"))
     method = overrides.get("method", base.method)
     if not isinstance(method, str) or not is_method(method):
         raise _no_such_method("config.method", str(method), profile.kind)

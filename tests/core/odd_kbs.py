@@ -117,7 +117,6 @@ def _serve(connection: "Connection[Any, Any]") -> None:
 def _trained(kb: FactsKB, method: str | None, quick: bool) -> str:
     """Why the KB cannot be trained on, empty where it can."""
     config = preset_for(Profile.of(kb), "fast", method, None)
-    assert config is not None
     try:
         model = create_trainer(shortened(config) if quick else config, kb, torch.device("cpu")).fit()
     except (ConfigError, DataError) as error:

@@ -1,7 +1,7 @@
 """The tables of presets and methods: presets fit every KB of facts, and settings are those of the kind of KB."""
 
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from ctp_core.kb.profile import Profile
 from ctp_core.methods import METHODS, checked_config, method_texts, parse_config, preset_for, presets, stored_config
 from ctp_core.presets import PRESETS
 from ctp_core.registry import create_trainer
-from ctp_core.select.config import SelectName
+from ctp_core.select.names import NAMES
 from ctp_core.symbols import Fact, Vocabulary
 
 PROFILES = {
@@ -49,11 +49,11 @@ def test_every_preset_is_a_config_that_can_be_sent_again(name: str) -> None:
 @pytest.mark.parametrize("method", ["proofs", "hybrid", "complex", "distmult", "ctp"])
 @pytest.mark.parametrize("name", PROFILES)
 def test_a_preset_means_something_for_every_method_of_the_benchmark(name: str, method: str) -> None:
-    config = METHODS["facts", method].preset(profile_of(name), "fast")
+    config = METHODS["facts", method].preset(profile_of(name), PRESETS["fast"])
     assert config.method == method
 
 
-@pytest.mark.parametrize("select", get_args(SelectName))
+@pytest.mark.parametrize("select", NAMES)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_select_can_be_asked_for_over_every_preset(name: str, preset: str, select: str) -> None:

@@ -40,7 +40,7 @@ def read(name: str) -> bytes:
 @cache
 def loaded(name: str) -> Model:
     """As an import reads the archive, and as a query worker then loads its files."""
-    _, files, _ = unpack(io.BytesIO(read(name)), Settings())
+    files = unpack(io.BytesIO(read(name)), Settings()).files
     return load_model(decode(files), torch.device("cpu"))
 
 

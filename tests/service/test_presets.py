@@ -1,6 +1,6 @@
 """What a preset and the settings on top of it come to."""
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
@@ -8,7 +8,8 @@ from ctp_core.ctp_graphs.config import CtpGraphsConfig, ctp_graphs_preset
 from ctp_core.embeddings.config import DistMultConfig
 from ctp_core.errors import ConfigError
 from ctp_core.methods import method_texts
-from ctp_core.select.config import SelectName
+from ctp_core.presets import PRESETS
+from ctp_core.select.names import NAMES, SelectName
 from service.db.tables import Kb
 from service.errors import Invalid
 from service.kbs.service import profile_of
@@ -20,17 +21,17 @@ def graphs() -> Kb:
 
 
 @pytest.mark.parametrize("preset", [None, "best", "paper"])
-@pytest.mark.parametrize("select", get_args(SelectName))
+@pytest.mark.parametrize("select", NAMES)
 def test_a_preset_on_graphs_is_that_of_the_select_which_is_asked_for(preset: str | None, select: SelectName) -> None:
     config = resolve_config(graphs(), preset, {"select": select, "seed": 3})
-    expected = ctp_graphs_preset(profile_of(graphs()), preset or "fast", select)
+    expected = ctp_graphs_preset(profile_of(graphs()), PRESETS[preset or "fast"], select)
     assert config == expected.model_copy(update={"seed": 3})
 
 
 def test_graphs_whose_facts_must_be_turned_get_rules_that_turn_them() -> None:
     kb = graphs()
     kb.templates = ["1", "1R"]
-    for select in get_args(SelectName):
+    for select in NAMES:
         config = resolve_config(kb, "fast", {"select": select})
         assert isinstance(config, CtpGraphsConfig)
         assert set(config.templates) == {"2", "1", "1R"}

@@ -25,7 +25,7 @@ from ctp_core.benchmarks.ladder.synthetic import Shape, SyntheticKB, generate
 from ctp_core.errors import ConfigError
 from ctp_core.kb.knowledge_base import FactSet, FactsKB
 from ctp_core.kb.profile import Profile
-from ctp_core.presets import DEFAULT_PRESET, PRESETS
+from ctp_core.presets import DEFAULT_PRESET, find_preset
 from ctp_core.registry import create_trainer, load_model
 from ctp_core.rules import Rule
 from ctp_core.symbols import Fact, Goal
@@ -85,8 +85,7 @@ def shapes() -> list[Shape]:
 def chosen(only: Iterable[str], preset: str, method: str | None) -> list[Task]:
     """The rungs that match one of the patterns, all without patterns; raises ConfigError where nothing matches."""
     tasks, patterns = [Task(shape, preset, method) for shape in shapes()], list(only)
-    if preset not in PRESETS:
-        raise ConfigError(f"preset {preset!r} is unknown; choose from {', '.join(PRESETS)}")
+    find_preset(preset)
     if method is not None:
         methods.find_method("facts", method)
     for pattern in patterns:
@@ -129,7 +128,6 @@ def measure(task: Task, on_phase: Callable[[str], None] = lambda _: None) -> Row
 def _settings(task: Task, kb: FactsKB) -> tuple[BaseConfig, Forecast]:
     profile = Profile.of(kb)
     config = methods.preset_for(profile, task.preset, task.method, None)
-    assert config is not None
     return config, methods.forecast(config, profile)
 
 

@@ -15,7 +15,7 @@ from ctp_core.base.search import SearchTrainer, preferred
 from ctp_core.base.trainer import Progress, Trainer
 from ctp_core.embeddings.candidates import at_effort
 from ctp_core.embeddings.config import ComplexConfig
-from ctp_core.embeddings.model import ComplexModel
+from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.kb.knowledge_base import FactsKB
@@ -168,7 +168,7 @@ def test_a_budget_too_small_to_compare_trains_the_first_candidate() -> None:
     assert trainer.trials == ()
 
 
-class Overfits(ComplexModel):
+class Overfits(EmbeddingModel):
     """Ranks like noise once it was trained for twelve epochs."""
 
     def kb_logits(self, goals: GoalIds) -> np.ndarray:

@@ -36,7 +36,7 @@ def test_only_takes_the_rungs_that_match_and_names_them_where_none_does() -> Non
     assert [task.rung for task in chosen(["1000-25-*"], "fast", None)] == ["1000-25-sparse", "1000-25-dense"]
     with pytest.raises(ConfigError, match=r"no rung matches '5-\*': rungs are 1000-6-sparse, "):
         chosen(["5-*"], "fast", None)
-    with pytest.raises(ConfigError, match="preset 'slow' is unknown"):
+    with pytest.raises(ConfigError, match="preset 'slow' is not known"):
         chosen((), "slow", None)
     with pytest.raises(ConfigError, match="method 'magic' does not work"):
         chosen((), "fast", "magic")

@@ -13,6 +13,7 @@ from ctp_core.ctp_graphs.reasoner import GraphReasoner
 from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.profile import Profile
+from ctp_core.presets import PRESETS
 
 ROOM = 4
 
@@ -30,7 +31,7 @@ def cpu_ms(work: Callable[[], object], times: int) -> float:
 @pytest.fixture
 def paper() -> CtpGraphsTrainer:
     kb = graphs_kb({"train": family_graphs(400, (2, 3), seed=1)})
-    return CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), "paper"), kb, torch.device("cpu"))
+    return CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), PRESETS["paper"]), kb, torch.device("cpu"))
 
 
 @pytest.mark.slow

@@ -21,7 +21,8 @@ from ctp_core.errors import ArtifactError, ConfigError, DataError
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.kb.profile import Profile
-from ctp_core.select.config import SelectName
+from ctp_core.presets import PRESETS
+from ctp_core.select.names import SelectName
 from ctp_core.select.registry import SELECTS
 from ctp_core.symbols import Fact
 
@@ -218,7 +219,7 @@ def test_a_graph_that_no_others_teach_is_not_held_out() -> None:
 @pytest.mark.slow
 def test_the_fast_preset_learns_from_chains_of_two_what_longer_ones_mean() -> None:
     kb = graphs_kb({"train": family_graphs(400, (2,), seed=1)})
-    model = CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), "fast"), kb, CPU).fit()
+    model = CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), PRESETS["fast"]), kb, CPU).fit()
     assert accuracy_on(model, family_graphs(100, (2, 4, 6), seed=99)) > 0.95
 
 
@@ -227,7 +228,9 @@ def test_fixed_rules_learn_by_the_best_proof_alone() -> None:
     """.52 to .58 of three seeds; .28 to .43 where rules start as far from predicates as these from each other."""
     kb = graphs_kb({"train": family_graphs(3000, (2, 3), seed=1)})
     rules = {"templates": ("2",) * 32, "top_k": 5, "optimiser": "adam", "learning_rate": 0.02}
-    learnt = CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), "paper", "gntp").model_copy(update=rules), kb, CPU)
+    learnt = CtpGraphsTrainer(
+        ctp_graphs_preset(Profile.of(kb), PRESETS["paper"], "gntp").model_copy(update=rules), kb, CPU
+    )
     assert accuracy_on(learnt.fit(), kb.splits["train"]) > 0.48
 
 
@@ -272,7 +275,7 @@ def test_enough_steps_mean_fewer_epochs_on_more_graphs(graphs: int, epochs: int)
 @pytest.mark.parametrize("select", SELECTS)
 def test_every_parameter_of_every_preset_has_a_gradient_on_the_first_batch(select: SelectName, preset: str) -> None:
     kb = graphs_kb({"train": family_graphs(300, (2, 3), seed=1)})
-    run = CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), preset, select), kb, CPU)
+    run = CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), PRESETS[preset], select), kb, CPU)
     run.loss(torch.arange(run.config.batch_size)).backward()
     for name, parameter in run.scorer.module.named_parameters():
         assert parameter.grad is not None, name

@@ -43,7 +43,7 @@ def test_an_entity_appears_where_it_is_given_and_where_it_is_an_answer() -> None
 
 def test_a_fact_has_one_score_whether_its_object_or_its_predicate_is_asked() -> None:
     for name, factorisation in FACTORISATIONS.items():
-        module = factorisation((4, 3), 5, torch.Generator().manual_seed(0), torch.device("cpu")).double()
+        module = factorisation((4, 3), 6, torch.Generator().manual_seed(0), torch.device("cpu")).double()
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))

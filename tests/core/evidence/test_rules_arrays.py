@@ -26,11 +26,11 @@ def random_arrays(seed: int, *, long: bool = False) -> tuple[RuleArrays, EdgeLis
 
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_totals_are_the_biases_and_the_shares_of_all_proofs(seed: int, long: bool) -> None:
+def test_totals_are_the_biases_the_priors_and_the_shares_of_all_proofs(seed: int, long: bool) -> None:
     arrays, edges = random_arrays(seed, long=long)
     loops = np.array([[entity, 1, entity] for entity in range(NUM_ENTITIES)])
     facts = np.concatenate([edges.facts, loops, [[0, 0, 5]]])
-    expected = arrays.biases(facts)
+    expected = arrays.biases(facts) + arrays.priors(edges, facts)
     for paths in arrays.weigh(edges, facts):
         expected += np.bincount(paths.fact, paths.shares, len(facts))
     assert arrays.totals(edges, facts) == pytest.approx(expected)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ctp_core.base.edges import EdgeList
-from ctp_core.evidence.rules_chains import ChainRows, Hidden, PairWalks, turned
-from ctp_core.rules import Template
+from ctp_core.evidence.body_tree import JoinedBodies, turned
+from ctp_core.evidence.rules_chains import ChainRows, Hidden
 
 NUM_ENTITIES, NUM_PREDICATES = 7, 2
 BODIES = [body for length in range(1, 6) for body in itertools.product(range(2 * NUM_PREDICATES), repeat=length)][::7]
@@ -69,19 +69,23 @@ def test_the_widest_step_is_told_without_walking() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_joined_walks_are_the_paths_between_the_entities_without_the_fact_itself(seed: int) -> None:
+def test_joined_walks_are_the_paths_between_the_entities(seed: int) -> None:
     edges = random_edges(seed)
     many = np.concatenate([edges.facts[:4], [[0, 0, 5], [2, 1, 2]]])
     hub = np.array([[1, 0, entity] for entity in range(NUM_ENTITIES)])
     facts = many if seed else np.concatenate([hub, edges.facts[edges.facts[:, 0] == 1]])
-    pairs = PairWalks(edges, facts)
-    for body in BODIES:
-        paths = pairs.paths(Template(len(body)), body)
-        assert (np.diff(paths.pair) >= 0).all()
-        for index, fact in enumerate(facts.tolist()):
-            left = without(edges, fact)
-            expected = sorted(walk for walk in walks(left, fact[0], body) if walk[-1] == fact[2])
-            assert sorted(map(tuple, paths.stations[paths.pair == index].tolist())) == expected
+    found = Counter(
+        (body, pair, tuple(stations))
+        for part in JoinedBodies(BODIES, NUM_PREDICATES).paths(edges, facts[:, 0], facts[:, 2])
+        for body, pair, stations in zip(*(column.tolist() for column in part), strict=True)
+    )
+    assert found == Counter(
+        (index, pair, walk)
+        for index, body in enumerate(BODIES)
+        for pair, fact in enumerate(facts.tolist())
+        for walk in walks(edges, fact[0], body)
+        if walk[-1] == fact[2]
+    )
 
 
 def test_a_turned_body_leads_back() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from ctp_core.base.edges import EdgeList
+from ctp_core.confidence import PESSIMISM
 from ctp_core.evidence import rules_constants
-from ctp_core.evidence.rules_constants import MIN_CONFIDENCE, MIN_SUPPORT, PRIOR, ConstantRules
+from ctp_core.evidence.rules_constants import MIN_CONFIDENCE, MIN_SUPPORT, ConstantRules
 from ctp_core.evidence.rules_features import ANY, MAX_DEGREE, EntityFeatures, features_of
 from ctp_core.rules import SIDES, Template
 
@@ -55,7 +56,7 @@ def best_by_hand(
             continue
         holders = [said for said in everything if (atoms, other) in said]
         support = sum(((towards,), constant) in said for said in holders) - masked
-        confidence = support / (len(holders) + PRIOR)
+        confidence = support / (len(holders) + PESSIMISM)
         if support >= MIN_SUPPORT and confidence >= MIN_CONFIDENCE:
             best = max(best, -math.log(1 - confidence))
     return best
@@ -108,7 +109,7 @@ def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> No
     rules, facts = ConstantRules(home), np.array([(3, speaks, language), (4, speaks, language), (0, speaks, language)])
     found = rules.strongest(features_of(view), facts, rules.counted(facts), SIDES[0]).evidence
     for evidence, support in zip(found.tolist(), (3, 3, 2), strict=True):
-        assert evidence == pytest.approx(-math.log(1 - support / (4 + PRIOR)))
+        assert evidence == pytest.approx(-math.log(1 - support / (4 + PESSIMISM)))
 
 
 @pytest.mark.parametrize("at_once", [1, 2e6])

@@ -11,8 +11,8 @@ from ctp_core.base.goals import GoalIds
 from ctp_core.evidence import rules_model
 from ctp_core.evidence import rules_trainer as rules_module
 from ctp_core.evidence.config import RulesConfig
+from ctp_core.evidence.predicate_rules import evidence_of
 from ctp_core.evidence.proofs import provable
-from ctp_core.evidence.rules_arrays import evidence_of
 from ctp_core.evidence.rules_mining import Mined, mine_chains
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import (
@@ -25,6 +25,7 @@ from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.registry import create_trainer
 from ctp_core.rules import UNARY
 from ctp_core.symbols import Fact
+from tests.core.evidence.towns import towns
 
 CPU = torch.device("cpu")
 
@@ -106,21 +107,6 @@ def test_a_predicate_without_training_facts_is_unlikely_of_every_pair() -> None:
     assert isinstance(model, RulesModel)
     objects = model.kb_logits(GoalIds.for_objects(np.array([0]), np.array([kb.predicates.id("q")])))
     assert (objects < np.log(0.01)).all()
-
-
-def towns() -> FactsKB:
-    """Whoever lives in town k speaks language k, which a constant tells; friends are mutual, which a chain tells."""
-    choose = np.random.default_rng(0)
-    people = [f"person{index}" for index in range(60)]
-    facts = {"train": list[Fact](), "valid": list[Fact]()}
-    for index, person in enumerate(people):
-        facts["train"].append(Fact(person, "lives_in", f"town{index % 4}"))
-        facts["valid" if index % 5 == 0 else "train"].append(Fact(person, "speaks", f"language{index % 4}"))
-        friend = people[int(choose.integers(60))]
-        facts["train"].append(Fact(person, "friend", friend))
-        facts["valid" if index % 5 == 1 else "train"].append(Fact(friend, "friend", person))
-    facts["valid"] = [fact for fact in facts["valid"] if fact not in set(facts["train"])]
-    return FactsKB.from_facts(facts)
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,15 @@ import torch
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS
-from ctp_core.errors import ArtifactError
+from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.hybrid.config import HybridConfig, hybrid_preset
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.kb.profile import Profile
+from ctp_core.presets import PRESETS
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
+from ctp_core.walkers.config import NeuralLpConfig
 from service.samples import read_sample
 from tests.core.base.test_facts_model import FAMILY, HIDDEN, KB, ask, model_of
 
@@ -49,7 +51,7 @@ def test_an_embedding_knows_nothing_of_an_entity_never_seen() -> None:
 @pytest.mark.parametrize("config", [ComplexConfig(rank=3), DistMultConfig(rank=3)], ids=["complex", "distmult"])
 def test_the_averaged_predicate_is_the_mean_of_both_directions(config: ComplexConfig | DistMultConfig) -> None:
     generator = torch.Generator().manual_seed(1)
-    module = FACTORISATIONS[config.method]((5, 2), config.rank, generator, torch.device("cpu"))
+    module = FACTORISATIONS[config.method]((5, 2), config.width, generator, torch.device("cpu"))
     for parameter in module.parameters():
         parameter.data.normal_(generator=generator)
     subject, predicate, object_ = torch.tensor([0, 3]), torch.tensor([0, 1]), torch.tensor([4, 1])
@@ -63,7 +65,7 @@ def test_the_averaged_predicate_is_the_mean_of_both_directions(config: ComplexCo
 
 def test_complex_is_the_product_of_complex_numbers() -> None:
     generator = torch.Generator().manual_seed(2)
-    module = FACTORISATIONS["complex"]((3, 1), 4, generator, torch.device("cpu"))
+    module = FACTORISATIONS["complex"]((3, 1), 8, generator, torch.device("cpu"))
     for parameter in module.parameters():
         parameter.data.normal_(generator=generator)
 
@@ -163,10 +165,24 @@ def test_only_the_whole_has_metrics_without_the_name_of_a_part() -> None:
 def test_without_validation_facts_the_embedding_leaves_the_lead_to_proofs() -> None:
     """It knows the facts by heart: however sure it is of all others that they are false, it has not been asked once."""
     kb = read_sample("family").kb
-    hybrid = create_trainer(hybrid_preset(Profile.of(kb), "best"), kb, torch.device("cpu")).fit()
+    hybrid = create_trainer(hybrid_preset(Profile.of(kb), PRESETS["best"]), kb, torch.device("cpu")).fit()
     assert isinstance(hybrid, HybridModel)
     (answers,) = ask(hybrid, Goal("rick", "grandparent", None))
     assert answers[0].fact.object == "morty"
     assert answers[0].score > 0.5
     embedded = [parts["embedding"] for answer in answers if (parts := answer.score_parts)]
     assert all(abs(part or 0) < 1 for part in embedded)
+
+
+def test_a_part_that_no_trainer_is_known_for_is_refused() -> None:
+    config = HybridConfig().model_copy(update={"embedding": NeuralLpConfig()})
+    with pytest.raises(ConfigError, match="no part of method 'neurallp'"):
+        create_trainer(config, KB, torch.device("cpu"))
+
+
+def test_an_embedding_of_another_method_than_the_settings_name_is_refused() -> None:
+    config = HybridConfig(proofs=ProofsConfig(templates={"1": 2}, epochs=1), embedding=ComplexConfig(rank=2, epochs=1))
+    stored = create_trainer(config, KB, torch.device("cpu")).fit().to_artifact()
+    stored.manifest["config"]["embedding"]["method"] = "distmult"
+    with pytest.raises(ArtifactError, match="an embedding of method 'complex'"):
+        HybridModel.from_artifact(stored, torch.device("cpu"))

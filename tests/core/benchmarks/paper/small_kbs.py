@@ -13,5 +13,4 @@ from ctp_core.methods import parse_config, preset_for
 def small(method: str, select: str = "linear", **settings: Any) -> tuple[BaseConfig, GraphsKB]:
     kb = graphs_kb({"train": family_graphs(150, (2, 3), seed=1), "valid": family_graphs(40, (3,), seed=2)})
     preset = preset_for(Profile.of(kb), "fast", method, select)
-    assert preset is not None
     return parse_config("graphs", {**preset.model_dump(), **settings}), kb

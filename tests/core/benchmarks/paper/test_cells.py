@@ -11,6 +11,7 @@ from ctp_core.benchmarks.paper.link_settings import CTP, CTP_RANKED, GNTP_RULES
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
 from ctp_core.methods import methods_of
 from ctp_core.networks.config import NETWORKS, network_preset
+from ctp_core.presets import find_preset
 from tests.core.benchmarks.paper.rows import GCN
 
 
@@ -69,7 +70,7 @@ APPENDIX = {
 @pytest.mark.parametrize("method", NETWORKS)
 def test_networks_have_the_hyper_parameters_of_the_appendix(method: str) -> None:
     for tuning, expected in zip(("short", "long"), APPENDIX[method], strict=True):
-        config = network_preset(method, PRESETS[tuning]).model_dump()
+        config = network_preset(method, find_preset(PRESETS[tuning])).model_dump()
         assert {name: config[name] for name in expected} == expected
 
 

@@ -14,6 +14,7 @@ from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.networks.config import NETWORKS, NetworkConfig, network_preset
 from ctp_core.networks.messages import ConvolutionLayer, Edges
 from ctp_core.networks.sequence import RecurrentEncoder
+from ctp_core.presets import PRESETS
 from ctp_core.symbols import Fact
 from tests.core.benchmarks.paper.small_kbs import small
 
@@ -46,7 +47,7 @@ def test_the_published_network_is_told_the_label_in_training_and_testing() -> No
 def test_the_published_network_reads_facts_as_the_file_tells_them() -> None:
     told = [Fact("Eve", "son", "Bob"), Fact("Bob", "aunt", "Dan"), Fact("Dan", "son", "Bob"), Fact("Bob", "son", "Al")]
     graph = Graph((*told, told[0]), "Eve", "Al", "aunt")
-    trainer = PublishedTrainer(network_preset("cnn", "paper"), graphs_kb({"train": [graph] * 2}))
+    trainer = PublishedTrainer(network_preset("cnn", PRESETS["paper"]), graphs_kb({"train": [graph] * 2}))
     rows = trainer._batch(torch.arange(2))
     aunt, son = (trainer.kb.predicates.id(name) for name in ("aunt", "son"))
     walk = [[3, son, 1], [1, aunt, 2], [2, son, 1], [1, son, 0], [3, son, 1]]  # Al, Bob, Dan, Eve; none is merged
@@ -101,7 +102,7 @@ def test_the_published_network_never_trains_its_last_map_and_of_attention_only_v
 
 def test_the_published_network_takes_rows_in_the_order_of_the_file() -> None:
     kb = graphs_kb({"train": [*family_graphs(6, (2,), seed=1), *family_graphs(6, (3,), seed=2)]})
-    config = network_preset("gcn", "paper").model_copy(update={**ROWS, "batch_size": 4, "epochs": 2})
+    config = network_preset("gcn", PRESETS["paper"]).model_copy(update={**ROWS, "batch_size": 4, "epochs": 2})
     trainer, seen = PublishedTrainer(config, kb), list[list[int]]()
     trainer.scorer.module.register_forward_pre_hook(lambda _, given: seen.append(given[0].present.sum(dim=1).tolist()))
     trainer.train_epoch()

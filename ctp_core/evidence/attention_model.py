@@ -1,7 +1,6 @@
 """Link prediction by proofs alone: every proof adds its share to the logit of a fact."""
 
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,11 +13,11 @@ from ctp_core.base.edges import atom_tables
 from ctp_core.base.facts_model import FactsView, facts_about, load_state, read_config, read_kb, read_probabilities
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.errors import ArtifactError
+from ctp_core.evidence.attention_arrays import AttentionArrays
+from ctp_core.evidence.attention_counts import AskedFacts
+from ctp_core.evidence.attention_head import AttentionHead
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.model import Arrays, EvidenceModel, logits_by
-from ctp_core.evidence.proofs_arrays import EvidenceArrays
-from ctp_core.evidence.proofs_counts import AskedFacts
-from ctp_core.evidence.proofs_head import EvidenceHead
 from ctp_core.evidence.rules_arrays import RuleArrays, RuleTable
 from ctp_core.evidence.rules_model import logits_by_rules, read_table, rule_arrays, table_tensors
 from ctp_core.evidence.together import Together
@@ -35,13 +34,11 @@ class ProofsModel(EvidenceModel):
     At least one of `head` and `table` is there.
     """
 
-    method: ClassVar[str] = "proofs"
-
     def __init__(
         self,
         config: ProofsConfig,
         kb: FactsKB,
-        head: EvidenceHead | None,
+        head: AttentionHead | None,
         offsets: Float[np.ndarray, " predicate"] | None = None,
         table: RuleTable | None = None,
         *,
@@ -67,8 +64,8 @@ class ProofsModel(EvidenceModel):
         return Together(self.attention, self.mined)
 
     @cached_property
-    def attention(self) -> EvidenceArrays | None:
-        return None if self.head is None else EvidenceArrays(self.head)
+    def attention(self) -> AttentionArrays | None:
+        return None if self.head is None else AttentionArrays(self.head)
 
     @cached_property
     def mined(self) -> RuleArrays | None:
@@ -152,7 +149,7 @@ class ProofsModel(EvidenceModel):
         if table is None or "head.bias" in artifact.tensors:
             widths = {template: config.members * width for template, width in config.widths.items()}
             sizes, how = (len(kb.predicates), widths), (config.saturation, config.counting)
-            head = EvidenceHead(*sizes, torch.Generator(), device, config.initial_scale, *how)
+            head = AttentionHead(*sizes, torch.Generator(), device, config.initial_scale, *how)
             load_state(head, "head", artifact)
         model = cls(config, kb, head, _offsets(artifact, len(kb.predicates)), table)
         return model.calibrated_by(read_probabilities(artifact)).with_counts_of(artifact)

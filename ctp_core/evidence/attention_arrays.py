@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ctp_core.base.edges import EdgeList
+from ctp_core.evidence.attention_head import AttentionHead, half_count
 from ctp_core.evidence.proofs import WeighedPaths, own_paths
-from ctp_core.evidence.proofs_head import EvidenceHead, half_count
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 
@@ -26,10 +26,10 @@ MAX_REACHED = 5e6  # numbers of paths to entities, at a time: 40 MB
 MAX_WALKS = 2e6  # by one template for all facts together: about two seconds and half a gigabyte
 
 
-class EvidenceArrays:
+class AttentionArrays:
     """attention[template] is [predicate, reformulator, place, atom], strength[template] [predicate, reformulator]."""
 
-    def __init__(self, head: EvidenceHead) -> None:
+    def __init__(self, head: AttentionHead) -> None:
         goals = torch.arange(head.num_predicates, device=head.bias.device)
         self.num_predicates, self._by_share = head.num_predicates, head.counting == "share"
         self.attention: dict[Template, Floats] = {t: _array(head.attention(t, goals)) for t in head.templates}
@@ -54,10 +54,12 @@ class EvidenceArrays:
         return found
 
     def weigh(self, edges: EdgeList, facts: FactIds, wanted: int | None = None) -> list[WeighedPaths]:
-        """All proofs of the facts that are walked, none by the fact itself; of these facts the shares and the biases
-        add up to the logits. Where proofs are many, only the `wanted` best ones are looked for."""
+        """All proofs of the facts that are walked, none by the fact itself; of these facts the shares, the biases and
+        the priors add up to the logits. Where proofs are many, only the `wanted` best ones are looked for."""
         found = []
         for template in self.attention:
+            if template.unary:
+                continue
             many = template.length > 1 and self._walks(template, edges, facts).sum() > MANY_WALKS
             if wanted is not None and many:
                 found += self._best(template, edges, facts, wanted)
@@ -266,7 +268,7 @@ class EvidenceArrays:
         return float(self.strength[template][predicate] @ self._saturate(mass, template))
 
 
-def _affordable_atoms(attended: Floats, edges: EdgeList, starts: Ids) -> list[NDArray[np.bool_]]:
+def _affordable_atoms(attended: Floats, edges: EdgeList, starts: Ids) -> Iterator[NDArray[np.bool_]]:
     """[place, atom]: along which atoms the best proofs are looked for, first along few; at least one choice.
 
     None of them leads along more than BEST_WALKS: long bodies join a dense KB in billions of ways.
@@ -277,11 +279,15 @@ def _affordable_atoms(attended: Floats, edges: EdgeList, starts: Ids) -> list[ND
         return np.asarray(attended >= ranked[:, min(kept, ranked.shape[1]) - 1, None])
 
     def fits(allowed: NDArray[np.bool_]) -> bool:
-        return edges.num_walks_along(starts, allowed[:-1]) <= BEST_WALKS
+        return edges.walks_along_fit(starts, allowed[:-1], BEST_WALKS)
 
-    found = [allowed for allowed in map(among, BEST_ATOMS) if fits(allowed)]
-    none = np.zeros(attended.shape, dtype=bool)
-    return found or [next((allowed for allowed in map(among, FEWER_ATOMS) if fits(allowed)), none)]
+    few, more = map(among, BEST_ATOMS)
+    if not fits(few):
+        yield next(filter(fits, map(among, FEWER_ATOMS)), np.zeros(attended.shape, dtype=bool))
+        return
+    yield few
+    if fits(more):
+        yield more
 
 
 def _array(tensor: Tensor) -> Floats:

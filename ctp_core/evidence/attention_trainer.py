@@ -15,11 +15,11 @@ from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.schedule import one_cycle
+from ctp_core.evidence.attention_counts import AskedFacts
+from ctp_core.evidence.attention_head import EXCLUDED, AttentionHead, inverse_softplus
+from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.config import Loss, ProofsConfig
 from ctp_core.evidence.cost import attention_cells
-from ctp_core.evidence.proofs_counts import AskedFacts
-from ctp_core.evidence.proofs_head import EXCLUDED, EvidenceHead, inverse_softplus
-from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.kb.knowledge_base import FactsKB
 
 REMEDY = "lower `batch_size`, `members` or the numbers in `templates`, or use 'rules' or 'complex'"
@@ -66,20 +66,20 @@ LOSSES: dict[Loss, LossFunction] = {"binary": binary, "softmax": softmax, "open_
 class Ensemble(nn.Module):
     """The mean of the logits of heads that differ in their random start: steadier than any of them."""
 
-    def __init__(self, heads: list[EvidenceHead]) -> None:
+    def __init__(self, heads: list[AttentionHead]) -> None:
         super().__init__()
         self.members = nn.ModuleList(heads)
 
     @property
-    def heads(self) -> list[EvidenceHead]:
-        return [head for head in self.members if isinstance(head, EvidenceHead)]
+    def heads(self) -> list[AttentionHead]:
+        return [head for head in self.members if isinstance(head, AttentionHead)]
 
     def logits(
         self, tables: Float[Tensor, "atom entity entity"], goals: Int[Tensor, " goal"]
     ) -> Float[Tensor, "goal entity entity"]:
         return torch.stack([head.logits(tables, goals) for head in self.heads]).mean(0)
 
-    def merged(self) -> EvidenceHead:
+    def merged(self) -> AttentionHead:
         """One head with the reformulators of all, each at its share of the weight: the same logits, the same proofs."""
         heads = self.heads
         if len(heads) == 1:
@@ -87,7 +87,7 @@ class Ensemble(nn.Module):
         first = heads[0]
         widths = {template: len(heads) * width for template, width in first.templates.items()}
         sizes, how = (first.num_predicates, widths), (first.saturation, first.counting)
-        merged = EvidenceHead(*sizes, torch.Generator(), first.bias.device, 1.0, *how)
+        merged = AttentionHead(*sizes, torch.Generator(), first.bias.device, 1.0, *how)
         with torch.no_grad():
             for name in map(str, widths):
                 merged.attention_logits[name].copy_(torch.cat([h.attention_logits[name] for h in heads], 1))
@@ -98,7 +98,7 @@ class Ensemble(nn.Module):
         return merged.requires_grad_(False)
 
 
-class ProofsTrainer(FactsTrainer):
+class AttentionTrainer(FactsTrainer):
     """Adam with a one-cycle rate; keeps the weights that were best on validation."""
 
     config: ProofsConfig
@@ -113,9 +113,9 @@ class ProofsTrainer(FactsTrainer):
         self._tables = atom_tables(self.split.train, *self._sizes, device)
         self._goals = torch.from_numpy(np.unique(self.split.train[:, 1]))
 
-    def _new_head(self, config: ProofsConfig) -> EvidenceHead:
+    def _new_head(self, config: ProofsConfig) -> AttentionHead:
         num_predicates = self._sizes[1]
-        return EvidenceHead(
+        return AttentionHead(
             num_predicates,
             config.widths,
             self.generator,
@@ -137,7 +137,7 @@ class ProofsTrainer(FactsTrainer):
         goals = batch.to(self.device)
         return torch.stack([self._loss_of(head, goals) for head in self.module.heads]).sum()
 
-    def _loss_of(self, head: EvidenceHead, goals: Int[Tensor, " goal"]) -> Float[Tensor, ""]:
+    def _loss_of(self, head: AttentionHead, goals: Int[Tensor, " goal"]) -> Float[Tensor, ""]:
         visible = self._visible()
         facts, shown = self._tables[goals], visible[goals]
         if self.config.ranked == "hidden":  # a shown fact is neither a target nor a rival
@@ -181,7 +181,7 @@ class ProofsTrainer(FactsTrainer):
         head = ensemble.merged()
         return ProofsModel(self.config, kb, head, self._offsets(head) if self.config.loss == "softmax" else None)
 
-    def _offsets(self, head: EvidenceHead) -> Float[np.ndarray, " predicate"]:
+    def _offsets(self, head: AttentionHead) -> Float[np.ndarray, " predicate"]:
         """The level of each predicate's logits at which as many facts are expected as are stated.
 
         Softmax only tells how far facts are above their rivals; with these offsets a score is a probability and

@@ -12,15 +12,16 @@ import torch
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.model import Answer, Model
-from ctp_core.evidence import proofs_arrays as evidence_arrays
+from ctp_core.confidence import PESSIMISM
+from ctp_core.evidence import attention_arrays
+from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.config import EvidenceTemplate, ProofsConfig
 from ctp_core.evidence.model import MIN_EVIDENCE
-from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules import chain_rule
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.proofs import ProofNode
 from ctp_core.registry import create_trainer
-from ctp_core.rules import PESSIMISM, Template
+from ctp_core.rules import Template
 from ctp_core.symbols import Fact, Goal
 from tests.core.base.test_facts_model import CONFIGS, CPU, FAMILY, HIDDEN, KB, ask, model_of
 
@@ -43,7 +44,7 @@ def test_where_walks_are_too_many_scores_stay_and_proofs_are_left_out(
     model: Model, goal: Goal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = answers_to(model, goal, NEW, proofs=100_000)
-    monkeypatch.setattr(evidence_arrays, "MAX_WALKS", 20)
+    monkeypatch.setattr(attention_arrays, "MAX_WALKS", 20)
     bounded = answers_to(model, goal, NEW, proofs=100_000)
     assert {answer.fact: answer.score for answer in bounded} == pytest.approx({a.fact: a.score for a in whole})
     assert sum(len(answer.proofs) for answer in bounded) < sum(len(answer.proofs) for answer in whole)

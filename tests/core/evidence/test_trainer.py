@@ -9,32 +9,17 @@ import torch
 from ctp_core.artifact import Artifact
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.base.model import Budget, Question
-from ctp_core.evidence import proofs_arrays, proofs_model
+from ctp_core.evidence import attention_arrays, attention_model
+from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
-from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.shares import SHARES, Share, Shares, choose_shares
 from ctp_core.evidence.trainer import EvidenceTrainer
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.registry import create_trainer, load_model
-from ctp_core.symbols import Fact
+from tests.core.evidence.towns import towns
 
 CPU = torch.device("cpu")
 CONFIG = ProofsConfig(mined=True, epochs=4, eval_every=2, max_length=2, steps=10, templates={"1": 2, "1X": 1, "2": 2})
-
-
-def towns() -> FactsKB:
-    """Whoever lives in town k speaks language k, which a constant tells; friends are mutual, which a chain tells."""
-    choose = np.random.default_rng(0)
-    people = [f"person{index}" for index in range(60)]
-    facts = {"train": list[Fact](), "valid": list[Fact]()}
-    for index, person in enumerate(people):
-        facts["train"].append(Fact(person, "lives_in", f"town{index % 4}"))
-        facts["valid" if index % 5 == 0 else "train"].append(Fact(person, "speaks", f"language{index % 4}"))
-        friend = people[int(choose.integers(60))]
-        facts["train"].append(Fact(person, "friend", friend))
-        facts["valid" if index % 5 == 1 else "train"].append(Fact(friend, "friend", person))
-    facts["valid"] = [fact for fact in facts["valid"] if fact not in set(facts["train"])]
-    return FactsKB.from_facts(facts)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +56,7 @@ def test_the_logits_are_the_sum_of_both_parts(trainer: EvidenceTrainer) -> None:
 
 def test_tables_and_walks_give_the_same_logits(trainer: EvidenceTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     by_table, by_walk = whole(trainer), whole(trainer)
-    monkeypatch.setattr(proofs_model, "TABLE_CELLS", 0)
+    monkeypatch.setattr(attention_model, "TABLE_CELLS", 0)
     assert not by_walk._by_table
     monkeypatch.undo()
     assert by_table._by_table
@@ -97,7 +82,7 @@ def test_the_best_proofs_are_the_same_when_not_all_are_listed(
 ) -> None:
     asked = [Question((f"person{number}", "friend", None), proofs=2, top_k=6) for number in range(4)]
     listed = whole(trainer).answer(asked, Budget())
-    monkeypatch.setattr(proofs_arrays, "MANY_WALKS", 0)
+    monkeypatch.setattr(attention_arrays, "MANY_WALKS", 0)
     for every, best in zip(listed, whole(trainer).answer(asked, Budget()), strict=True):
         for one, other in zip(every.items, best.items, strict=True):  # type: ignore[union-attr]
             assert one.score == pytest.approx(other.score)

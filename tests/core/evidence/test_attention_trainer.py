@@ -12,22 +12,22 @@ from ctp_core.base.calibration import level
 from ctp_core.base.edges import atom_tables
 from ctp_core.base.goals import GoalIds
 from ctp_core.errors import ArtifactError
+from ctp_core.evidence.attention_model import ProofsModel
+from ctp_core.evidence.attention_trainer import AttentionTrainer, Ensemble, binary, open_world
 from ctp_core.evidence.config import ProofsConfig
-from ctp_core.evidence.proofs_model import ProofsModel
-from ctp_core.evidence.proofs_trainer import Ensemble, ProofsTrainer, binary, open_world
 from ctp_core.registry import create_trainer
 from ctp_core.rules import Template
 from ctp_core.symbols import Goal
 from tests.core.base.test_facts_model import KB, ask
-from tests.core.evidence.test_proofs_head import NUM_PREDICATES, How, new_head, random_facts, tables_of, ways
+from tests.core.evidence.test_attention_head import NUM_PREDICATES, How, new_head, random_facts, tables_of, ways
 
 CPU = torch.device("cpu")
 GOAL = torch.tensor([KB.predicates.id("grandparent")])
 
 
-def new_trainer() -> ProofsTrainer:
+def new_trainer() -> AttentionTrainer:
     trainer = create_trainer(ProofsConfig(templates={"2": 2}, ranked="hidden", hidden_facts=0.5), KB, CPU)
-    assert isinstance(trainer, ProofsTrainer)
+    assert isinstance(trainer, AttentionTrainer)
     return trainer
 
 

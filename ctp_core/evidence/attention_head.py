@@ -20,8 +20,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ctp_core.evidence.attention_counts import AskedFacts, FirstUses, chain, mix, own_attention, own_counts, without_own
 from ctp_core.evidence.config import Counting
-from ctp_core.evidence.proofs_counts import AskedFacts, FirstUses, chain, mix, own_attention, own_counts, without_own
 from ctp_core.rules import Template
 
 EXCLUDED = -1e9  # an attention logit whose softmax is exactly 0 in float32
@@ -45,7 +45,7 @@ def inverse_softplus(value: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return value + torch.log(-torch.expm1(-value).clamp(max=-torch.finfo(value.dtype).tiny))
 
 
-class EvidenceHead(nn.Module):
+class AttentionHead(nn.Module):
     """Attention, weights and biases of every predicate; knows nothing of the facts."""
 
     def __init__(

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from ctp_core.base.edges import atom_tables
+from ctp_core.evidence.attention_counts import AskedFacts, chain, mix
+from ctp_core.evidence.attention_head import AttentionHead, half_count, saturate
 from ctp_core.evidence.config import Counting
-from ctp_core.evidence.proofs_counts import AskedFacts, chain, mix
-from ctp_core.evidence.proofs_head import EvidenceHead, half_count, saturate
 from ctp_core.rules import UNARY, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 4, 2
@@ -28,9 +28,9 @@ How = dict[str, Any]  # the settings that say how groundings are counted
 ways = pytest.mark.parametrize("how", [{}, {"saturation": 0.2}, {"counting": "share"}], ids=str)
 
 
-def new_head(seed: int = 0, how: How | None = None, templates: dict[Template, int] = EVERY_TEMPLATE) -> EvidenceHead:
+def new_head(seed: int = 0, how: How | None = None, templates: dict[Template, int] = EVERY_TEMPLATE) -> AttentionHead:
     generator = torch.Generator().manual_seed(seed)
-    return EvidenceHead(NUM_PREDICATES, templates, generator, torch.device("cpu"), 2.0, **how or {}).double()
+    return AttentionHead(NUM_PREDICATES, templates, generator, torch.device("cpu"), 2.0, **how or {}).double()
 
 
 def count_one_by_one(attention: Attention, facts: set[tuple[int, int, int]], subject: int, object_: int) -> float:
@@ -130,7 +130,7 @@ def test_by_share_one_path_of_one_says_more_than_two_of_three() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = {}
     for counting in get_args(Counting):
-        head = EvidenceHead(1, {Template(2): 1}, generator, torch.device("cpu"), counting=counting)
+        head = AttentionHead(1, {Template(2): 1}, generator, torch.device("cpu"), counting=counting)
         with torch.no_grad():
             head.attention_logits["2"][..., 0] = 50.0
             logits[counting] = (
@@ -143,7 +143,7 @@ def test_by_share_one_path_of_one_says_more_than_two_of_three() -> None:
 
 def test_with_a_low_saturation_one_fact_says_almost_as_much_as_two() -> None:
     """Attention of half and half: c is .5 for one of the facts and 1 for both, h(c) 5/7 and 10/12."""
-    head = EvidenceHead(3, {Template(1): 1}, torch.Generator(), torch.device("cpu"), saturation=0.2)
+    head = AttentionHead(3, {Template(1): 1}, torch.Generator(), torch.device("cpu"), saturation=0.2)
     with torch.no_grad():
         head.attention_logits["1"].fill_(-1e9)
         head.attention_logits["1"][0, 0, 0, [1, 2]] = 0

@@ -4,7 +4,7 @@ PORT ?= $(or $(CTP_PORT),8000)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup setup-dev run test test-fast test-faults test-install screenshots lint format system-deps clean
+.PHONY: help setup setup-dev run test test-fast test-faults test-hostile test-soak test-install screenshots lint format system-deps clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -25,6 +25,12 @@ test-fast: setup-dev ## Run the tests that need no started processes (under a mi
 
 test-faults: setup-dev ## Kill, stop, fill and flush everything, twenty times over (half an hour)
 	$(BIN)/python -m pytest tests/faults -m "slow or long"
+
+test-hostile: setup-dev ## Send ten thousand hostile calls (HOSTILE_CALLS and HOSTILE_SEED change that; twenty minutes)
+	$(BIN)/python -m pytest tests/hostile -m "slow or long" -s
+
+test-soak: setup-dev ## Mixed traffic with kills; then nothing may have grown (SOAK_MINUTES, 30 unless given)
+	$(BIN)/python -m pytest tests/soak -m long -s
 
 test-install: setup-dev ## Install and start a fresh copy, then paste the README's commands (five minutes)
 	$(BIN)/python -m pytest tests/e2e/test_fresh_copy.py -m long

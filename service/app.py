@@ -25,6 +25,7 @@ from service.keys.service import Keyring
 from service.logs import configure_logs
 from service.models.comparison import comparing
 from service.models.router import router as models
+from service.models.upload import importing
 from service.queries.batcher import Batcher
 from service.queries.router import router as queries
 from service.queries.service import Targets
@@ -54,6 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             app.state.waiting.stop()
             app.state.comparing.stop()
             app.state.downloading.stop()
+            app.state.importing.stop()
             app.state.redis.close()
             app.state.database.dispose()
 
@@ -73,7 +75,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.waiting = Waiting(settings.max_waiting_calls)
     app.state.downloading = downloads(settings.max_downloads)
     app.state.comparing = comparing(settings.max_comparisons)
-    app.state.importing = asyncio.Lock()
+    app.state.importing = importing(settings.max_imports)
+    app.state.unpacking = asyncio.Lock()
     app.state.redis = make_redis(settings)
     parts = Parts(app.state.database, app.state.redis, app.state.storage)
     app.state.parts = Cache(lambda _: parts.states(), PARTS_SECONDS)

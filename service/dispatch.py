@@ -109,7 +109,7 @@ class Dispatcher:
         """
         could_speak = self.witness.has_seen(self.settings.lease_seconds)
         with self.database.read() as session:
-            expired = lease.expired(session) if could_speak else []
+            expired = lease.expired(session, self.settings.lease_seconds) if could_speak else []
             unsettled = outcomes.unsettled(session)
         for job in expired:
             self._take_back(job)
@@ -120,7 +120,7 @@ class Dispatcher:
     def _take_back(self, job: Job) -> None:
         try:
             with self.database.write() as session:
-                lease.take_back(session, job, self.settings.max_attempts)
+                lease.take_back(session, job, self.settings.lease_seconds, self.settings.max_attempts)
             log.warning("job_taken_back", job_id=job.id, attempt=job.attempt)
         except LeaseLost:
             log.info("job_moved_on", job_id=job.id)

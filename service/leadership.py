@@ -5,7 +5,7 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from service.db.clock import now
+from service.db.clock import now, over
 from service.db.tables import Lease
 
 DISPATCHER = "dispatcher"
@@ -17,7 +17,7 @@ def leader(session: Session, role: str) -> str | None:
 
 def take(session: Session, role: str, owner: str, seconds: float) -> bool:
     """Takes or renews the lease; returns False if another process holds it."""
-    mine = update(Lease).where(Lease.role == role, or_(Lease.owner == owner, Lease.expires_at < now()))
+    mine = update(Lease).where(Lease.role == role, or_(Lease.owner == owner, over(Lease.expires_at, seconds)))
     result = session.execute(mine.values(owner=owner, expires_at=now() + seconds))
     assert isinstance(result, CursorResult)
     if result.rowcount:

@@ -131,6 +131,12 @@ class Settings(BaseSettings):
         le=1000,
         description="Most exports of models and KBs that one tenant may have under way in one API process.",
     )
+    max_imports: int = Field(
+        2,
+        gt=0,
+        le=1000,
+        description="Most imports of models that one tenant may have under way in one API process.",
+    )
     max_comparisons: int = Field(
         2,
         gt=0,
@@ -148,6 +154,12 @@ class Settings(BaseSettings):
         le=64,
         description="Processes in which one query worker answers, 1 to 64; of two or more, one tenant uses at most all "
         "but one.",
+    )
+    query_memory_bytes: int = Field(
+        0,
+        ge=0,
+        description="Memory that one process of a query worker may take before it is ended; 0: half of what is free "
+        "when the worker starts, shared by its processes.",
     )
     model_cache_bytes: int = Field(
         2048 * MIB,

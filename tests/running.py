@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,11 +56,12 @@ class RunningService:
 
 @contextmanager
 def running_service(
-    folder: Path, environment: Mapping[str, str] | None = None, **settings: str
+    folder: Path, environment: Mapping[str, str] | None = None, through: Sequence[str] = (), **settings: str
 ) -> Iterator[RunningService]:
     """`ctp up` on a free port, with `CTP_*` settings in lower case without the prefix; stopped at the end.
 
-    Unless a test asks for more, one process answers: each takes seconds to load torch.
+    `through` is the command of a program that becomes it. Unless a test asks for more, one process answers: each takes
+    seconds to load torch.
     """
     port = free_port()
     outside = {key: value for key, value in os.environ.items() if not key.startswith("CTP_")}
@@ -68,7 +69,7 @@ def running_service(
     environment.setdefault("CTP_QUERY_PROCESSES", "1")
     environment |= {f"CTP_{key.upper()}": value for key, value in settings.items()}
     process = subprocess.Popen(
-        [sys.executable, "-m", "service.cli", "up", "--port", str(port)],
+        [*through, sys.executable, "-m", "service.cli", "up", "--port", str(port)],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

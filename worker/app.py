@@ -4,6 +4,7 @@ from contextlib import ExitStack
 
 from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 
+from service.local.freed_memory import give_back_regularly
 from service.logs import configure_logs
 from service.queue import QUERY_QUEUE, Presence, make_celery
 from service.settings import get_settings
@@ -16,6 +17,7 @@ def serve(role: str, arguments: list[str]) -> None:
     """Runs a worker until it is told to stop; `arguments` are those of the `celery` program."""
     settings = get_settings()
     configure_logs(settings.log_level)
+    give_back_regularly()
     app = make_celery(settings)
     # Jobs are not prefetched: they wait in the queue, where any free worker finds them. Batches are, because otherwise
     # the consumer sleeps up to a second after its slots were full.

@@ -1,4 +1,4 @@
-"""How much memory a training may take, how much it takes, and whether the kernel has killed for lack of memory.
+"""How much memory a child process may take, how much it takes, and whether the kernel has killed for lack of memory.
 
 Reads `/proc` and cgroups; where there are none (macOS), nothing is known and nothing is limited.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SHARE = 0.7  # of the free memory that trainings on this machine may take
+QUERY_SHARE = 0.5  # of the free memory that the children of a query worker may take
 # A machine with less than this left is about to kill processes, so trainings end first.
 RESERVE_SHARE, RESERVE_BYTES = 0.02, 200_000_000
 # Data that a process reserves and never touches: stacks of threads, arenas of malloc, buffers of BLAS.
@@ -22,9 +23,9 @@ FIRST_VERSION = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inacti
 PAGE = resource.getpagesize()
 
 
-def share_of(free: int | None, workers: int) -> int | None:
-    """The memory for a training of one of several train workers on a machine, all of which may train at once."""
-    return None if free is None else int(SHARE * free / max(1, workers))
+def share_of(free: int | None, processes: int, share: float = SHARE) -> int | None:
+    """The memory of one of several processes, all of which may need it at once; by default of those that train."""
+    return None if free is None else int(share * free / max(1, processes))
 
 
 def free_bytes() -> int | None:

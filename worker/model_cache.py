@@ -21,6 +21,7 @@ from service.files.storage import make_storage
 from service.health.counters import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.kbs import repository as kbs
 from service.settings import Settings
+from worker import memory
 from worker.device import choose_device
 from worker.shares import Key
 
@@ -78,8 +79,10 @@ class ModelCache:
     """A cache of models by total size; always keeps the most recently used one, whatever its size."""
 
     def __init__(self, settings: Settings, count: Callable[[str], None]) -> None:
-        # All children of a query worker together keep as many bytes as are set.
-        self.storage, self.max_bytes = make_storage(settings), settings.model_cache_bytes // settings.query_processes
+        self.storage = make_storage(settings)
+        # All children of a query worker together keep as many bytes as are set; a search needs memory beside them.
+        share, limit = settings.model_cache_bytes // settings.query_processes, memory.own_limit()
+        self.max_bytes = share if limit is None else min(share, limit // 2)
         self.database = Database(settings.database)
         self.device = choose_device(settings.device)
         self.count = count

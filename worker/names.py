@@ -6,7 +6,8 @@ import socket
 from collections import Counter
 from dataclasses import dataclass
 
-from service.queries.wire import Reply, pack, unpack
+from service.errors import problem
+from service.queries.wire import Problem, Reply, pack, unpack
 from worker.shares import Key
 
 STOP = "stop"  # order to the child: give the job back and end
@@ -16,6 +17,17 @@ CLINGS = "clings"  # sent instead of a beat while it works on a job that is not 
 BEATS_PER_LEASE, MOST_BEAT_SECONDS = 10, 1.0
 # Time for what reads files that may be large, from a disk that may be slow: torch, or a model.
 LOAD_SECONDS = 120.0
+
+
+def unavailable(code: str, detail: str) -> Problem:
+    return problem(503, "Unavailable", code, detail, {})
+
+
+OUT_OF_MEMORY = unavailable(
+    "out_of_memory",
+    "the query needs more memory than its process may take (CTP_QUERY_MEMORY_BYTES): ask for less at once, or bring "
+    "fewer facts",
+)
 
 
 @dataclass(frozen=True)

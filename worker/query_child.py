@@ -1,6 +1,7 @@
 """The process that answers: it loads torch, then reads one batch of questions after another from its standard input.
 
-Started by worker.query_children as `python -m worker.query_child`. Before each part of its work it says how many
+Started by worker.query_children as `python -m worker.query_child`, with the bytes of memory that it may take if there
+is a limit. Before each part of its work it says how many
 seconds it may be silent; at the end it says what it has answered. It ends when its parent does.
 """
 
@@ -9,9 +10,11 @@ import json
 import os
 import select
 import signal
+import sys
 import threading
 from multiprocessing.connection import Connection
 
+from service.local.freed_memory import give_back_regularly
 from service.logs import configure_logs
 from service.settings import get_settings
 from worker import memory
@@ -20,10 +23,13 @@ from worker.pipes import PARENT_GONE, STDIN, reply_descriptor
 from worker.query_engine import QueryEngine
 
 
-def main() -> None:
+def main(limit: int | None = None) -> None:
     settings = get_settings()
     configure_logs(settings.log_level)
     memory.offer_to_the_kernel()
+    give_back_regularly()
+    if limit is not None:
+        memory.restrict(os.getpid(), limit)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the parent waits for the batches that we have, and then ends
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
@@ -33,7 +39,9 @@ def main() -> None:
     words.send_bytes(encode_word(0))
     orders = Connection(STDIN, writable=False)
     while True:
-        engine.answer(json.loads(orders.recv_bytes()))
+        order, large, facts = orders.recv_bytes().partition(b"\n")
+        message = json.loads(order)
+        engine.answer({**message, "facts": json.loads(facts)} if large else message)
 
 
 def _end_with_parent() -> None:
@@ -52,4 +60,4 @@ def _tune_garbage_collector() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

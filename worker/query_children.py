@@ -1,6 +1,7 @@
 """Starts and watches the child processes that answer queries, and gives them the batches in fair shares.
 
-A search that takes longer than its budget and a grace is ended by killing its child. The parent never loads torch.
+A search that takes longer than its budget and a grace, or more memory than its child may have, is ended by killing the
+child. The parent never loads torch.
 """
 
 import json
@@ -14,16 +15,16 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import groupby
 from multiprocessing import Pipe
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
-from service.errors import problem
 from service.health.counters import QUERIES_KILLED, WORKER_COUNTS
-from service.queries.wire import Problem, Reply, pack
+from service.queries.wire import Problem, Reply, facts_key, pack
 from service.queue import make_redis
 from service.settings import Settings
-from worker.names import LOAD_SECONDS, Answered, decode_word
+from worker import memory
+from worker.names import LOAD_SECONDS, OUT_OF_MEMORY, Answered, decode_word, unavailable
 from worker.patience import silence
 from worker.shares import Seat, Shares
 
@@ -40,12 +41,8 @@ PAUSE_SECONDS = 1.0
 Message = dict[str, Any]
 
 
-def _unavailable(code: str, detail: str) -> Problem:
-    return problem(503, "Unavailable", code, detail, {})
-
-
-BUSY = _unavailable("query_worker_busy", "earlier queries took all the time of the query worker: try again")
-LOST = _unavailable(
+BUSY = unavailable("query_worker_busy", "earlier queries took all the time of the query worker: try again")
+LOST = unavailable(
     "query_worker_lost", "the query's process died twice during this query: try a smaller query, or try again later"
 )
 
@@ -58,30 +55,37 @@ class Hung(Exception):
     """The child was silent for longer than it may be, and was killed."""
 
 
-class QueryChild:
-    """A process that answers one batch after another."""
+class TooLarge(Exception):
+    """The child took more memory than it may, and was killed."""
 
-    def __init__(self) -> None:
+
+class QueryChild:
+    """A process that answers one batch after another, with at most `limit` bytes of memory."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        command = [sys.executable, "-m", "worker.query_child", *([] if limit is None else [str(limit)])]
         # A pipe is closed when nobody refers to it any more: of two threads that know the child, none must come first.
         orders, self._orders = Pipe(duplex=False)
         self._words, words = Pipe(duplex=False)
         with orders, words:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "worker.query_child"], stdin=orders.fileno(), stdout=words.fileno()
-            )
+            self.process = subprocess.Popen(command, stdin=orders.fileno(), stdout=words.fileno())  # noqa: S603
 
     def wait_until_ready(self) -> None:
         """Raises Gone or Hung if the child does not get there."""
         with self._killed_on_failure():
             self._heard(LOAD_SECONDS)
 
-    def answer(self, message: Message, patience: float) -> Answered:
+    def answer(self, message: Message, patience: float, facts: bytes | None = None) -> Answered:
         """Waits up to `patience` seconds for the first word, then for as long as each word says.
 
-        Raises Hung if the child takes too long, Gone if it ends; it is killed then, in whatever state it is.
+        `facts` are the JSON of those that are not in the message.
+        Raises Hung or TooLarge if the child takes too much time or memory, Gone if it ends; it is killed then, in
+        whatever state it is.
         """
         with self._killed_on_failure():
-            self._send(json.dumps(message).encode())
+            order = json.dumps(message).encode()
+            self._send(order if facts is None else order + b"\n" + facts)
             word = self._heard(patience)
             while not isinstance(word, Answered):
                 word = self._heard(word)
@@ -108,13 +112,18 @@ class QueryChild:
             unread.cancel()
 
     def _heard(self, seconds: float) -> float | Answered:
-        if silence(self._words, seconds, Hung) is not None:
-            raise Hung
+        too_long: type[Exception] = Hung
+        found = silence(self._words, seconds, too_long, self._beyond)
+        if found is not None:
+            raise found
         try:
             word = self._words.recv_bytes()
         except (EOFError, OSError):
             raise Gone from None
         return decode_word(word)
+
+    def _beyond(self) -> type[Exception] | None:
+        return TooLarge if self.limit is not None and memory.resident_bytes(self.process.pid) > self.limit else None
 
 
 class QueryChildren:
@@ -123,6 +132,9 @@ class QueryChildren:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.shares: Shares[QueryChild] = Shares(settings.query_processes)
+        # What is free before the first child is started: each has the same share.
+        share = memory.share_of(memory.free_bytes(), settings.query_processes, memory.QUERY_SHARE)
+        self.limit = settings.query_memory_bytes or share
         self.redis = make_redis(settings)
         self.on_change: Callable[[], None] = lambda: None
         self._starting = threading.Lock()  # one at a time, so that the first is ready as soon as can be
@@ -161,9 +173,9 @@ class QueryChildren:
         """Returns a child that is ready, or None after a pause if it did not get there."""
         with self._starting:
             try:
-                child = QueryChild()
+                child = QueryChild(self.limit)
                 child.wait_until_ready()
-            except (Gone, Hung, OSError) as error:
+            except (Gone, Hung, TooLarge, OSError) as error:
                 if not self._closed.wait(PAUSE_SECONDS):  # whoever stops us may have stopped the child first
                     log.error("query_child_not_ready", reason=str(error) or error.__doc__)
                 return None
@@ -176,19 +188,22 @@ class QueryChildren:
         with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.rpush(message["reply_to"], pack(message["batch_id"], replies))
             pipeline.expire(message["reply_to"], REPLY_TTL_SECONDS)
+            if message["facts"] is None:
+                pipeline.delete(facts_key(message["batch_id"]))
             for name, number in counts.items():
                 pipeline.hincrby(WORKER_COUNTS, name, number)
             pipeline.execute()
 
     def _replies(self, message: Message, ends: float) -> tuple[list[Reply], Counter[str]]:
-        """Returns a reply for each question; if the batch takes too long, its requests are asked again, each alone."""
+        """Returns a reply for each question; if the batch takes too much, its requests are asked again, each alone."""
         try:
             return self._answered(message, ends)
-        except Hung:
-            log.warning("query_killed", request_ids=message["request_ids"], model_id=message["model_id"])
+        except (Hung, TooLarge) as error:
+            told = OUT_OF_MEMORY if isinstance(error, TooLarge) else _too_long(message)
+            log.warning("query_killed", code=told["code"], **{key: message[key] for key in ("request_ids", "model_id")})
         requests = list(_requests(message))
         if len(requests) == 1:
-            return [_too_long(message)] * len(message["questions"]), Counter({QUERIES_KILLED: 1})
+            return [told] * len(message["questions"]), Counter({QUERIES_KILLED: 1})
         replies: list[Reply] = []
         counts = Counter({QUERIES_KILLED: 1})
         for request in requests:
@@ -198,7 +213,12 @@ class QueryChildren:
         return replies, counts
 
     def _answered(self, message: Message, ends: float) -> tuple[list[Reply], Counter[str]]:
-        """Has a child answer, and another one if it ends meanwhile; raises Hung if it had to be killed."""
+        """Has a child answer, and another one if it ends meanwhile; raises Hung or TooLarge if it had to be killed."""
+        facts = None
+        if message["facts"] is None:
+            facts = cast("bytes | None", self.redis.get(facts_key(message["batch_id"])))
+            if facts is None:  # nobody waits for the answer any more
+                return [BUSY] * len(message["questions"]), Counter()
         for _ in range(ATTEMPTS):
             given = self.shares.take(message["tenant"], (message["artifact"], message["kb_id"]), ends)
             if given is None:
@@ -206,7 +226,7 @@ class QueryChildren:
             seat, child = given
             try:
                 patience = message["seconds"] + self.settings.query_grace_seconds
-                answered = child.answer({**message, "seconds_left": ends - time.monotonic()}, patience)
+                answered = child.answer({**message, "seconds_left": ends - time.monotonic()}, patience, facts)
             except Gone:
                 continue
             self.shares.give_back(seat, child, answered.models)
@@ -223,7 +243,7 @@ def _requests(message: Message) -> Iterator[Message]:
 
 
 def _too_long(message: Message) -> Problem:
-    return _unavailable(
+    return unavailable(
         "query_too_long",
         f"the query took much longer than {message['seconds']:g} s (CTP_QUERY_SECONDS) and was ended: "
         "ask for less at once, or bring fewer facts",

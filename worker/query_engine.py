@@ -17,10 +17,11 @@ from service.files.storage import StorageError
 from service.health.counters import ANSWERED
 from service.queries.wire import Problem, Reply
 from service.settings import Settings
+from worker import memory
 from worker.answer_json import answers_json
 from worker.device import limit_threads
 from worker.model_cache import ModelCache
-from worker.names import LOAD_SECONDS, Answered
+from worker.names import LOAD_SECONDS, OUT_OF_MEMORY, Answered
 
 log = structlog.get_logger()
 
@@ -140,14 +141,8 @@ def _problem(error: Exception) -> Problem:
     log.error("query_failed", exc_info=error)
     if isinstance(error, DBAPIError):
         return problem(503, "Unavailable", "part_is_away", "the database cannot be reached: try again", {})
-    if isinstance(error, MemoryError):
-        return problem(
-            503,
-            "Unavailable",
-            "out_of_memory",
-            "the query worker has too little memory for this query: ask for less, or give it more memory",
-            {},
-        )
+    if memory.is_out_of_memory(error):
+        return OUT_OF_MEMORY
     return problem(
         500, "Internal error", "query_failed", "the model failed to answer: the query worker's log says why", {}
     )

@@ -20,7 +20,7 @@ from ctp_core.errors import ArtifactError, CtpError
 from ctp_core.methods import stored_config
 from ctp_core.registry import create_trainer
 from service.db.engine import Database
-from service.db.tables import Checkpoint, Job
+from service.db.tables import Job
 from service.files.removals import remove_later
 from service.files.storage import Storage, StorageAway, StorageError, make_storage
 from service.kbs import repository as kbs
@@ -28,8 +28,8 @@ from service.settings import Settings
 from service.training import capacity, lease, outcomes, repository
 from service.training.outcomes import Trained, checkpoint_owner, model_owner
 from service.training.repository import Claim, LeaseLost
-from service.training.retention import keep_checkpoints
 from worker import memory
+from worker.checkpoints import Checkpoints
 from worker.device import choose_device, limit_threads
 from worker.epoch_buffer import EpochBuffer
 from worker.glimpses import Glimpses
@@ -122,7 +122,7 @@ class TrainingJob:
         resumed = self._restore(job, claim, trainer, heart) > 0
         heart.pace = Pace(None if resumed else 0.0, training=TRAINING if config.explainable else TRAINING_WITHOUT_RULES)
         heart.trials, epochs, glimpses, progress = trainer.trials, EpochBuffer(claim), Glimpses(), None
-        saved_at = time.monotonic()
+        checkpoints = Checkpoints(claim, self.storage, self._write, self.settings.checkpoint_seconds)
         while not trainer.finished:
             heart.check()
             progress = glimpses.added(trainer.train_epoch(heart.check), trainer)
@@ -130,9 +130,8 @@ class TrainingJob:
             if progress.phase == "search":
                 heart.trials = trainer.trials
             epochs.note(heart.values(progress))
-            if trainer.finished or time.monotonic() - saved_at >= self.settings.checkpoint_seconds:
-                self._save_checkpoint(claim, trainer, progress.metrics, epochs)
-                saved_at = time.monotonic()
+            if checkpoints.due(trainer):
+                checkpoints.save(trainer, progress.metrics, epochs)
             elif epochs.due:
                 self._write(epochs.write)
                 epochs.written()
@@ -153,36 +152,6 @@ class TrainingJob:
             log.info("job_resumed", epoch=checkpoint.epoch)
             return checkpoint.epoch
         return 0
-
-    def _save_checkpoint(self, claim: Claim, trainer: Trainer, metrics: dict[str, float], epochs: EpochBuffer) -> None:
-        """Stores the files, then the row; if the storage fails, only this checkpoint is lost."""
-        files = encode(trainer.checkpoint())
-        try:
-            key = self.storage.put(f"{checkpoint_owner(claim.job_id)}/{claim.attempt}", files)
-        except StorageError as error:
-            log.warning("checkpoint_not_saved", epoch=trainer.epoch, error=str(error))
-            self._write(epochs.write)
-            epochs.written()
-            return
-        size = sum(map(len, files.values()))
-
-        def record(session: Session) -> None:
-            row = Checkpoint(
-                job_id=claim.job_id,
-                epoch=trainer.epoch,
-                attempt=claim.attempt,
-                artifact=key,
-                num_bytes=size,
-                metrics=metrics,
-            )
-            epochs.write(session)
-            replaced = repository.record_checkpoint(session, claim, row)
-            if replaced is not None and replaced.artifact != key:
-                remove_later(session, replaced.artifact)
-            keep_checkpoints(session, claim.job_id, running=True)
-
-        self._write(record)
-        epochs.written()
 
     def _register(self, job: Job, claim: Claim, model: Model, heart: Heart, ended: dict[str, Any] | None) -> None:
         """Stores the model's files, then writes the model, its rules and the end of the job in one transaction."""

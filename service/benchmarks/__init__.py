@@ -1,1 +1,1 @@
-"""Measures how fast the service answers (`ctp bench serve`) and how it scales (`ctp bench scale`)."""
+"""Measures how the service answers (`ctp bench serve`), scales (`ctp bench scale`) and is fair (`ctp bench fair`)."""

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 
 from service.commands.console import Figures
 from service.commands.extras import needs
+from service.commands.fair import fair
 from service.commands.ladder import ladder
 from service.commands.paper import paper
 from service.commands.peers import peers
@@ -39,6 +40,7 @@ def on_one_core() -> None:
 
 
 bench.command()(scale)
+bench.command()(fair)
 bench.command()(paper)
 bench.command()(ladder)
 bench.command()(peers)

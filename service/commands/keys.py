@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from service.commands.extras import needs
+from service.keys.roles import ROLE_TEXTS, Role
 from service.settings import get_settings
 
 if TYPE_CHECKING:
@@ -19,11 +20,8 @@ keys = typer.Typer(help="Make, list and revoke the keys of the API.", no_args_is
 @needs("service")
 def create(
     role: Annotated[
-        str,
-        typer.Option(
-            help="read (look and query), write (also change things), admin (also see metrics) or metrics (only those)."
-        ),
-    ] = "write",
+        str, typer.Option(help="; ".join(f"{role.name}: {text}" for role, text in ROLE_TEXTS.items()) + ".")
+    ] = Role.write.name,
     tenant: Annotated[str, typer.Option(help="Tenant whose KBs, models and jobs the key gives access to.")] = "default",
     label: Annotated[str, typer.Option(help="A note on what the key is for.")] = "",
 ) -> None:

@@ -67,10 +67,12 @@ def worker(role: Annotated[WorkerRole, typer.Argument(help="train: train models;
 def dispatch() -> None:
     """Run the dispatcher, which sends jobs to the queue and takes jobs back from silent workers."""
     from service.dispatch import Dispatcher  # noqa: PLC0415
+    from service.local.freed_memory import give_back_regularly  # noqa: PLC0415
     from service.logs import configure_logs  # noqa: PLC0415
 
     settings = get_settings()
     configure_logs(settings.log_level)
+    give_back_regularly()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

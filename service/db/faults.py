@@ -23,6 +23,10 @@ GONE = Fault(
     "database_gone",
     "the database file is gone or cannot be opened: put it back, or restore it from a backup",
 )
+READ_ONLY = Fault(
+    "database_read_only",
+    "the database cannot be written: give the service the right to write the database file and its folder",
+)
 UNDEFINED_TABLE, UNDEFINED_COLUMN = "42P01", "42703"
 
 
@@ -35,6 +39,8 @@ def fault_of(error: Exception) -> Fault | None:
             return DAMAGED
         if code == sqlite3.SQLITE_CANTOPEN:
             return GONE
+        if code == sqlite3.SQLITE_READONLY:
+            return READ_ONLY
         undefined = str(original).startswith("no such ") or "has no column" in str(original)
     else:
         undefined = getattr(original, "sqlstate", None) in (UNDEFINED_TABLE, UNDEFINED_COLUMN)

@@ -1,8 +1,9 @@
 """Schedules the removal of files: noted in the transaction that stops needing them, done by the dispatcher."""
 
 from collections.abc import Sequence
+from typing import Any, cast
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import CursorResult, delete, select, update
 from sqlalchemy.orm import Session
 
 from service.db.clock import now
@@ -26,6 +27,7 @@ def put_off(session: Session, removal: Removal, seconds: float) -> None:
     session.execute(update(Removal).where(Removal.number == removal.number).values(due_at=now() + seconds))
 
 
-def keep(session: Session, owner: str) -> None:
-    """Cancels the removal: the files are needed after all."""
-    session.execute(delete(Removal).where(Removal.owner == owner))
+def keep(session: Session, owner: str) -> bool:
+    """Cancels the removal: the files are needed after all. Returns False if they are gone already."""
+    kept = session.execute(delete(Removal).where(Removal.owner == owner))
+    return cast("CursorResult[Any]", kept).rowcount > 0

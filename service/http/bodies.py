@@ -1,10 +1,8 @@
 """Reads and checks JSON bodies; errors say what is wrong without echoing the input."""
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,6 +15,7 @@ from ctp_core.errors import nearest
 from service.errors import Invalid, UnsupportedMedia
 from service.http.pieces import parse_in_pieces
 from service.http.suggestions import did_you_mean
+from service.http.turns import Turns
 
 M = TypeVar("M", bound=BaseModel)
 MAX_SHOWN_ERRORS, MAX_SHOWN_CHARACTERS = 5, 80
@@ -24,21 +23,23 @@ MAX_SHOWN_ERRORS, MAX_SHOWN_CHARACTERS = 5, 80
 MAX_LISTED_ERRORS = 1000
 LARGE_BYTES = 64 * 1024  # a smaller body is parsed at once: that takes less time than to hand it to a thread
 # Threads of their own: large bodies must not keep others from looking up their keys. All share one lock anyway.
-_parsers = ThreadPoolExecutor(2, thread_name_prefix="parse")
+_parsers = Turns(2, "parse")
 NUL = b"\\u0000"
 # Two backslashes stand for one in the text, so after an even number of them `\u0000` starts an escape.
 ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
-async def parse_json(model: type[M], body: bytes, max_facts: int | None = None, nul: bool = True) -> M:
+async def parse_json(
+    model: type[M], body: bytes, max_facts: int | None = None, nul: bool = True, tenant: str = ""
+) -> M:
     """Parses the body as `model`, a large one beside the other calls; raises Invalid with each fault and its place.
 
+    Large bodies of several tenants are parsed in turn.
     Raises PayloadTooLarge if a large body has more than `max_facts` facts. Without `nul`, a string with NUL is refused.
     """
     if len(body) <= LARGE_BYTES:
         return _parsed(model, body, max_facts, nul)
-    parse = partial(_parsed, model, body, max_facts, nul)
-    return await asyncio.get_running_loop().run_in_executor(_parsers, parse)
+    return await _parsers.run(tenant, partial(_parsed, model, body, max_facts, nul))
 
 
 def _parsed(model: type[M], body: bytes, max_facts: int | None, nul: bool) -> M:
@@ -100,7 +101,8 @@ async def read_json(request: Request, model: type[M], max_facts: int | None = No
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type != "application/json":
         raise UnsupportedMedia("bad_media_type", f"send application/json, not {content_type[:MAX_SHOWN_CHARACTERS]!r}")
-    return await parse_json(model, await request.body(), max_facts, nul=False)
+    tenant = request.scope.get("ctp.tenant", "")
+    return await parse_json(model, await request.body(), max_facts, nul=False, tenant=tenant)
 
 
 def json_body(model: type[M]) -> Callable[[Request], Coroutine[Any, Any, M]]:

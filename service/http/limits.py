@@ -65,24 +65,34 @@ class RateLimit:
 
 
 class HeldBytes:
-    """The bytes of JSON bodies in the memory of this process, from their arrival until their calls are answered."""
+    """The bytes of JSON bodies in the memory of this process, from their arrival until their calls are answered.
+
+    A tenant's bodies count with the length they declare: were they counted as they arrive, many at once would all get
+    half way and be refused. For all tenants together only what has arrived counts, since declaring costs nothing.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.by_tenant: Counter[str] = Counter()
+        self.arrived = 0
 
-    def take(self, tenant: str, num_bytes: int) -> None:
-        """Counts bytes that have arrived; raises TooMany if the tenant, or the process, then holds too many."""
+    def expect(self, tenant: str, num_bytes: int) -> None:
+        """Counts bytes that are to arrive; raises TooMany if the tenant then holds too many."""
         self.by_tenant[tenant] += num_bytes
         limit = self.settings.max_tenant_waiting_bytes
         if self.by_tenant[tenant] > limit:
             raise _too_many_bytes(f"your calls under way hold {limit} bytes (CTP_MAX_TENANT_WAITING_BYTES)")
+
+    def take(self, num_bytes: int) -> None:
+        """Counts bytes that have arrived; raises TooMany if the process then holds too many."""
+        self.arrived += num_bytes
         limit = self.settings.max_waiting_bytes
-        if self.by_tenant.total() > limit:
+        if self.arrived > limit:
             raise _too_many_bytes(f"all calls under way hold {limit} bytes (CTP_MAX_WAITING_BYTES)")
 
-    def give_back(self, tenant: str, num_bytes: int) -> None:
-        self.by_tenant[tenant] -= num_bytes
+    def give_back(self, tenant: str, num_expected: int, num_arrived: int) -> None:
+        self.arrived -= num_arrived
+        self.by_tenant[tenant] -= num_expected
         if not self.by_tenant[tenant]:
             del self.by_tenant[tenant]
 
@@ -133,7 +143,7 @@ class Body:
         self._tenant: str = scope.get("ctp.tenant", "")
         self._target = scope.get("raw_path", b"") + scope["query_string"]
         self._limit, self._setting = self._chosen_limit(scope["path"])
-        self._received, self._waited, self._complete = 0, 0.0, False
+        self._expected, self._received, self._waited, self._complete = 0, 0, 0.0, False
 
     def _chosen_limit(self, path: str) -> tuple[int, str]:
         """Returns the limit in bytes and the setting that changes it."""
@@ -149,8 +159,10 @@ class Body:
         if b"%00" in self._target:
             raise Invalid("bad_url", "the URL contains a NUL character")
         declared = self.headers.get("content-length", "0")
-        if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self._limit):
-            raise self._too_large
+        if declared.isascii() and declared.isdigit():
+            if len(declared) > 18 or int(declared) > self._limit:
+                raise self._too_large
+            self._expect(int(declared))
 
     async def receive(self) -> Message:
         if self._complete:
@@ -165,15 +177,21 @@ class Body:
         self._received += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
         if self._is_json:
-            self._held.take(self._tenant, len(message.get("body", b"")))
+            self._held.take(len(message.get("body", b"")))
         if self._received > self._limit:
             raise self._too_large
+        self._expect(self._received - self._expected)
         return message
+
+    def _expect(self, num_more: int) -> None:
+        if self._is_json and num_more > 0:
+            self._expected += num_more
+            self._held.expect(self._tenant, num_more)
 
     def let_go(self) -> None:
         """Tells that the body is not in memory any more."""
         if self._is_json:
-            self._held.give_back(self._tenant, self._received)
+            self._held.give_back(self._tenant, self._expected, self._received)
 
     @property
     def _patience(self) -> float:

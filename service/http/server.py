@@ -1,15 +1,20 @@
 """Runs uvicorn with a deadline for what a request begins with and ends with: on its own, uvicorn waits for ever."""
 
 import asyncio
+import sys
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from service.local.freed_memory import give_back_regularly
 from service.settings import Settings
 
 KEEP_ALIVE_SECONDS = 30
 GRACE_SECONDS = 5
+# A thread that parses a large body keeps the global lock for so long while the event loop waits for it, at each of the
+# many calls by which a query is answered; the default is 5 ms.
+SWITCH_SECONDS = 0.001
 MAX_HEAD_BYTES = 64 * 1024
 
 
@@ -72,6 +77,8 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
 
 
 def run(settings: Settings) -> None:
+    give_back_regularly()
+    sys.setswitchinterval(SWITCH_SECONDS)
     uvicorn.run(
         "service.app:create_app",
         factory=True,

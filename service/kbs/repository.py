@@ -12,7 +12,7 @@ from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import SPLITS, FactsKB, Graph, GraphsKB, KnowledgeBase
 from ctp_core.symbols import Fact, Vocabulary
 from service.db.bulk import one_of
-from service.db.clock import now
+from service.db.clock import now, over
 from service.db.tables import FactBlock, GraphRow, Kb, ModelVersion, Symbol
 from service.kbs.blocks import COLUMNS, ORDERINGS, UPLOAD, Rows, decode, matching, ordering_for
 
@@ -21,6 +21,8 @@ ENTITY, PREDICATE = "entity", "predicate"
 ROLES = (ENTITY, PREDICATE, ENTITY)  # of subject, predicate, object
 MAX_CODE_POINT = 0x10FFFF
 SURROGATES = range(0xD800, 0xE000)
+# A load that writes nothing for this long is considered dead.
+LOAD_SECONDS = 20.0
 
 
 def visible(tenant: str) -> Select[Kb]:
@@ -73,10 +75,10 @@ def names(session: Session, tenant: str) -> Sequence[str]:
     return session.scalars(statement.order_by(Kb.number.desc()).limit(MAX_COMPARED)).all()
 
 
-def still_loading(session: Session, kb: Kb, seconds: float) -> bool:
+def still_loading(session: Session, kb: Kb) -> bool:
     """Extends the time in which the load must make progress; returns False if it was given up meanwhile."""
-    statement = update(Kb).where(Kb.number == kb.number, Kb.status == "loading").values(loading_until=now() + seconds)
-    return _changed(session, statement)
+    statement = update(Kb).where(Kb.number == kb.number, Kb.status == "loading")
+    return _changed(session, statement.values(loading_until=now() + LOAD_SECONDS))
 
 
 def make_ready(session: Session, kb: Kb) -> bool:
@@ -90,7 +92,7 @@ def give_up(session: Session, kb: Kb) -> None:
 
 
 def _is_abandoned() -> ColumnElement[bool]:
-    return or_(Kb.status == "deleted", and_(Kb.status == "loading", Kb.loading_until < now()))
+    return or_(Kb.status == "deleted", and_(Kb.status == "loading", over(Kb.loading_until, LOAD_SECONDS)))
 
 
 def abandoned(session: Session) -> Sequence[Kb]:

@@ -22,8 +22,6 @@ from service.kbs.blocks import blocks
 from service.names import new_id
 
 log = structlog.get_logger()
-# A load that writes nothing for this long is considered dead.
-LOAD_SECONDS = 20.0
 RACE_RETRIES = 5
 NO_LABEL = -1
 CHUNK_ROWS = 10_000
@@ -95,7 +93,7 @@ class Load:
     def _write(self, content: StoredKB) -> None:
         for table, columns, rows in _chunks(self.kb.number, content):
             with self.database.write() as session:
-                _check(repository.still_loading(session, self.kb, LOAD_SECONDS))
+                _check(repository.still_loading(session, self.kb))
                 insert_rows(session, table, columns, rows)
             time.sleep(PAUSE_SECONDS)
 
@@ -146,7 +144,7 @@ def _begin_once(database: Database, tenant: str, name: str, content: StoredKB) -
         )
         session.add(kb)
         session.flush()
-        repository.still_loading(session, kb, LOAD_SECONDS)
+        repository.still_loading(session, kb)
         session.refresh(kb)
         return kb, True
 

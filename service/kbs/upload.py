@@ -83,7 +83,7 @@ async def read_upload(request: Request) -> AsyncIterator[Upload]:
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type == "application/json":
         # Not `read_json`: a name that cannot be stored is reported with its line later.
-        body = await parse_json(KbCreate, await request.body())
+        body = await parse_json(KbCreate, await request.body(), tenant=request.scope["ctp.tenant"])
         yield Upload(check_name(body.name), body.kind, facts=body.facts)
     elif content_type == "multipart/form-data":
         with room_for("the upload"):

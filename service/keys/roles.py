@@ -1,7 +1,4 @@
-"""Roles of keys: `read` reads and queries, `write` also changes its tenant's data, `admin` also sees `/metrics`.
-
-`metrics` sees `/metrics` and nothing else: a key for Prometheus gives access to no tenant's data.
-"""
+"""Roles of keys, and which role a call needs. A new role is a member of Role, a text, and a line in `required_role`."""
 
 from enum import IntEnum
 
@@ -19,6 +16,12 @@ class Role(IntEnum):
         return self in (Role.metrics, Role.admin) if needed is Role.metrics else self >= needed
 
 
+ROLE_TEXTS = {
+    Role.read: "reads and queries",
+    Role.write: "also changes its tenant's data",
+    Role.admin: "also sees /metrics",
+    Role.metrics: "sees /metrics and no tenant's data, for Prometheus",
+}
 LOOKS = {"GET", "HEAD", "OPTIONS"}
 # Needed by probes and by browsers that have no key yet; they reveal nothing about any tenant.
 PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"}

@@ -6,24 +6,27 @@ it in a query worker (`transfer.check_answers`).
 """
 
 import io
+import json
 import lzma
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, BinaryIO, cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, BinaryIO, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from ctp_core.errors import ArtifactError, ConfigError, DataError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
 from ctp_core.methods import stored_config
-from ctp_core.rules import MAX_BODY, Rule, each_once
+from ctp_core.rules import MAX_BODY, each_once
 from ctp_core.rules_from_atoms import rule_from_values
 from service.errors import Invalid, PayloadTooLarge
 from service.files.storage import Files
 from service.http.bodies import first_faults, holds_nul
+from service.http.pieces import LongList, flat, rest_and_pieces
 from service.models.schemas import Tags
 from service.settings import MIB, NAME_LIMIT, Settings
+from service.training.outcomes import rule_values
 
 CARD = "model.json"
 MEMBERS = (CARD, MANIFEST, TENSORS)
@@ -100,12 +103,37 @@ class Card(BaseModel):
     rules: Annotated[list[CardRule], FailFast()] = Field(max_length=MAX_RULES)
 
 
-def rules_of(card: Card) -> list[Rule]:
-    """Returns the rules in the form and with the ids of this version, each once; raises Invalid."""
-    try:
-        return each_once(rule_from_values(rule.model_dump()) for rule in card.rules)
-    except DataError as error:
-        raise _bad(f"{CARD}: {error}") from None
+def _too_many_rules(limit: int) -> Invalid:
+    return Invalid("bad_archive", f"it has more than {limit} rules")
+
+
+_FLAT = flat(MAX_ARGUMENT)
+_ATOM = rb"\{(?:%b){0,20}+\}" % _FLAT
+_BODY = rb"\[(?:%b|%b){0,%d}+\]" % (_FLAT, _ATOM, 4 * MAX_BODY)
+# A hundred thousand rules at once would hold up all other calls for seconds.
+RULES = LongList(
+    "rules",
+    rb"\s*+\{(?:%b|%b|%b){0,80}+\}" % (_FLAT, _ATOM, _BODY),
+    100,
+    "an object with `head` and `body`",
+    _too_many_rules,
+    rb"(?=\s*\{)",  # a setting that was tried may be called the same, but holds no objects
+)
+
+
+def _rules(pieces: Iterable[Sequence[CardRule]]) -> list[str]:
+    """Returns what is to be stored of the rules, as JSON, in the form and with the ids of this version, each once.
+
+    As JSON, because a hundred thousand rules are millions of objects, and Python's garbage collector stops everything
+    for a second to look at so many. Of equal rules the most confident is kept, and the first of equally confident ones.
+    """
+    kept: dict[str, str] = {}
+    confidence: dict[str, float] = {}
+    for piece in pieces:
+        for rule in each_once(rule_from_values(one.model_dump()) for one in piece):
+            if rule.confidence > confidence.get(rule.id, -1.0):
+                confidence[rule.id], kept[rule.id] = rule.confidence, json.dumps(rule_values([rule])[0])
+    return list(kept.values())
 
 
 def pack(card: Card, files: Mapping[str, tuple[int, Iterable[bytes]]]) -> Iterator[bytes]:
@@ -141,8 +169,17 @@ class Outbox:
         return taken
 
 
-def unpack(file: BinaryIO, settings: Settings) -> tuple[Card, Files, dict[str, Any]]:
-    """Returns the card, files and config of an archive; raises Invalid or PayloadTooLarge."""
+class Unpacked(NamedTuple):
+    """What is in an archive: the card without its rules, the rules as JSON, the model's files and its config."""
+
+    card: Card
+    rules: list[str]
+    files: Files
+    config: dict[str, Any]
+
+
+def unpack(file: BinaryIO, settings: Settings) -> Unpacked:
+    """Returns what is in an archive; raises Invalid or PayloadTooLarge."""
     try:
         size = _check_directory(file)
         with zipfile.ZipFile(file) as archive:
@@ -151,8 +188,8 @@ def unpack(file: BinaryIO, settings: Settings) -> tuple[Card, Files, dict[str, A
             contents = {name: _read(archive, member) for name, member in members.items()}
     except UNREADABLE as error:
         raise _bad(f"it is not a readable zip archive ({type(error).__name__})") from None
-    card = _card(contents.pop(CARD))
-    return card, contents, _config(card, contents)
+    card, rules = _card(contents.pop(CARD))
+    return Unpacked(card, rules, contents, _config(card, contents))
 
 
 def _check_directory(file: BinaryIO) -> int:
@@ -198,14 +235,17 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     return content
 
 
-def _card(content: bytes) -> Card:
+def _card(content: bytes) -> tuple[Card, list[str]]:
     if holds_nul(content):
         raise _bad(f"{CARD}: a string contains the character NUL")
     try:
-        return Card.model_validate_json(content)
+        card, pieces = rest_and_pieces(Card, content, MAX_RULES, RULES)
+        return card, _rules(pieces)
     except ValidationError as error:
         fault = first_faults(error)[0]
         raise _bad(f"{CARD}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+    except (Invalid, DataError) as error:
+        raise _bad(f"{CARD}: {error.detail if isinstance(error, Invalid) else error}") from None
 
 
 def _config(card: Card, files: Files) -> dict[str, Any]:

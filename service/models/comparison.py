@@ -18,7 +18,7 @@ from service.http.places import Places
 from service.models import contest, repository, service
 from service.models.contest import Asking, Prepared
 from service.models.repository import ToldRule
-from service.models.schemas import Comparison, Contest, Difference, SharedRule
+from service.models.schemas import Comparison, Difference, SharedRule
 from service.queries.batcher import Target
 
 MAX_MODELS = 10
@@ -57,12 +57,10 @@ def prepare(database: Database, tenant: str, references: Sequence[str], num_ques
 async def contested(compared: Compared, asking: Asking, num_shown: int) -> Comparison:
     """Returns the comparison with its contest; a note says why there is none, or why it is not complete."""
     asked = compared.prepared
-    outcome = await contest.hold(asked, compared.targets, asking, num_shown) if asked.trials else asked.note
-    update: dict[str, Any] = {"note": outcome}
-    if isinstance(outcome, Contest):
-        seconds = asking.batcher.settings.compare_seconds
-        update = {"contest": outcome, "note": contest.out_of_time(seconds) if outcome.truncated else None}
-    return compared.comparison.model_copy(update=update)
+    if not asked.trials:
+        return compared.comparison.model_copy(update={"note": asked.note})
+    held, note = await contest.hold(asked, compared.targets, asking, num_shown)
+    return compared.comparison.model_copy(update={"contest": held, "note": note})
 
 
 def compare(session: Session, models: Sequence[ModelVersion]) -> Comparison:

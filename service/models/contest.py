@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import comb
@@ -202,72 +201,75 @@ class Asking:
         return [answer and {**answer, "proofs": (next(found) or answer)["proofs"]} for answer in answers]
 
 
-async def hold(prepared: Prepared, models: Sequence[Target], asking: Asking, num_shown: int) -> Contest | str:
+async def hold(
+    prepared: Prepared, models: Sequence[Target], asking: Asking, num_shown: int
+) -> tuple[Contest | None, str | None]:
     """Asks every model every question, then for proofs where they differ.
 
-    Tells of the questions that all models have answered when the time is up; returns a note if there are none, or if a
-    model fails to answer.
+    Returns the contest about the questions that all models have answered, if there are any, and a note if the time was
+    up or a model failed to answer before everything was asked.
     """
     seconds = asking.batcher.settings.compare_seconds
-    try:
-        answered = await _answered(prepared.trials, models, asking, ANSWER_SHARE * seconds)
-        places = sorted(answered)
-        if not places:
-            return out_of_time(seconds)
-        asked = [prepared.trials[place] for place in places]
-        answers = [[answered[place][number] for place in places] for number in range(len(models))]
-        differing = _differing(asked, answers)
-        trials = [asked[place] for place in differing[:num_shown]]
-        shown = [[given[place] for place in differing[:num_shown]] for given in answers]
-        is_explained = await _explain(trials, shown, models, asking, (1 - ANSWER_SHARE) * seconds)
-    except (TooMany, Unavailable, NotAnswered) as error:
-        return str(error)
+    answered: dict[int, list[Given]] = {}
+    asking_all = _ask_all(prepared.trials, models, asking, answered)
+    note = await _stopped(asking_all, ANSWER_SHARE * seconds, seconds)
+    places = sorted(answered)
+    if not places:
+        return None, note
+    asked = [prepared.trials[place] for place in places]
+    answers = [[answered[place][number] for place in places] for number in range(len(models))]
+    differing = _differing(asked, answers)
+    trials = [asked[place] for place in differing[:num_shown]]
+    shown = [[given[place] for place in differing[:num_shown]] for given in answers]
+    unexplained = await _stopped(_explain(trials, shown, models, asking), (1 - ANSWER_SHARE) * seconds, seconds)
     disagreements = [_disagreement(trial, [given[place] for given in shown]) for place, trial in enumerate(trials)]
-    return Contest(
+    contest = Contest(
         split=prepared.split,
         num_questions=len(asked),
-        truncated=len(asked) < len(prepared.trials) or not is_explained,
+        truncated=bool(note or unexplained),
         num_available=prepared.num_available,
         num_left_out=prepared.num_left_out,
         groups=_groups(asked, answers),
         num_disagreements=len(differing),
         disagreements=disagreements,
     )
+    return contest, note or unexplained
 
 
-def out_of_time(seconds: float) -> str:
-    return f"the models took more than {seconds:g} s (CTP_COMPARE_SECONDS): ask fewer `questions` or `disagreements`"
+async def _stopped(work: Coroutine[Any, Any, None], seconds: float, told_seconds: float) -> str | None:
+    """Does the work for as long as the time allows; returns why it was not done to the end, if it was not."""
+    try:
+        async with asyncio.timeout(seconds):
+            await work
+    except TimeoutError:
+        limit = f"{told_seconds:g} s (CTP_COMPARE_SECONDS)"
+        return f"the models took more than {limit}: ask fewer `questions` or `disagreements`"
+    except (TooMany, Unavailable, NotAnswered) as error:
+        return str(error)
+    return None
 
 
-async def _answered(
-    trials: Sequence[Trial], models: Sequence[Target], asking: Asking, seconds: float
-) -> dict[int, list["Given"]]:
-    """Returns the answers of all models by the place of the question, for as many as the time allows.
+async def _ask_all(
+    trials: Sequence[Trial], models: Sequence[Target], asking: Asking, answered: dict[int, list["Given"]]
+) -> None:
+    """Notes the answers of all models in `answered`, by the place of the question, batch by batch.
 
     The questions are asked in an order of which every beginning is spread evenly over all groups.
     """
     order = sorted(range(len(trials)), key=lambda place: place * GOLDEN % 1.0)
-    answered: dict[int, list[Given]] = {}
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            for start in range(0, len(order), MAX_BATCH):
-                places = order[start : start + MAX_BATCH]
-                some = [trials[place] for place in places]
-                given = [await asking.firsts(model, some, proofs=0) for model in models]
-                answered |= {place: [one[number] for one in given] for number, place in enumerate(places)}
-    return answered
+    for start in range(0, len(order), MAX_BATCH):
+        places = order[start : start + MAX_BATCH]
+        some = [trials[place] for place in places]
+        given = [await asking.firsts(model, some, proofs=0) for model in models]
+        answered |= {place: [one[number] for one in given] for number, place in enumerate(places)}
 
 
 async def _explain(
-    trials: Sequence[Trial], answers: list[list["Given"]], models: Sequence[Target], asking: Asking, seconds: float
-) -> bool:
-    """Adds proofs to the answers, model by model; returns False if the time was up before all had theirs."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            for number, model in enumerate(models):
-                answers[number] = await asking.explained(model, trials, answers[number])
-            return True
-    return False
+    trials: Sequence[Trial], answers: list[list["Given"]], models: Sequence[Target], asking: Asking
+) -> None:
+    """Adds proofs to the answers, model by model."""
+    for number, model in enumerate(models):
+        answers[number] = await asking.explained(model, trials, answers[number])
 
 
 Given = dict[str, Any] | None

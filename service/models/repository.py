@@ -175,10 +175,6 @@ def rule(session: Session, model: ModelVersion, rule_id: str) -> RuleRow | None:
     return session.scalars(statement.limit(1)).first()
 
 
-def forget_rules(session: Session, model: ModelVersion) -> None:
-    session.execute(delete(RuleRow).where(RuleRow.model_id == model.id))
-
-
 def forget_checkpoints(session: Session, job_ids: Sequence[str]) -> None:
     session.execute(delete(Checkpoint).where(Checkpoint.job_id.in_(job_ids)))
 

@@ -1,6 +1,5 @@
 """Routes under `/models`."""
 
-import asyncio
 import csv
 import io
 from collections.abc import Sequence
@@ -119,9 +118,10 @@ async def import_model(
     ] = None,
 ) -> ModelOut:
     """Import an archive made by `export`, here or elsewhere, as a new version that is ready at once."""
-    async with transfer.alone(request.app.state.importing, settings.reply_seconds):
-        found = await asyncio.to_thread(transfer.Import, archive.file, name or archive.name, settings)
-        await asyncio.to_thread(found.store, database, storage)
+    importing: Places = request.app.state.importing
+    async with transfer.alone(request.app.state.unpacking, settings.reply_seconds):
+        found = await importing.run(partial(transfer.Import, archive.file, name or archive.name, settings))
+        await importing.run(partial(found.store, database, storage))
 
     def create(session: Session) -> CreationReply:
         model = found.register(session, once.tenant)
@@ -132,11 +132,11 @@ async def import_model(
         await transfer.check_answers(
             request.app.state.batcher, once.tenant, found.model_id, found.artifact, found.probe
         )
-        await asyncio.to_thread(found.stage, database)
+        await importing.run(partial(found.stage, database))
     except Exception:
-        await asyncio.to_thread(found.drop, database)
+        await importing.run(partial(found.drop, database))
         raise
-    reply = await asyncio.to_thread(found.create, database, once, create)
+    reply = await importing.run(partial(found.create, database, once, create))
     response.headers.update(reply.headers)
     return ModelOut.model_validate(reply.body)
 

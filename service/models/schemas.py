@@ -197,7 +197,7 @@ class Contest(BaseModel):
 
     split: str
     num_questions: int = Field(description="Questions that every version was asked.")
-    truncated: bool = Field(False, description="Whether the time was up before everything was asked: see `note`.")
+    truncated: bool = Field(False, description="Whether it ended before everything was asked: `note` says why.")
     num_available: int = Field(description="Questions that the split offers: the most that `questions` can ask.")
     num_left_out: int = Field(description="Questions that are not asked because they have too many other true answers.")
     groups: list[GroupScores]

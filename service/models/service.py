@@ -116,6 +116,8 @@ def set_tags(session: Session, tenant: str, reference: str, tags: dict[str, str]
 def delete(session: Session, tenant: str, reference: str, seconds: float) -> None:
     """Marks a version as deleted; its files are removed after `seconds`, when no query can need them any more.
 
+    Nobody sees its rules any more; they may be many, and the dispatcher removes them in chunks (`staging.sweep`).
+
     Raises Conflict for a bare name, whose version changes with every training, and for a version that is in use.
     """
     found = get(session, tenant, reference)
@@ -137,7 +139,6 @@ def delete(session: Session, tenant: str, reference: str, seconds: float) -> Non
         raise Conflict("model_pending", f"{model.name}@{model.version} is being trained: cancel its job first")
     model.status, model.artifact, model.artifact_bytes = "deleted", None, None
     jobs = [job.id for job in repository.trainings(session, model)]
-    repository.forget_rules(session, model)
     repository.forget_checkpoints(session, jobs)
     for owner in (model_owner(model.id), *map(checkpoint_owner, jobs)):
         remove_later(session, owner, seconds)

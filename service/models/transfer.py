@@ -18,7 +18,7 @@ from service.http.idempotency import CreationReply, Once
 from service.http.places import Download
 from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service, staging
-from service.models.archive import Card, CardRule, pack, rules_of, unpack
+from service.models.archive import Card, CardRule, pack, unpack
 from service.models.probe import Question, probe
 from service.names import check_name, new_id
 from service.queries.batcher import Batcher, Target
@@ -49,31 +49,34 @@ def export(database: Database, storage: Storage, tenant: str, reference: str) ->
 
 
 @asynccontextmanager
-async def alone(importing: asyncio.Lock, seconds: float) -> AsyncIterator[None]:
+async def alone(unpacking: asyncio.Lock, seconds: float) -> AsyncIterator[None]:
     """Lets one archive at a time into memory; raises TooMany if others take longer than `seconds`."""
     try:
-        await asyncio.wait_for(importing.acquire(), seconds)
+        await asyncio.wait_for(unpacking.acquire(), seconds)
     except TimeoutError:
         raise TooMany("too_many_imports", "other imports are being unpacked: try again in a moment") from None
     try:
         yield
     finally:
-        importing.release()
+        unpacking.release()
 
 
 class Import:
     """An archive that is unpacked and checked, but not in the registry yet."""
 
     def __init__(self, file: BinaryIO, name: str | None, settings: Settings) -> None:
-        self.card, self.files, self.config = unpack(file, settings)
-        self.rules, self.probe = rules_of(self.card), probe(self.files)
+        self.card, self.rules, self.files, self.config = unpack(file, settings)
+        self.probe = probe(self.files)
         self.name = check_name(name or self.card.name)
         self.model_id = new_id("model")
         self.owner = f"{model_owner(self.model_id)}/import"
         self.artifact = ""
+        rules = sha256()
+        for rule in self.rules:
+            rules.update(rule.encode())
         parts = (self.name.encode(), self.card.model_dump_json().encode(), *(self.files[n] for n in sorted(self.files)))
         # Two imports with the same digests are the same import.
-        self.content = b"".join(sha256(part).digest() for part in parts)
+        self.content = b"".join([rules.digest(), *(sha256(part).digest() for part in parts)])
         self.num_bytes = sum(map(len, self.files.values()))
 
     def store(self, database: Database, storage: Storage) -> None:
@@ -100,6 +103,7 @@ class Import:
 
     def drop(self, database: Database) -> None:
         with database.write() as session:
+            keep(session, self.owner)  # until the removal that follows, which is due at once
             remove_later(session, self.owner)
         staging.unstage(database, self.model_id)
 
@@ -119,14 +123,15 @@ class Import:
         return reply
 
     def register(self, session: Session, tenant: str) -> ModelVersion:
-        """Makes the staged version visible when the session commits."""
+        """Makes the staged version visible when the session commits; raises Unavailable if it is gone."""
         kb = repository.kb_like(session, [tenant, SAMPLE_TENANT], self.card.kb_sha256)
         model = staging.staged(session, self.model_id)
         model.tenant, model.name, model.version = tenant, self.name, next_version(session, tenant, self.name)
         model.kb_id = kb.id if kb else None
         model.artifact, model.artifact_bytes = self.artifact, self.num_bytes
         model.status, model.created_at, model.ready_at = "ready", now(), now()
-        keep(session, self.owner)
+        if not keep(session, self.owner):
+            raise staging.lost()
         session.flush()
         session.refresh(model)
         return model

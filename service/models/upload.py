@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
@@ -11,9 +12,11 @@ from starlette.requests import Request
 
 from service.errors import Invalid, UnsupportedMedia
 from service.http.forms import MAX_TEXTS, known_fields, room_for
+from service.http.places import Places
 
 MEDIA_TYPES = ("application/zip", "application/octet-stream")
 SPOOL_BYTES = 1024 * 1024
+THREADS = 2
 FORM = "multipart/form-data"
 FILE = {"type": "string", "format": "binary"}
 OPENAPI = {
@@ -27,6 +30,12 @@ OPENAPI = {
 }
 
 
+def importing(limit: int) -> Places:
+    """The imports that one tenant may have under way in one API process."""
+    detail = f"{limit} imports of yours are under way (CTP_MAX_IMPORTS): wait for one to end"
+    return Places(limit, THREADS, "too_many_imports", detail)
+
+
 @dataclass(frozen=True)
 class Archive:
     """An archive that is not opened yet; `name` is the model's name here, None for the name in the archive."""
@@ -36,7 +45,14 @@ class Archive:
 
 
 async def read_archive(request: Request) -> AsyncIterator[Archive]:
-    """FastAPI dependency that reads the archive; a large one is kept on disk until the call ends."""
+    """FastAPI dependency that takes a place and reads the archive; a large one is kept on disk until the call ends."""
+    with request.app.state.importing.place(request.scope["ctp.tenant"]):
+        async with _archive(request) as archive:
+            yield archive
+
+
+@asynccontextmanager
+async def _archive(request: Request) -> AsyncIterator[Archive]:
     content_type = request.headers.get("content-type", "").split(";", maxsplit=1)[0].strip().lower()
     if content_type in MEDIA_TYPES:
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as file:

@@ -5,11 +5,12 @@ tenant there may be four, and its models take turns: a batch never mixes tenants
 """
 
 import asyncio
+import math
 import uuid
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import structlog
@@ -19,8 +20,9 @@ from redis.exceptions import RedisError
 
 from service.errors import TooMany, Unavailable
 from service.health import counters
-from service.queries.wire import Reply, unpack
-from service.queue import QUERY_QUEUE, QUERY_TASK, alive_key, make_celery, redis_url
+from service.http.turns import Turns
+from service.queries.wire import LARGE_FACTS, Reply, encode_facts, facts_key, unpack
+from service.queue import QUERY_QUEUE, QUERY_TASK, alive_key, make_celery, make_redis, redis_url
 from service.settings import MIB, Settings
 
 log = structlog.get_logger()
@@ -83,7 +85,8 @@ class Batcher:
         self.reply_key = f"ctp:replies:{uuid.uuid4().hex}"
         self.celery: Celery = make_celery(settings)
         self.redis = Redis.from_url(redis_url(settings))
-        self.publisher = ThreadPoolExecutor(1, thread_name_prefix="publish")
+        self.publisher = Turns(2, "publish")
+        self.beside = make_redis(settings)  # for facts that do not travel in a message
         self.lanes: defaultdict[Target, Lane] = defaultdict(Lane)
         # Who waits for a semaphore gets it in turn, so that each model of a tenant sends one batch after the other.
         self.shares: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(TENANT_UNDER_WAY))
@@ -107,7 +110,8 @@ class Batcher:
             for asked in lane.waiting:
                 if not asked.reply.done():
                     asked.reply.set_exception(Unavailable("stopping", "the service is being stopped: try again"))
-        self.publisher.shutdown(wait=False)
+        self.publisher.stop()
+        self.beside.close()
         await self.redis.aclose()
 
     async def _end_tasks(self) -> None:
@@ -216,7 +220,7 @@ class Batcher:
         batch = Batch(loop.create_future(), self.workers)
         self.under_way[batch_id] = batch
         try:
-            await loop.run_in_executor(self.publisher, self._publish, {**message, "batch_id": batch_id})
+            await self.publisher.run(message["tenant"], partial(self._publish, {**message, "batch_id": batch_id}))
             return await asyncio.wait_for(batch.future, self.settings.reply_seconds)
         except TimeoutError:
             raise Unavailable(
@@ -227,6 +231,10 @@ class Batcher:
 
     def _publish(self, message: dict[str, Any]) -> None:
         try:
+            if sum(map(len, message["facts"])) > LARGE_FACTS:
+                seconds = math.ceil(self.settings.reply_seconds)
+                self.beside.set(facts_key(message["batch_id"]), encode_facts(message["facts"]), ex=seconds)
+                message = {**message, "facts": None}
             self.celery.send_task(
                 QUERY_TASK,
                 args=[message],

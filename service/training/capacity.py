@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from statistics import median
 from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, not_, select
 from sqlalchemy.orm import Session
 
 from ctp_core.base.config import BaseConfig
@@ -13,7 +13,7 @@ from ctp_core.base.cost import Forecast
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import forecast as core_forecast
 from ctp_core.methods import saving
-from service.db.clock import now
+from service.db.clock import now, recent
 from service.db.tables import Job, TrainWorker
 from service.errors import Invalid
 
@@ -25,7 +25,7 @@ SETTING = "CTP_TRAIN_MEMORY_BYTES"
 
 def report(session: Session, name: str, memory_bytes: int | None, speed: float) -> None:
     """Writes what a train worker has for a training, and forgets workers that have been silent for long."""
-    session.execute(delete(TrainWorker).where(TrainWorker.seen_at < now() - SILENT_SECONDS))
+    session.execute(delete(TrainWorker).where(not_(recent(TrainWorker.seen_at, SILENT_SECONDS))))
     leave(session, name)
     session.add(TrainWorker(name=name, memory_bytes=memory_bytes, speed=speed, seen_at=now()))
 
@@ -90,5 +90,5 @@ def gigabytes(number: float) -> str:
 
 
 def _workers(session: Session) -> list[TrainWorker]:
-    statement = select(TrainWorker).where(TrainWorker.seen_at >= now() - SILENT_SECONDS)
+    statement = select(TrainWorker).where(recent(TrainWorker.seen_at, SILENT_SECONDS))
     return list(session.scalars(statement))

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import structlog
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from service import leadership
-from service.db.clock import now
+from service.db.clock import now, over
 from service.db.engine import Database
 from service.db.tables import Job
 from service.training import outcomes, repository
@@ -55,18 +55,22 @@ def release(session: Session, claim: Claim) -> None:
     repository.ring(session, job)
 
 
-def expired(session: Session) -> Sequence[Job]:
+def _silent(lease_seconds: float) -> ColumnElement[bool]:
+    """When a worker counts as silent."""
+    return over(Job.lease_expires_at, lease_seconds)
+
+
+def expired(session: Session, lease_seconds: float) -> Sequence[Job]:
     """Returns the jobs whose worker has not renewed its lease in time."""
-    return session.scalars(select(Job).where(Job.status == "running", Job.lease_expires_at < now())).all()
+    return session.scalars(select(Job).where(Job.status == "running", _silent(lease_seconds))).all()
 
 
-def take_back(session: Session, job: Job, max_attempts: int) -> None:
+def take_back(session: Session, job: Job, lease_seconds: float, max_attempts: int) -> None:
     """Puts the job of a silent worker back into the queue, or fails it after its last attempt.
 
     Raises LeaseLost if the worker has renewed its lease since `job` was read.
     """
-    silent = Job.lease_expires_at < now()
-    lost(session, Claim(job.id, job.attempt), max_attempts, silent)
+    lost(session, Claim(job.id, job.attempt), max_attempts, _silent(lease_seconds))
 
 
 def lost(session: Session, claim: Claim, max_attempts: int, *also: Any, how: str = "lost") -> None:
@@ -90,8 +94,8 @@ class Witness:
     """Measures how long the database has taken writes without a break, by the database's own clock.
 
     It writes a row of its own every `every` seconds. Two writes more than `gap` apart are a break: the database was
-    away, hung, full or locked by others, this process was stopped, or the machine slept. A worker may have been unable
-    to renew its lease meanwhile.
+    away, hung, full or locked by others, this process was stopped, the machine slept, or the clock was set. A worker
+    may have been unable to renew its lease meanwhile, or its lease has an end by another clock.
     """
 
     def __init__(self, database: Database, every: float, gap: float) -> None:
@@ -110,7 +114,7 @@ class Witness:
         with self.database.write() as session:
             leadership.take(session, WITNESS, WITNESS, 0.0)
             wrote_at = session.scalars(select(now())).one()
-        if wrote_at - self._wrote_at > self.gap:
+        if not 0 <= wrote_at - self._wrote_at <= self.gap:
             self._writes_since = wrote_at
         self._wrote_at = wrote_at
 

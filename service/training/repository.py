@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, select, tuple_, update
+from sqlalchemy import ColumnElement, and_, delete, func, not_, select, tuple_, update
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
-from service.db.clock import now
+from service.db.clock import now, recent
 from service.db.locks import lock_name
 from service.db.tables import Checkpoint, Job, Metric, ModelVersion, Outbox
 
@@ -186,6 +186,6 @@ def ring(session: Session, job: Job) -> None:
 
 def forgotten(session: Session, seconds: float) -> Sequence[Job]:
     """Returns the jobs that are still queued although they were published more than `seconds` ago."""
-    in_outbox = select(Outbox.job_id)
-    statement = select(Job).where(Job.status == "queued", Job.published_at < now() - seconds, Job.id.not_in(in_outbox))
+    in_outbox, long_ago = select(Outbox.job_id), not_(recent(Job.published_at, seconds))
+    statement = select(Job).where(Job.status == "queued", long_ago, Job.id.not_in(in_outbox))
     return session.scalars(statement).all()

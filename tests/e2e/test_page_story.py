@@ -119,6 +119,14 @@ def test_a_bad_line_is_shown_with_its_number_and_its_neighbours(visitor: Visitor
     expect(page.locator(".source div").nth(2)).to_have_text("3<b>c</b>\tp\td")
 
 
+def test_an_upload_is_named_after_its_file_without_the_endings_of_its_format(visitor: Visitor, tmp_path: Path) -> None:
+    page = visitor().open("#/kbs")
+    file = tmp_path / "my family.v2.ndjson.gz"
+    file.write_bytes(b"")
+    page.get_by_label("Files to upload").set_input_files(file)
+    expect(page.get_by_label("Name")).to_have_value("my-family.v2")
+
+
 def test_names_are_text_all_the_way_through(visitor: Visitor, tmp_path: Path) -> None:
     visit = visitor()
     visit.page.on("dialog", lambda dialog: visit.complaints.append(f"a name was run: {dialog.message}"))

@@ -2,39 +2,46 @@
 
 import asyncio
 import io
+import json
 import os
+import stat
 import tracemalloc
 import zipfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import httpx
 import numpy as np
 import pytest
 import safetensors.numpy
 from pydantic import ValidationError
-from sqlalchemy import event, select
+from sqlalchemy import event, func, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
 from ctp_core.rules import quoted
+from service.app import create_app
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import ModelVersion, Removal, RuleRow
-from service.errors import Invalid, TooMany, storage_problem
+from service.errors import Conflict, Invalid, TooMany, storage_problem
 from service.files.removals import due
 from service.files.storage import StorageFull
 from service.http.idempotency import CreationReply, Once
 from service.models import repository as models
-from service.models import staging
-from service.models.archive import Card, CardTrial, pack, rules_of, unpack
+from service.models import service, staging
+from service.models.archive import CARD, Card, CardTrial, pack, unpack
 from service.models.schemas import TagsIn
 from service.models.staging import CHUNK_RULES
 from service.models.transfer import Import, alone
 from service.models.upload import SPOOL_BYTES, write_pieces
 from service.settings import NAME_LIMIT, Settings
 from service.training.schemas import TrainRequest
+from tests.service.test_large_bodies import ticks_during
 from tests.stores import folder_store
 
 PIECE = b"x" * 65_536
@@ -92,8 +99,8 @@ def test_a_rule_with_the_longest_names_is_packed_and_unpacked() -> None:
     constant = quoted("'" * NAME_LIMIT)
     head = {"predicate": "p" * NAME_LIMIT, "subject": "X", "object": constant}
     rule = {"head": head, "body": [head], "template": "c", "confidence": 1.0}
-    card, _, _ = unpack(io.BytesIO(archive(rules=[rule])), Settings())
-    assert card.rules[0].head.object == constant
+    (found,) = unpack(io.BytesIO(archive(rules=[rule])), Settings()).rules
+    assert json.loads(found)["head"]["object"] == constant
 
 
 def test_rules_of_an_archive_are_read_in_the_form_of_today() -> None:
@@ -109,10 +116,10 @@ def test_rules_of_an_archive_are_read_in_the_form_of_today() -> None:
         }
         for (z, w), c in forms
     ]
-    card, _, _ = unpack(io.BytesIO(archive(rules=rules)), Settings())
-    (rule,) = rules_of(card)
-    assert (rule.text, str(rule.template)) == ("p(X,Y) :- a(X,Z), b(Z,Z2), c(Z2,Y)", "3")
-    assert rule.confidence == 0.9
+    (found,) = unpack(io.BytesIO(archive(rules=rules)), Settings()).rules
+    rule = json.loads(found)
+    assert (rule["text"], rule["template"]) == ("p(X,Y) :- a(X,Z), b(Z,Z2), c(Z2,Y)", "3")
+    assert rule["confidence"] == 0.9
 
 
 def test_an_archive_whose_rule_is_no_path_is_refused() -> None:
@@ -139,6 +146,26 @@ def test_a_zip_of_many_members_is_refused_before_they_are_listed() -> None:
         assert tracemalloc.get_traced_memory()[1] < 10**6
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", [MANIFEST.upper(), f"./{MANIFEST}", f"../{MANIFEST}", "Manifest.json"])
+def test_a_member_whose_name_only_resembles_another_is_refused(name: str) -> None:
+    file = io.BytesIO(archive())
+    with zipfile.ZipFile(file, "a") as zipped:
+        zipped.writestr(name, b"{}")
+    with pytest.raises(Invalid, match="must hold exactly"):
+        unpack(file, Settings())
+
+
+def test_a_member_that_is_a_link_is_never_followed() -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive())) as whole, zipfile.ZipFile(out, "w") as zipped:
+        for name in whole.namelist():
+            info = zipfile.ZipInfo(name)
+            info.create_system, info.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+            zipped.writestr(info, b"/etc/passwd" if name == MANIFEST else whole.read(name))
+    with pytest.raises(Invalid, match="is not JSON"):
+        unpack(out, Settings())
 
 
 def test_no_text_of_an_archive_holds_what_the_database_cannot_store() -> None:
@@ -230,7 +257,8 @@ def test_a_refused_import_keeps_neither_memory_nor_files(tmp_path: Path) -> None
     with pytest.raises(Invalid):
         found.create(database, Once("default", "POST /models/import", None), refuse)
     with database.read() as session:
-        assert found.owner in [removal.owner for removal in due(session, 10)]
+        assert [removal.owner for removal in due(session, 10)] == [found.owner]
+        assert len(session.scalars(select(Removal)).all()) == 1, "none is left for later"
         assert session.scalars(select(ModelVersion)).all() == []
     database.dispose()
 
@@ -246,25 +274,115 @@ RULES = [
 ]
 
 
-def test_an_import_of_many_rules_lets_others_write_meanwhile(either_database: Database, tmp_path: Path) -> None:
-    database, settings, longest = either_database, Settings(data_dir=tmp_path), [0]
+@contextmanager
+def rules_watched(database: Database) -> Iterator[list[int]]:
+    """Yields the number of stored rules after each transaction."""
+    seen: list[int] = []
 
-    def count(_: object, __: object, ___: str, parameters: object, ____: object, many: bool) -> None:
-        longest[0] = max(longest[0], len(parameters) if many and isinstance(parameters, list) else 0)
+    def look(_: Session) -> None:
+        with database.engine.connect() as connection:
+            seen.append(connection.scalar(select(func.count()).select_from(RuleRow)) or 0)
 
-    event.listen(database.engine, "before_cursor_execute", count)
-    found = Import(io.BytesIO(archive(rules=RULES)), None, settings)
-    found.store(database, folder_store(tmp_path / "artifacts"))
+    event.listen(Session, "after_commit", look)
+    try:
+        yield seen
+    finally:
+        event.remove(Session, "after_commit", look)
+
+
+def steps(seen: list[int]) -> list[int]:
+    """How many rules each transaction wrote or removed, without those that did neither."""
+    return [abs(after - before) for before, after in pairwise([0, *seen]) if after != before]
+
+
+def imported(database: Database, folder: Path) -> ModelVersion:
+    found = Import(io.BytesIO(archive(rules=RULES)), None, Settings(data_dir=folder))
+    found.store(database, folder_store(folder / "artifacts"))
     found.stage(database)
     with database.read() as session:
         assert models.listing(session, "default", None, None, None, 10) == [], "nobody sees it yet"
     with database.write() as session:
-        model = found.register(session, "default")
-        assert (model.name, model.version, model.status) == ("imported", 1, "ready")
-    with database.read() as session:
+        return found.register(session, "default")
+
+
+def test_an_import_of_many_rules_lets_others_write_meanwhile(either_database: Database, tmp_path: Path) -> None:
+    with rules_watched(either_database) as seen:
+        model = imported(either_database, tmp_path)
+    assert (model.name, model.version, model.status) == ("imported", 1, "ready")
+    with either_database.read() as session:
         rules = models.rules(session, model, models.ALL_RULES)
     assert [rule.head for rule in rules] == [rule["head"] for rule in RULES]
-    assert longest[0] <= CHUNK_RULES, "rows in one transaction"
+    assert steps(seen) == [CHUNK_RULES, CHUNK_RULES, 1], "rules in one transaction"
+
+
+def test_deleting_a_model_of_many_rules_lets_others_write_meanwhile(either_database: Database, tmp_path: Path) -> None:
+    model = imported(either_database, tmp_path)
+    with rules_watched(either_database) as seen:
+        with either_database.write() as session:
+            service.delete(session, "default", model.id, 0.0)
+        with either_database.read() as session, pytest.raises(Conflict, match="is deleted"):
+            service.rules(session, "default", model.id, models.ALL_RULES, -1, 10)
+        staging.sweep(either_database)
+    assert steps(seen)[1:] == [CHUNK_RULES, CHUNK_RULES, 1], "rules in one transaction"
+    assert seen[-1] == 0
+
+
+def test_others_are_answered_while_an_archive_of_many_rules_is_unpacked() -> None:
+    rules = [{**RULES[0], "head": {**RULES[0]["head"], "predicate": f"p{number}"}} for number in range(30_000)]
+    many = io.BytesIO(archive(rules=rules))
+    ticks, found = asyncio.run(ticks_during(asyncio.to_thread(unpack, many, Settings())))
+    assert len(found.rules) == 30_000
+    assert ticks > 100
+
+
+def test_a_fault_in_a_rule_is_told_with_its_place() -> None:
+    content = archive(rules=RULES[:300])
+    with zipfile.ZipFile(io.BytesIO(content)) as good:
+        files = {name: good.read(name) for name in good.namelist()}
+    files[CARD] = files[CARD].replace(b'"p250"', b'""')
+    bad = io.BytesIO()
+    with zipfile.ZipFile(bad, "w") as zipped:
+        for name, stored in files.items():
+            zipped.writestr(name, stored)
+    with pytest.raises(Invalid, match=r"model.json: rules.250.head.predicate: String should have at least 1 character"):
+        unpack(bad, Settings())
+
+
+def test_a_setting_that_was_tried_may_be_called_rules() -> None:
+    trial = {"settings": {"rules": [1, 2]}, "metric": "mrr", "value": 0.5, "cpu_seconds": 1.0}
+    found = unpack(io.BytesIO(archive(trials=[trial], rules=RULES[:2])), Settings())
+    assert (found.card.trials[0].settings, len(found.rules)) == ({"rules": [1, 2]}, 2)
+
+
+def test_a_tenant_has_so_many_imports_and_gets_them_back(tmp_path: Path) -> None:
+    """One too many is refused before its archive is read."""
+    app = create_app(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+    migrate(app.state.database.engine)
+
+    async def crowd() -> list[tuple[int, str]]:
+        begun, over = asyncio.Semaphore(0), asyncio.Event()
+
+        async def slowly() -> AsyncIterator[bytes]:
+            begun.release()
+            await over.wait()
+            yield b"not a zip"
+
+        def post(client: httpx.AsyncClient, content: Any) -> "asyncio.Task[httpx.Response]":
+            headers = {"Content-Type": "application/zip"}
+            return asyncio.ensure_future(client.post("/models/import", content=content, headers=headers))
+
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as client:
+            held = [post(client, slowly()) for _ in range(2)]
+            for _ in held:
+                await begun.acquire()
+            answers = [await post(client, b"not a zip")]
+            over.set()
+            answers += [*await asyncio.gather(*held), await post(client, b"not a zip")]
+        return [(answer.status_code, answer.json()["code"]) for answer in answers]
+
+    assert asyncio.run(crowd()) == [(429, "too_many_imports"), *[(422, "bad_archive")] * 3]
+    app.state.database.dispose()
 
 
 def test_what_an_import_that_was_broken_off_has_left_is_swept(sqlite_database: Database, tmp_path: Path) -> None:

@@ -49,8 +49,8 @@ BAD_CALLS: dict[str, tuple[str, bytes, int, str]] = {
     "two million facts without a name": (
         "/query",
         b'{"model":"m","goal":{"subject":"a","predicate":"p"},"facts":[' + b"[]," * 2_000_000 + b"[]]}",
-        422,
-        "invalid_request",
+        413,
+        "too_many_facts",
     ),
     "a KB of two million facts without a name": (
         "/kbs",

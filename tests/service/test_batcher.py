@@ -1,6 +1,7 @@
 """The batcher of an API process against a real queue and worker, with things in the queue that nobody expects."""
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +17,7 @@ from service.models.contest import Asking, Prepared, Trial, hold
 from service.models.probe import PROBE
 from service.models.schemas import Contest
 from service.queries.batcher import MAX_BATCH, TENANT_UNDER_WAY, UNDER_WAY, Asked, Batcher, Target, apart, next_batch
-from service.queries.wire import Reply
+from service.queries.wire import LARGE_FACTS, Reply, encode_facts, facts_key
 from service.queue import QUERY_QUEUE, alive_key
 from service.settings import Settings
 
@@ -44,6 +45,29 @@ def test_a_message_that_is_none_of_ours_stops_nobody(settings: Settings) -> None
     (reply,) = asyncio.run(ask())
     assert isinstance(reply, dict)
     assert reply["code"] == "bad_artifact"
+
+
+def test_many_facts_lie_beside_the_queue_until_they_are_answered(settings: Settings) -> None:
+    """A message with megabytes of them would hold up the messages of everybody else."""
+    facts = [(f"entity {number}", "p", "\u2028 and \n") for number in range(LARGE_FACTS + 1)]
+
+    async def ask() -> tuple[list[object], list[bytes]]:
+        batcher = Batcher(settings)
+        await batcher.start()
+        try:
+            replies = list(await batcher.ask(NOBODY, [PROBE | {"facts": facts}], ""))
+            return replies, [key async for key in batcher.redis.scan_iter(match=facts_key("*"))]
+        finally:
+            await batcher.stop()
+
+    (reply,), left = asyncio.run(ask())
+    assert isinstance(reply, dict)
+    assert (reply["code"], left) == ("bad_artifact", [])
+    assert [[tuple(fact) for fact in one] for one in json.loads(encode_facts([facts, [], facts[:1]]))] == [
+        facts,
+        [],
+        facts[:1],
+    ]
 
 
 def test_a_strange_name_does_not_blind_the_watch_over_workers(settings: Settings) -> None:
@@ -186,7 +210,7 @@ def test_a_worker_that_answers_too_little_costs_its_callers_a_try(settings: Sett
 def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Settings) -> None:
     trial = Trial("p", ("a", "p", None), (), Fact("a", "p", "b"))
 
-    async def compare() -> Contest | str:
+    async def compare() -> tuple[Contest | None, str | None]:
         batcher = Batcher(settings)
         await batcher.start()
         try:
@@ -194,9 +218,10 @@ def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Sett
         finally:
             await batcher.stop()
 
-    outcome = asyncio.run(compare())
-    assert isinstance(outcome, str)
-    assert outcome.startswith("model_none did not answer: the files 'models/none/")
+    contest, note = asyncio.run(compare())
+    assert contest is None
+    assert note is not None
+    assert note.startswith("model_none did not answer: the files 'models/none/")
 
 
 def test_facts_that_many_goals_share_travel_once() -> None:

@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,7 +15,7 @@ from ctp_core.symbols import Fact, Vocabulary
 from service.app import create_app
 from service.db.engine import Database
 from service.db.migrate import migrate
-from service.errors import Invalid
+from service.errors import Invalid, Unavailable
 from service.models import comparison
 from service.models.comparison import prepare
 from service.models.contest import (
@@ -31,7 +32,6 @@ from service.models.contest import (
     hold,
     sign_test,
 )
-from service.models.schemas import Contest
 from service.queries.batcher import MAX_BATCH, UNDER_WAY, Asked, Batcher, Target
 from service.queries.wire import Reply
 from service.settings import Settings
@@ -125,8 +125,9 @@ class OneInTime(Batcher):
 
 def test_a_question_that_others_left_no_time_for_is_asked_again_alone(tmp_path: Path) -> None:
     batcher = OneInTime(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
-    outcome = asyncio.run(hold(Prepared("test", (TRIAL,) * 5), [TARGET] * 2, Asking(batcher, ""), 20))
-    assert isinstance(outcome, Contest)
+    outcome, note = asyncio.run(hold(Prepared("test", (TRIAL,) * 5), [TARGET] * 2, Asking(batcher, ""), 20))
+    assert outcome is not None
+    assert note is None
     assert outcome.groups[0].right == [1.0, 1.0]
 
 
@@ -140,7 +141,7 @@ def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> 
     """Nobody takes these questions: what waits is looked at from the side, until the time is up."""
     settings = Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", compare_seconds=0.5)
 
-    async def look() -> tuple[object, int, int]:
+    async def look() -> tuple[Any, int, int]:
         batcher = Batcher(settings)
         batcher.lanes[TARGET].senders = UNDER_WAY  # its lane is busy
         holding = asyncio.ensure_future(hold(Prepared("test", (TRIAL,) * 1000), [TARGET] * 2, Asking(batcher, ""), 20))
@@ -150,8 +151,8 @@ def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> 
         return outcome, waiting, batcher.waiting.total()
 
     outcome, waiting, left = asyncio.run(look())
-    assert isinstance(outcome, str)
-    assert "CTP_COMPARE_SECONDS" in outcome
+    assert outcome[0] is None
+    assert "CTP_COMPARE_SECONDS" in outcome[1]
     assert (waiting, left) == (MAX_BATCH, 0)
 
 
@@ -168,22 +169,49 @@ def test_a_comparison_that_runs_out_of_time_tells_what_it_has(tmp_path: Path) ->
     batcher = Slow(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", compare_seconds=0.6))
     trials = tuple(replace(TRIAL, group=f"group {number // 100}") for number in range(1000))
     models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
-    outcome = asyncio.run(hold(Prepared("test", trials, 1000), models, Asking(batcher, ""), 3))
-    assert isinstance(outcome, Contest)
+    outcome, note = asyncio.run(hold(Prepared("test", trials, 1000), models, Asking(batcher, ""), 3))
+    assert outcome is not None
     assert outcome.truncated
+    assert note is not None
+    assert "CTP_COMPARE_SECONDS" in note
     assert 0 < outcome.num_questions < 1000
     assert outcome.groups[0].right == [1.0, 0.0]
     assert len(outcome.groups) == 11, "every group has its share of the questions"
     assert len(outcome.disagreements) == 3
 
 
+class LostAfter(Slow):
+    """Its worker answers so many batches and is gone then."""
+
+    left = 2
+
+    async def _send(self, target: Target, batch: list[Asked]) -> list[Reply]:
+        if self.left == 0:
+            raise Unavailable("query_worker_busy", "earlier queries took all the time")
+        self.left -= 1
+        return await super()._send(target, batch)
+
+
+@pytest.mark.parametrize(("batches", "num_questions"), [(2, MAX_BATCH), (5, 2 * MAX_BATCH), (0, None)])
+def test_a_comparison_that_meets_a_503_tells_what_it_has(
+    tmp_path: Path, batches: int, num_questions: int | None
+) -> None:
+    batcher = LostAfter(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+    batcher.left = batches
+    models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
+    outcome, note = asyncio.run(hold(Prepared("test", (TRIAL,) * 1000, 1000), models, Asking(batcher, ""), 3))
+    assert note == "earlier queries took all the time"
+    assert (outcome and outcome.num_questions) == num_questions
+    assert outcome is None or outcome.truncated
+
+
 def test_a_comparison_in_time_is_whole_and_in_order(tmp_path: Path) -> None:
     batcher = Slow(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
     trials = tuple(replace(TRIAL, group=f"group {number // 50}") for number in range(100))
     models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
-    outcome = asyncio.run(hold(Prepared("test", trials, 100), models, Asking(batcher, ""), 3))
-    assert isinstance(outcome, Contest)
-    assert not outcome.truncated
+    outcome, note = asyncio.run(hold(Prepared("test", trials, 100), models, Asking(batcher, ""), 3))
+    assert outcome is not None
+    assert (outcome.truncated, note) == (False, None)
     assert [group.name for group in outcome.groups] == ["all", "group 0", "group 1"]
 
 

@@ -31,6 +31,7 @@ NEEDED = {
     "bench ladder --list": "worker",
     "bench peers --data . --dataset umls": "worker",
     "bench scale": "all",
+    "bench fair": "all",
     "bench serve": "all",
 }
 RUN = "from service.cli import main\nsys.argv[0] = 'ctp'\nmain()"
@@ -49,7 +50,7 @@ for words in json.loads(sys.argv[1]):
 print(json.dumps(said))
 """
 # Benchmarks measure the workers, so they need them; they are not part of the service.
-MEASURES = {ROOT / f"service/commands/{name}.py" for name in ("bench", "paper", "peers", "scale")}
+MEASURES = {ROOT / f"service/commands/{name}.py" for name in ("bench", "fair", "paper", "peers", "scale")}
 
 
 def test_without_extras_the_terminal_says_what_to_install() -> None:

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ from starlette.types import Message
 
 from service.errors import Invalid, PayloadTooLarge
 from service.http.bodies import LARGE_BYTES, parse_json, read_json
-from service.http.pieces import PIECE_FACTS
+from service.http.pieces import FACTS
+from service.http.turns import Turns
 from service.kbs.schemas import KbCreate
 from service.queries.schemas import QueryRequest
 from service.training.schemas import TrainRequest
@@ -68,7 +71,7 @@ def _encoded(value: Any, ascii_only: bool) -> bytes:
     return json.dumps(value, ensure_ascii=ascii_only, indent=1).encode()
 
 
-MANY = [FACT] * (3 * PIECE_FACTS + LARGE_BYTES // len(FACT))
+MANY = [FACT] * (3 * FACTS.per_piece + LARGE_BYTES // len(FACT))
 
 
 @pytest.mark.parametrize(
@@ -102,3 +105,37 @@ def test_a_large_body_without_facts_is_parsed_as_a_whole() -> None:
     body = b'{"kb":"k","tags":{"facts":[1]},"x":"%b"}' % (b"x" * LARGE_BYTES)
     with pytest.raises(Invalid, match="there is no such key"):
         asyncio.run(parse_json(TrainRequest, body))
+
+
+def test_large_bodies_of_one_tenant_keep_no_other_waiting() -> None:
+    """Of two threads a tenant has one, however many bodies it sends."""
+    turns, over = Turns(2, "parse"), threading.Event()
+
+    async def crowd() -> str:
+        busy = [asyncio.ensure_future(turns.run("a", partial(over.wait, 30))) for _ in range(5)]
+        try:
+            await asyncio.sleep(0)
+            async with asyncio.timeout(10):
+                return await turns.run("b", lambda: "not starved")
+        finally:
+            over.set()
+            await asyncio.gather(*busy)
+
+    assert asyncio.run(crowd()) == "not starved"
+    turns.stop()
+
+
+def test_in_one_thread_tenants_are_served_in_turn() -> None:
+    turns, over, served = Turns(1, "publish"), threading.Event(), list[str]()
+
+    async def crowd() -> None:
+        first = asyncio.ensure_future(turns.run("a", partial(over.wait, 30)))
+        await asyncio.sleep(0)
+        others = [asyncio.ensure_future(turns.run(who, partial(served.append, who))) for who in "aaaab"]
+        await asyncio.sleep(0)
+        over.set()
+        await asyncio.gather(first, *others)
+
+    asyncio.run(crowd())
+    assert served.index("b") <= 1
+    turns.stop()

@@ -261,7 +261,9 @@ def test_a_body_that_does_not_come_is_told_the_settings_that_bound_it() -> None:
     assert caught.value.code == "body_too_slow"
 
 
-def json_call(app: BodyLimit, tenant: str, num_bytes: int) -> Coroutine[Any, Any, dict[str, Any]]:
+def json_call(
+    app: BodyLimit, tenant: str, num_bytes: int, declared: bool = False
+) -> Coroutine[Any, Any, dict[str, Any]]:
     """Sends a JSON body in small messages; the answer's status and body."""
     messages = [{"type": "http.request", "body": b" " * 100, "more_body": True}] * (num_bytes // 100 - 1)
     messages.append({"type": "http.request", "body": b" " * 100})
@@ -274,7 +276,8 @@ def json_call(app: BodyLimit, tenant: str, num_bytes: int) -> Coroutine[Any, Any
         answer.update(message)
 
     scope = {"type": "http", "path": "/query", "query_string": b"", "ctp.tenant": tenant}
-    scope["headers"] = [(b"content-type", b"application/json")]
+    length = [(b"content-length", str(num_bytes).encode())] if declared else []
+    scope["headers"] = [(b"content-type", b"application/json"), *length]
 
     async def call() -> dict[str, Any]:
         messages.reverse()
@@ -315,6 +318,33 @@ def test_the_bytes_of_bodies_that_wait_are_bounded_for_each_tenant_and_for_the_p
     assert "CTP_MAX_TENANT_WAITING_BYTES" in refusals[2]["detail"]
     assert "CTP_MAX_WAITING_BYTES" in refusals[4]["detail"]
     assert not app.held.by_tenant
+    assert not app.held.arrived
+
+
+def test_of_many_large_bodies_at_once_as_many_are_answered_as_a_tenant_may_send() -> None:
+    """Were they counted as they arrive, each would get a part of the way, and all would be refused."""
+    answered, read = asyncio.Event(), 0
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal read
+        while (message := await receive()).get("more_body"):
+            read += len(message["body"])
+            await asyncio.sleep(0)
+        await answered.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    app = BodyLimit(slow, Settings(max_json_bytes=1000, max_tenant_waiting_bytes=2000, max_waiting_bytes=10_000))
+
+    async def crowd() -> list[bool]:
+        waiting = [asyncio.ensure_future(json_call(app, "a", 1000, declared=True)) for _ in range(20)]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        answered.set()
+        return [answer["body"] == b"{}" for answer in await asyncio.gather(*waiting)]
+
+    assert asyncio.run(crowd()) == [True] * 2 + [False] * 18
+    assert read < 2 * 1000, "those that are refused are not read"
 
 
 def test_a_bucket_fills_again_with_time() -> None:

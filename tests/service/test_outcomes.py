@@ -73,7 +73,7 @@ def test_an_old_attempt_writes_nothing(database: Database) -> None:
     job = submit(database)
     old = claim(database, job, seconds=-1)
     with database.write() as session:
-        lease.take_back(session, job_of(database, job), 3)
+        lease.take_back(session, job_of(database, job), LEASE, 3)
     new = claim(database, job)
     progress = {"epoch": 1, "loss": 0.1, "metrics": {}}
     row = Checkpoint(job_id=job.id, epoch=1, attempt=1, artifact="x", num_bytes=1, metrics={})
@@ -96,7 +96,7 @@ def test_a_job_whose_worker_spoke_in_time_is_not_taken_back(database: Database) 
     with database.write() as session:
         repository.write_held(session, held, lease_expires_at=now() + LEASE)
     with pytest.raises(LeaseLost), database.write() as session:
-        lease.take_back(session, silent, 3)
+        lease.take_back(session, silent, LEASE, 3)
 
 
 def test_crashes_count_and_releases_do_not(database: Database) -> None:

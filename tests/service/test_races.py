@@ -130,8 +130,10 @@ def add_loading(session: Session, name: str) -> None:
     """What the first transaction of an upload writes."""
     counts = {"num_facts": 1, "num_entities": 2, "num_predicates": 1, "splits": {"train": 1}, "warnings": []}
     names = {"id": f"kb_{name}", "tenant": TENANT, "name": name, "kind": "facts", "sha256": ""}
-    session.add(Kb(**names, **counts, status="loading", loading_until=2e9))
+    kb = Kb(**names, **counts, status="loading")
+    session.add(kb)
     session.flush()
+    assert kb_rows.still_loading(session, kb)
 
 
 def test_of_two_uploads_that_take_a_name_at_once_one_is_told_that_it_is_taken(

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from ctp_core.evidence.rules import chain_rule
 from ctp_core.rules import UNARY, Body, Rule, Step, Template
 from service.db.engine import Database
-from service.db.tables import ModelVersion
+from service.db.tables import ModelVersion, RuleRow
 from service.errors import Conflict, NotFound, ServiceError, Unavailable
 from service.models import repository, service
 from service.models.comparison import MAX_RULES_SHOWN, compare
@@ -46,7 +46,7 @@ def test_rules_in_the_result_of_a_job_of_an_earlier_version_are_added(database: 
     [early] = rule_values([RULE])
     del early["weight"], early["approximate"]
     with database.write() as session:
-        repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, "m@1")))
+        session.execute(delete(RuleRow).where(RuleRow.model_id == "model_1"))
         add_rules(session, "model_1", [early])
     with database.read() as session:
         [rule] = service.rules(session, TENANT, "m@1", repository.RuleFilter(), -1, 10)
@@ -71,7 +71,7 @@ def test_rules_are_listed_by_counts_and_kind(database: Database) -> None:
         return [names[rule.text] for rule in found]
 
     with database.write() as session:
-        repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, "m@1")))
+        session.execute(delete(RuleRow).where(RuleRow.model_id == "model_1"))
         add_rules(session, "model_1", rule_values(rules.values()))
     assert listed() == list(rules)
     assert listed(min_support=1, constants=False, priors=False) == ["counted", "uncounted"]
@@ -122,7 +122,7 @@ def test_many_rules_are_compared_in_little_memory(database: Database) -> None:
     many = [Rule("p", Body((Step(f"q{i}"),)), i / (2 * count)) for i in range(count)]
     with database.write() as session:
         for number in (1, 2):
-            repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, f"m@{number}")))
+            session.execute(delete(RuleRow).where(RuleRow.model_id == f"model_{number}"))
             add_rules(session, f"model_{number}", rule_values([RULE, *many][number - 1 :]))
     with database.read() as session:
         models = session.scalars(select(ModelVersion).order_by(ModelVersion.version)).all()
@@ -153,7 +153,7 @@ def test_versions_of_different_methods_share_the_rules_that_are_the_same(databas
     walked = [replace(chain_rule(names, 3, template, atoms, 1.0), confidence=0.5) for atoms, template in walks]
     with database.write() as session:
         for number, rules in enumerate((proved, walked), 1):
-            repository.forget_rules(session, repository.lock(session, service.get(session, TENANT, f"m@{number}")))
+            session.execute(delete(RuleRow).where(RuleRow.model_id == f"model_{number}"))
             add_rules(session, f"model_{number}", rule_values(rules))
     with database.read() as session:
         found = compare(session, session.scalars(select(ModelVersion).order_by(ModelVersion.version)).all())

@@ -366,7 +366,7 @@ def test_an_upload_whose_api_is_killed_leaves_nothing_behind(tmp_path: Path) -> 
                 time.sleep(0.01)
         os.kill(running.children()["api"], signal.SIGKILL)
         sender.join()
-        deadline = time.monotonic() + store.LOAD_SECONDS + 120
+        deadline = time.monotonic() + repository.LOAD_SECONDS + 120
         with sqlite3.connect(tmp_path / "ctp.db", timeout=30) as connection:
             while connection.execute("SELECT 1 FROM kbs WHERE status != 'ready'").fetchone():
                 assert time.monotonic() < deadline, "what was half loaded is still there"

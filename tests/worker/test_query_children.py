@@ -9,7 +9,7 @@ import pytest
 from service.health.counters import QUERIES_KILLED
 from service.settings import Settings
 from worker.names import Answered, decode_word, encode_word
-from worker.query_children import BUSY, LOST, Gone, Hung, QueryChildren
+from worker.query_children import BUSY, LOST, Gone, Hung, QueryChildren, TooLarge
 from worker.shares import Seat
 
 
@@ -19,12 +19,14 @@ class Scripted:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def answer(self, message: dict[str, Any], patience: float) -> Answered:
+    def answer(self, message: dict[str, Any], patience: float, facts: bytes | None = None) -> Answered:
         assert patience > message["seconds"]
         goals = [question["goal"] for question in message["questions"]]
         self.asked.append(goals)
         if "hang" in goals:
             raise Hung
+        if "grow" in goals:
+            raise TooLarge
         if "end" in goals:
             raise Gone
         return Answered([goal.encode() for goal in goals], {"questions_answered": len(goals)}, frozenset())
@@ -50,7 +52,7 @@ class Children(QueryChildren):
 def message(**requests: list[str]) -> dict[str, Any]:
     asked = [(request, {"goal": goal}) for request, goals in requests.items() for goal in goals]
     batch = {"request_ids": [request for request, _ in asked], "questions": [question for _, question in asked]}
-    return {"tenant": "a", "model_id": "m", "artifact": "x", "kb_id": None, "seconds": 5.0} | batch
+    return {"tenant": "a", "model_id": "m", "artifact": "x", "kb_id": None, "seconds": 5.0, "facts": []} | batch
 
 
 def replies(children: QueryChildren, asked: dict[str, Any], seconds: float = 30) -> tuple[list[Any], Any]:
@@ -63,6 +65,14 @@ def test_a_request_that_takes_too_long_is_a_503_that_says_so() -> None:
     assert (first["status"], first["code"]) == (503, "query_too_long")
     assert "CTP_QUERY_SECONDS" in first["detail"]
     assert counts[QUERIES_KILLED] == 1
+
+
+def test_a_request_that_takes_too_much_memory_is_a_503_that_says_so() -> None:
+    (first, grown), counts = replies(Children(), message(one=["x"], two=["grow"]))
+    assert first == b"x"
+    assert (grown["status"], grown["code"]) == (503, "out_of_memory")
+    assert "CTP_QUERY_MEMORY_BYTES" in grown["detail"]
+    assert counts[QUERIES_KILLED] == 2
 
 
 def test_other_requests_of_the_same_batch_do_not_notice() -> None:

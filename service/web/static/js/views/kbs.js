@@ -52,7 +52,7 @@ function uploader(root, formats) {
 
 function form(place, files, formats, cancel) {
   const splits = bySplit(files);
-  const title = h("input", { value: suggestName(files), required: true, maxlength: 64, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", spellcheck: "false" });
+  const title = h("input", { value: suggestName(files, formats), required: true, maxlength: 64, pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}", spellcheck: "false" });
   const kind = h("select", {}, h("option", { value: "" }, "recognised"), [...new Set(formats.map((one) => one.kind))].map((word) => h("option", { value: word }, word)));
   const format = h("select", {}, h("option", { value: "" }, "recognised"), formats.map((one) => h("option", { value: one.name, title: one.text }, one.title)));
   const result = h("div", { "aria-live": "polite" });
@@ -117,7 +117,9 @@ function bySplit(files) {
   return found.train ? found : { train: files[0] };
 }
 
-function suggestName(files) {
-  const stem = files[0].name.replace(/\.(gz|tsv|csv|txt|nt|ttl|jsonl|json|pl|prolog)$/gi, "").replace(/\.(tsv|csv|txt|nt|ttl|jsonl|pl)$/i, "");
+function suggestName(files, formats) {
+  const unzipped = files[0].name.replace(/\.gz$/i, "");
+  const ending = [".txt", ...formats.flatMap((one) => one.suffixes)].find((suffix) => unzipped.toLowerCase().endsWith(suffix)) ?? "";
+  const stem = unzipped.slice(0, unzipped.length - ending.length);
   return stem.replace(/[^A-Za-z0-9._-]+/g, "-").replace(/^[^A-Za-z0-9]+/, "").slice(0, 64) || "my-kb";
 }

@@ -1,0 +1,195 @@
+"""`ctp bench fair`: what one tenant notices while another sends the worst that it may."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from rich.console import Console
+
+from service.benchmarks.callers import Call, Group, Plan
+from service.benchmarks.embedded import embedded_service, machine, processes
+from service.benchmarks.hostile import ENDLESS, LOADS, Tenant, imports
+from service.db.engine import Database
+from service.keys import service as keys
+from service.training.repository import TERMINAL
+
+# Shorter than by default, so that a worker that cannot renew its lease is noticed while a load lasts.
+SETTINGS = {"lease_seconds": "6", "heartbeat_seconds": "2", "reconcile_seconds": "2"}
+GOAL = {"predicate": "grandparent", "object": "morty"}
+PAUSE_SECONDS = 0.02  # between two calls of the tenant that is measured
+WARM_SECONDS = 2.0
+LOOK_SECONDS = 0.25  # between two looks at the memory
+QUERY_MS, QUERY_TIMES, HEALTH_MS, GROWTH = 250.0, 5, 250.0, 1.2  # the goals
+MEASURED = ("num_good", "p50_ms", "p99_ms", "max_ms")
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FairRun:
+    """Which loads to measure, for how long each, and how long to wait until its memory is given back."""
+
+    loads: Sequence[str] = tuple(LOADS)
+    seconds: float = 20.0
+    after_seconds: float = 60.0
+
+
+def measure(run: FairRun, console: Console) -> dict[str, Any]:
+    """Returns a row for each load, the first for none, and the machine."""
+    with tempfile.TemporaryDirectory(prefix="ctp-fair-") as name, ExitStack() as stack:
+        folder = Path(name)
+        url = stack.enter_context(embedded_service(folder / "data", SETTINGS)).base_url
+        hostile, other = (stack.enter_context(_tenant(folder / "data", tenant, url)) for tenant in ("hostile", "other"))
+        other.train("family", "simple")
+        bench = Bench(folder / "data", hostile, other, run, console)
+        bench.measure_idle()
+        for load in run.loads:
+            bench.measure(LOADS[load](hostile))
+    return {"rows": bench.rows, "machine": machine()}
+
+
+@contextmanager
+def _tenant(data: Path, name: str, url: httpx.URL) -> Iterator[Tenant]:
+    database = Database(f"sqlite:///{data / 'ctp.db'}")
+    key = str(keys.create(database, name, "write", ""))
+    database.dispose()
+    folder = data.parent / name
+    folder.mkdir()
+    with httpx.Client(base_url=url, timeout=310, headers={"Authorization": f"Bearer {key}"}) as client:
+        yield Tenant(client, key, folder)
+
+
+class Bench:
+    """Measures one load after another on a started service."""
+
+    def __init__(self, data: Path, hostile: Tenant, other: Tenant, run: FairRun, console: Console) -> None:
+        self.data, self.hostile, self.other, self.run, self.console = data, hostile, other, run, console
+        query = other.query("simple", GOAL, top_k=3)
+        health = Call("GET", "/healthz")
+        self.watched = tuple(
+            Group(n, (c,), 1, PAUSE_SECONDS, patient=True) for n, c in (("query", query), ("healthz", health))
+        )
+        self.rows: list[Row] = []
+
+    def measure_idle(self) -> None:
+        """Begins with calls that do not count, since code and models that are loaded once stay in memory."""
+        self._called(self.watched, WARM_SECONDS)
+        self.idle = self._memory()
+        self._note("idle", self._called(self.watched, self.run.seconds), {"memory_idle_mb": self.idle})
+
+    def measure(self, load: Group) -> None:
+        jobs = [self.other.start("nations", "trained", ENDLESS)] if load.name == imports.__name__ else []
+        with self._peak() as peak, self._started((load,), self.run.seconds) as hostile:
+            seen = self._called(self.watched, self.run.seconds)
+        attempts = [self._ended(job) for job in jobs]
+        for job in self.hostile.client.get("/jobs", params={"status": "running"}).json()["items"]:
+            self.hostile.client.post(f"/jobs/{job['id']}/cancel")
+        after, seconds = self._settled(self.idle)
+        memory = {"memory_peak_mb": peak, "memory_after_mb": after, "memory_settled_seconds": seconds}
+        lost = sum(failed for failed, _ in attempts), sum(attempt - 1 for _, attempt in attempts)
+        self._note(load.name, seen | {"load": hostile[load.name]}, memory, lost)
+
+    def _ended(self, job_id: str) -> tuple[bool, int]:
+        """Ends a job; returns whether it had failed, and its attempts."""
+        self.other.client.post(f"/jobs/{job_id}/cancel")
+        job = self.other.client.get(f"/jobs/{job_id}").json()
+        assert job["status"] in TERMINAL
+        return job["status"] == "failed", job["attempt"]
+
+    def _note(self, name: str, seen: dict[str, Any], memory: Row, lost: tuple[int, int] = (0, 0)) -> None:
+        query, health = seen["query"], seen["healthz"]
+        every = [part["statuses"] for part in seen.values()]
+        row: Row = {
+            "load": name,
+            **{f"query_{key}": query[key] for key in MEASURED},
+            **{f"healthz_{key}": health[key] for key in MEASURED},
+            "query_not_200": {status: number for status, number in query["statuses"].items() if status != "200"},
+            "answers_500": sum(statuses.get("500", 0) for statuses in every),
+            "load_statuses": seen.get("load", {}).get("statuses", {}),
+            "jobs_failed": lost[0],
+            "leases_lost": lost[1],
+            **memory,
+            "load_average": machine()["load_average"][0],
+        }
+        row["missed"] = missed(row, self.rows[0] if self.rows else row, self.idle)
+        self.rows.append(row)
+        self.console.print_json(data=row)
+
+    def _plan(self, groups: Sequence[Group], seconds: float) -> str:
+        url = self.hostile.client.base_url
+        return Plan(url.host, url.port or 80, seconds, tuple(groups)).as_json()
+
+    @contextmanager
+    def _started(self, groups: Sequence[Group], seconds: float) -> Iterator[dict[str, Any]]:
+        """Runs callers beside the block; yields where their figures are after it."""
+        figures: dict[str, Any] = {}
+        command = [sys.executable, "-m", "service.benchmarks.callers"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+            assert process.stdin is not None
+            process.stdin.write(self._plan(groups, seconds))
+            process.stdin.close()
+            try:
+                yield figures
+                assert process.stdout is not None
+                figures.update(json.loads(process.stdout.read()))
+            finally:
+                process.kill()
+
+    def _called(self, groups: Sequence[Group], seconds: float) -> dict[str, Any]:
+        with self._started(groups, seconds) as figures:
+            pass
+        return figures
+
+    def _memory(self) -> dict[str, float]:
+        return {part: round(usage.memory, 1) for part, usage in sorted(processes(self.data).items())}
+
+    @contextmanager
+    def _peak(self) -> Iterator[dict[str, float]]:
+        """Yields the most memory of each part while the block runs."""
+        peak, over = self._memory(), threading.Event()
+
+        def look() -> None:
+            while not over.wait(LOOK_SECONDS):
+                peak.update({part: max(now, peak.get(part, 0.0)) for part, now in self._memory().items()})
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        try:
+            yield peak
+        finally:
+            over.set()
+            thread.join()
+
+    def _settled(self, idle: dict[str, float]) -> tuple[dict[str, float], float]:
+        """Waits until each part has at most a fifth more memory than when idle; returns its memory and the seconds."""
+        began = time.monotonic()
+        while grown(now := self._memory(), idle) and time.monotonic() - began < self.run.after_seconds:
+            time.sleep(LOOK_SECONDS)
+        return now, round(time.monotonic() - began, 1)
+
+
+def grown(now: dict[str, float], idle: dict[str, float]) -> list[str]:
+    """Returns the parts with more memory than they may keep."""
+    return [part for part, megabytes in now.items() if megabytes > GROWTH * idle.get(part, 0.0)]
+
+
+def missed(row: Row, first: Row, idle: dict[str, float]) -> list[str]:
+    """Names the goals that a row misses; `first` is the row without a load."""
+    most = max(QUERY_MS, QUERY_TIMES * (first["query_p99_ms"] or 0.0))
+    checks = {
+        "query p99": row["query_p99_ms"] is None or row["query_p99_ms"] > most,
+        "query not 200": bool(row["query_not_200"]),
+        "healthz p99": row["healthz_p99_ms"] is None or row["healthz_p99_ms"] > HEALTH_MS,
+        "500": row["answers_500"] > 0,
+        "jobs": row["jobs_failed"] + row["leases_lost"] > 0,
+        **{f"memory of {part}": True for part in grown(row.get("memory_after_mb", {}), idle)},
+    }
+    return [name for name, is_missed in checks.items() if is_missed]

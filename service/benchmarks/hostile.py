@@ -1,0 +1,159 @@
+"""What a tenant can do to the others within its rights: the loads of `ctp bench fair`.
+
+Each load is a function that prepares what it needs, as models and bodies, and returns the calls to be repeated.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from service.benchmarks.callers import Call, Group
+from service.models.archive import CARD, MAX_RULES
+from service.settings import NAME_LIMIT
+
+CTP = {"method": "ctp", "search": [], "epochs": 1}
+# About half a hundred megabytes of vectors; what is learnt does not matter.
+LARGE = {"method": "complex", "search": [], "rank": 500, "epochs": 1}
+LARGE_ENTITIES = 12_000
+ENDLESS = {"method": "proofs", "search": [], "epochs": 10_000, "mined": False, "constants": False, "members": 1}
+HUB_SPOKES, SLOW_SPOKES = 5000, 900
+QUERY_FACTS, TINY_FACTS = 10_000, 1_250_000
+TINY = '["a","p","b"]'
+STREAMS = 500
+
+
+@dataclass
+class Tenant:
+    """A tenant with its key, and the folder for what it sends."""
+
+    client: httpx.Client
+    key: str
+    folder: Path
+
+    def train(self, kb: str, name: str, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Trains a model, unless there is one of this name; returns it."""
+        known = self.client.get(f"/models/{name}")
+        if known.status_code == httpx.codes.OK:
+            return dict(known.json())
+        body = {"kb": kb, "name": name} | ({"config": config} if config else {})
+        trained = self.client.post("/train", params={"wait": 300}, json=body).raise_for_status().json()
+        if trained["job"]["status"] != "succeeded":
+            raise RuntimeError(f"the training of {name} did not succeed: {trained['job']}")
+        return dict(trained["model"])
+
+    def start(self, kb: str, name: str, config: Mapping[str, Any]) -> str:
+        """Starts a training and returns the id of its job."""
+        answer = self.client.post("/train", json={"kb": kb, "name": name, "config": config}).raise_for_status()
+        return str(answer.json()["job"]["id"])
+
+    def post(self, path: str, body: bytes, media_type: str = "application/json") -> Call:
+        file = self.folder / f"body-{len(list(self.folder.glob('body-*')))}"
+        file.write_bytes(body)
+        return Call("POST", path, self.key, str(file), media_type)
+
+    def query(self, model: str, goal: Mapping[str, str], **more: Any) -> Call:
+        return self.post("/query", json.dumps({"model": model, "goal": goal, **more}).encode())
+
+    def get(self, path: str) -> Call:
+        return Call("GET", path, self.key)
+
+
+Load = Callable[[Tenant], Group]
+
+
+def _star(tenant: Tenant, model: str, spokes: int) -> Call:
+    """A question about the centre of a star: a prover that compares all pairs takes long for it."""
+    tenant.train("family", model, CTP)
+    facts = [["hub", "parent", f"spoke {number}"] for number in range(spokes)]
+    return tenant.query(model, {"subject": "hub", "predicate": "parent"}, facts=facts)
+
+
+def hub(tenant: Tenant) -> Group:
+    """Facts with a hub, sent to `ctp` on facts."""
+    return Group("hub", (_star(tenant, "star-1", HUB_SPOKES),), callers=4)
+
+
+def slow(tenant: Tenant) -> Group:
+    """Queries of seconds on one model."""
+    return Group("slow", (_star(tenant, "star-1", SLOW_SPOKES),), callers=2)
+
+
+def slow_on_two(tenant: Tenant) -> Group:
+    """Queries of seconds on two models."""
+    return Group("slow_on_two", tuple(_star(tenant, name, SLOW_SPOKES) for name in ("star-1", "star-2")), callers=8)
+
+
+def imports(tenant: Tenant) -> Group:
+    """Imports of as many rules as a model may have, while the other tenant trains."""
+    tenant.train("family", "imported", {"epochs": 1})
+    exported = tenant.client.get("/models/imported/export").raise_for_status().content
+    call = tenant.post("/models/import?name=imported", with_rules(exported, MAX_RULES), "application/zip")
+    return Group("imports", (call,), callers=2)
+
+
+def with_rules(archive: bytes, num_rules: int) -> bytes:
+    """Returns the archive of a model with other rules."""
+    places = {"subject": "X", "object": "Y"}
+    changed = io.BytesIO()
+    rules = [
+        {"head": places | {"predicate": f"p{i}"}, "body": [places | {"predicate": "q"}], "template": "1"}
+        for i in range(num_rules)
+    ]
+    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(changed, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == CARD:
+                card = json.loads(content) | {"rules": [{**rule, "confidence": 0.5} for rule in rules]}
+                content = json.dumps(card).encode()
+            new.writestr(name, content)
+    return changed.getvalue()
+
+
+def compare(tenant: Tenant) -> Group:
+    """Comparisons of two models by a thousand questions."""
+    for number in (1, 2):
+        tenant.train("umls", f"compared-{number}", {"epochs": number})
+    call = tenant.get("/models/compare?ids=compared-1,compared-2&questions=1000")
+    return Group("compare", (call,), callers=6)
+
+
+def large_queries(tenant: Tenant) -> Group:
+    """Queries of 10 MB."""
+    tenant.train("family", "star-1", CTP)
+    name = "x" * (NAME_LIMIT - 8)
+    facts = [[f"{name}{number}", "parent", f"{name}{number + 1}"] for number in range(QUERY_FACTS)]
+    call = tenant.query("star-1", {"subject": "rick", "predicate": "parent"}, facts=facts)
+    return Group("large_queries", (call,), callers=72)
+
+
+def tiny_facts(tenant: Tenant) -> Group:
+    """Bodies of 16 MB that consist of tiny facts."""
+    facts = ",".join([TINY] * TINY_FACTS)
+    body = f'{{"model":"m","goal":{{"subject":"a","predicate":"p"}},"facts":[{facts}]}}'.encode()
+    return Group("tiny_facts", (tenant.post("/query", body),), callers=4)
+
+
+def exports(tenant: Tenant) -> Group:
+    """Downloads of a large model, eight at once."""
+    chain = [[f"e{number}", "next", f"e{number + 1}"] for number in range(LARGE_ENTITIES)]
+    tenant.client.post("/kbs", json={"name": "chain", "facts": chain}).raise_for_status()
+    tenant.train("chain", "large", LARGE)
+    return Group("exports", (tenant.get("/models/large/export"),), callers=8)
+
+
+def streams(tenant: Tenant) -> Group:
+    """Streams of the events of a job, hundreds at once, while it is trained."""
+    job = tenant.start("nations", "streamed", ENDLESS)
+    return Group("streams", (tenant.get(f"/jobs/{job}/events"),), callers=STREAMS)
+
+
+LOADS: dict[str, Load] = {
+    load.__name__: load
+    for load in (hub, imports, slow, slow_on_two, compare, large_queries, tiny_facts, exports, streams)
+}

@@ -21,7 +21,7 @@ test: setup-dev ## Run all tests, file by file in two processes (a quarter of an
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup-dev ## Run the tests that need no started processes (under a minute)
-	$(BIN)/python -m pytest -m "not slow" --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not slow and not long" --numprocesses 2 --dist loadfile
 
 test-faults: setup-dev ## Kill, stop, fill and flush everything, twenty times over (half an hour)
 	$(BIN)/python -m pytest tests/faults -m "slow or long"

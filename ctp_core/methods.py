@@ -33,7 +33,7 @@ from ctp_core.networks.config import CONFIGS as NETWORK_CONFIGS
 from ctp_core.networks.config import network_preset
 from ctp_core.networks.cost import forecast as forecast_network
 from ctp_core.presets import PRESETS, Preset, find_preset
-from ctp_core.select.names import FIXED_RULES, NAMES, SelectName
+from ctp_core.select.registry import FIXED_RULES, VARIANTS, SelectName
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig, minerva_preset, neurallp_preset
 from ctp_core.walkers.cost import forecast as forecast_walker
 
@@ -203,7 +203,7 @@ def preset_for(profile: Profile, name: str, method: object, select: object) -> B
     preset = find_preset(name)
     known = isinstance(method, str) and (profile.kind, method) in METHODS
     found = METHODS[profile.kind, str(method) if known else preset.methods[profile.kind]]
-    if found.preset_of_select and isinstance(select, str) and select in NAMES:
+    if found.preset_of_select and isinstance(select, str) and select in VARIANTS:
         return found.preset_of_select(profile, preset, select)
     return found.preset(profile, preset)
 

@@ -103,16 +103,11 @@ class Dispatcher:
             log.info("job_withdrawn" if entry.job_id in ended else "job_published", job_id=entry.job_id)
 
     def take_back(self) -> None:
-        """Takes back jobs whose worker is silent, and ends parents whose children have all ended.
-
-        After an outage, and at the start, workers have one lease's time to report before their jobs are taken back.
-        """
-        could_speak = self.witness.has_seen(self.settings.lease_seconds)
-        with self.database.read() as session:
-            expired = lease.expired(session, self.settings.lease_seconds) if could_speak else []
-            unsettled = outcomes.unsettled(session)
-        for job in expired:
+        """Takes back jobs whose worker is silent, and ends parents whose children have all ended."""
+        for job in self.witness.expired(self.settings.lease_seconds):
             self._take_back(job)
+        with self.database.read() as session:
+            unsettled = outcomes.unsettled(session)
         for parent in unsettled:
             with self.database.write() as session:
                 outcomes.settle(session, parent)

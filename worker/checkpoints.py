@@ -1,4 +1,4 @@
-"""When and how the checkpoints of a job are stored. What is in one says ctp_core/base/checkpoints.py.
+"""When and how the checkpoints of a job are stored. What is in one says ctp_core/base/training_state.py.
 
 Which of them are kept says service/training/retention.py.
 """

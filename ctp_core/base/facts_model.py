@@ -15,12 +15,12 @@ from torch import nn
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.calibration import Calibration
-from ctp_core.base.checkpoints import under
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.deadline import Expired, OutOfTime, never
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import OPEN, GoalIds, Place
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
+from ctp_core.base.training_state import under
 from ctp_core.base.unknown_facts import ignore_unknown
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, Kind, KnowledgeBase, distinct_facts

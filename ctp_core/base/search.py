@@ -9,13 +9,13 @@ import torch
 from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.checkpoints import check_config, under
 from ctp_core.base.config import BaseConfig, SearchedConfig
 from ctp_core.base.evaluation import as_good, known_filters, rank_facts
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.halving import FULL, Space
 from ctp_core.base.progress import OnStep, Progress, Trial, ignore, parts_of, share_done
 from ctp_core.base.trainer import Trainer
+from ctp_core.base.training_state import check_config, under
 from ctp_core.errors import ArtifactError, ConfigError
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.splits import FactsSplit, affordable

@@ -12,10 +12,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.checkpoints import State, check_config, restore_tensors, state_tensors
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.progress import OnPart, OnStep, Progress, ignore, parts_of, unheard
 from ctp_core.base.trainer import Trainer, finite
+from ctp_core.base.training_state import State, check_config, restore_tensors, state_tensors
 from ctp_core.errors import ArtifactError
 
 SEEDS = 2**62

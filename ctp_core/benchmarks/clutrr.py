@@ -31,7 +31,7 @@ from ctp_core.methods import checked_config, find_method, preset_for
 from ctp_core.networks.model import NetworkModel
 from ctp_core.presets import DEFAULT_PRESET
 from ctp_core.registry import create_trainer
-from ctp_core.select.names import NAMES
+from ctp_core.select.registry import VARIANTS
 from ctp_core.symbols import Goal
 
 GraphsModel = CtpGraphsModel | NetworkModel
@@ -118,8 +118,8 @@ def validation_data(tasks: Sequence[Task], started: float) -> Data:
 def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphsConfig:
     """The preset for this KB with what the command line changes."""
     find_method("graphs", run.model)
-    if run.select not in NAMES:
-        raise ConfigError(f"rules by {run.select!r} are not known: choose `select` from {', '.join(NAMES)}")
+    if run.select not in VARIANTS:
+        raise ConfigError(f"rules by {run.select!r} are not known: choose `select` from {', '.join(VARIANTS)}")
     preset = preset_for(Profile.of(kb), run.preset, run.model, run.select)
     chosen: dict[str, Any] = preset.model_dump() | {"seed": seed}
     if run.model == "ctp":

@@ -12,7 +12,7 @@ from ctp_core.ctp_facts.cost import forecast, is_dense
 from ctp_core.errors import ConfigError
 from ctp_core.kb.profile import Profile
 from ctp_core.presets import Preset
-from ctp_core.select.names import SelectName
+from ctp_core.select.registry import SelectName
 
 FIT_SHARE = 0.66  # of the budget that one full training may take: a search takes up to a third
 MIN_EPOCHS = 0.2  # the least share of its epochs in which the prover still learns

@@ -8,7 +8,7 @@ from ctp_core.base.config import STORED, SearchedConfig, renamed_setting
 from ctp_core.errors import ConfigError
 from ctp_core.rules import Template
 from ctp_core.select.config import SelectConfig, SemiringName
-from ctp_core.select.names import FIXED_RULES
+from ctp_core.select.registry import FIXED_RULES
 from ctp_core.tnorm.registry import ON_DISTANCES, on_distances, semiring_text
 
 WAYS = 3  # `negatives` corrupts a fact in its subject, in its object, and in both

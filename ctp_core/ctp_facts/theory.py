@@ -23,7 +23,7 @@ from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.rules import Template
 from ctp_core.select.base import Expansion, SelectOptions, uniform
-from ctp_core.select.registry import SELECTS
+from ctp_core.select.registry import select_class
 from ctp_core.tnorm.registry import TNORMS, on_distances
 
 ROUNDS = 2  # times that vectors spread along facts; the second adds what is stated of an entity's neighbours
@@ -59,7 +59,7 @@ class SoftTheory(nn.Module):
             memory_start=config.memory_start,
             top_k=config.top_k,
         )
-        self.select = SELECTS[config.select](options, generator)
+        self.select = select_class(config.select)(options, generator)
         self.plans = plans(self.select.groups, config.depth, match_facts=self.match_facts)
         shallow = min(config.depth, config.train_depth)
         self.training_plans = plans(self.select.groups, shallow, match_facts=self.match_facts)

@@ -13,7 +13,7 @@ from ctp_core.base.config import GraphsConfig
 from ctp_core.kb.profile import Profile
 from ctp_core.presets import Preset
 from ctp_core.select.config import GivenRule, SelectConfig, SemiringName
-from ctp_core.select.names import FIXED_RULES, SelectName
+from ctp_core.select.registry import FIXED_RULES, SelectName
 from ctp_core.tnorm.registry import TNORMS, semiring_text
 
 ProverName = Literal["tabled", "exact"]

@@ -21,7 +21,7 @@ from ctp_core.kernels import ExponentialKernel
 from ctp_core.prolog_rules import parse_rule
 from ctp_core.rules import Template
 from ctp_core.select.base import SelectOptions
-from ctp_core.select.registry import SELECTS
+from ctp_core.select.registry import select_class
 from ctp_core.shapes import Float, Tensor
 from ctp_core.symbols import Vocabulary
 from ctp_core.tnorm.base import TNorm
@@ -58,7 +58,7 @@ def _build_member(config: CtpGraphsConfig, predicates: Vocabulary, generator: to
         top_k=config.top_k,
     )
     fixed = [FixedRule.of(parse_rule(text), predicates) for text in config.rules]
-    return Theory(len(predicates), SELECTS[config.select](options, generator), fixed, generator)
+    return Theory(len(predicates), select_class(config.select)(options, generator), fixed, generator)
 
 
 class GraphReasoner(GraphScorer):

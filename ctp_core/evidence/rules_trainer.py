@@ -10,12 +10,12 @@ from scipy import sparse
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.calibration import calibrate_on_unseen
-from ctp_core.base.checkpoints import check_config
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.evaluation import KnownFilter, known_filters, rank_facts, ranking_metrics
 from ctp_core.base.progress import OnPart, OnStep, Progress, ignore, parts_of, unheard
 from ctp_core.base.shrinkage import shrunk_choices
 from ctp_core.base.trainer import Trainer
+from ctp_core.base.training_state import check_config
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.body_tree import turned
 from ctp_core.evidence.config import RulesConfig

@@ -7,10 +7,10 @@ import torch
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.calibration import calibrate_on_unseen
-from ctp_core.base.checkpoints import check_config, under
 from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.progress import OnStep, Progress, ignore, parts_of, share_done
 from ctp_core.base.trainer import Trainer
+from ctp_core.base.training_state import check_config, under
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.attention_trainer import AttentionTrainer

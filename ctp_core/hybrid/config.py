@@ -15,6 +15,8 @@ from ctp_core.presets import Preset
 PartName = Literal["proofs", "embedding"]
 PARTS: tuple[PartName, ...] = ("proofs", "embedding")
 ALL_EPOCHS = 10_000  # as many as each part has
+CHOOSING_FACTS = 3000  # validation facts that choose the weights of the embedding
+CHOOSING_LOGITS = 3e7  # kept of each part for that choice: bounds its memory at half a gigabyte
 EMBEDDING_SHARE = 2 / 3  # of the budget: the same accuracy takes an embedding longer
 
 

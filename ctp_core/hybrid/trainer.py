@@ -9,12 +9,12 @@ from jaxtyping import Float
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.calibration import calibrate_on_unseen
-from ctp_core.base.checkpoints import check_config, under
 from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.goals import Score
 from ctp_core.base.progress import OnPart, OnStep, Progress, Trial, ignore, parts_of, share_done
 from ctp_core.base.search import SearchTrainer, fitted
 from ctp_core.base.trainer import Trainer
+from ctp_core.base.training_state import check_config, under
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import VALIDATION, EmbeddingTrainer
@@ -24,15 +24,13 @@ from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.evidence.trainer import EvidenceTrainer, evidence_trainer
-from ctp_core.hybrid.config import PARTS, HybridConfig
+from ctp_core.hybrid.config import CHOOSING_FACTS, PARTS, HybridConfig
 from ctp_core.hybrid.model import HybridModel
-from ctp_core.hybrid.weights import CHOOSING, choose_weights
+from ctp_core.hybrid.weights import choose_weights
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.kb.splits import FactsSplit
 from ctp_core.methods import forecast, search_space
-
-DEFAULT_WEIGHT = 0.05  # without validation facts: proofs lead, the embedding breaks ties
 
 
 class HybridTrainer(Trainer):
@@ -132,10 +130,8 @@ class HybridTrainer(Trainer):
     def _weights(self, proofs: EvidenceModel, embedding: EmbeddingModel) -> Float[np.ndarray, " predicate"]:
         if self._chosen is not None:
             return self._chosen
-        facts, given = self.split.valid_sample(CHOOSING), self.config.weight
-        if given is not None or not len(facts):
-            return np.full(len(self.kb.predicates), DEFAULT_WEIGHT if given is None else given)
-        chosen = choose_weights(proofs, embedding, self.kb, facts)
+        facts = self.split.valid_sample(CHOOSING_FACTS)
+        chosen = choose_weights(proofs, embedding, self.kb, facts, self.config.weight)
         if self.finished:
             self._chosen = chosen
         return chosen

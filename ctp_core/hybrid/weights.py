@@ -9,12 +9,12 @@ from ctp_core.base.evaluation import ASKED, BATCH, KnownFilter, as_good, known_f
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.shrinkage import shrunk_choices
+from ctp_core.hybrid.config import CHOOSING_LOGITS
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 
 Filters = tuple[KnownFilter, KnownFilter]
 WEIGHTS = (0.0, *(0.02 * 1.3**step for step in range(33)))  # 0.02 … 89: from the proofs alone to the embedding alone
-MAX_LOGITS = 3e7  # logits kept of each part: bounds memory at half a gigabyte
-CHOOSING = 3000  # validation facts that choose
+DEFAULT_WEIGHT = 0.05  # without validation facts: proofs lead, the embedding breaks ties
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,16 @@ class ValidationLogits:
 
 
 def choose_weights(
-    proofs: FactsModel, embedding: FactsModel, kb: FactsKB, facts: FactIds
+    proofs: FactsModel, embedding: FactsModel, kb: FactsKB, facts: FactIds, given: float | None = None
 ) -> Float[np.ndarray, " predicate"]:
     """A weight for each predicate, shrunk towards a common one; on these facts no worse than either part alone.
 
+    All have the `given` weight if there is one, and a small one if there are no facts to choose by.
     MRR cannot tell neighbouring weights apart: the common weight is the likeliest among those whose MRR is within a
     standard error of the best.
     """
+    if given is not None or not len(facts):
+        return np.full(len(kb.predicates), DEFAULT_WEIGHT if given is None else given)
     filters = known_filters(kb, "valid")
     ranks = _reciprocal_ranks(proofs, embedding, filters, facts)
     some = facts[np.linspace(0, len(facts) - 1, _affordable(kb, facts)).astype(np.int64)]
@@ -74,7 +77,7 @@ def _good(ranks: Float[np.ndarray, "weight way fact"]) -> list[int]:
 
 
 def _affordable(kb: FactsKB, facts: FactIds) -> int:
-    return min(len(facts), max(1, int(MAX_LOGITS / len(kb.entities))))
+    return min(len(facts), max(1, int(CHOOSING_LOGITS / len(kb.entities))))
 
 
 def _reciprocal_ranks(

@@ -8,7 +8,7 @@ from ctp_core.base.config import BaseConfig, Dim, EvalEvery, LearningRate, Sched
 from ctp_core.errors import CtpError
 from ctp_core.prolog_rules import parse_rule
 from ctp_core.rules import Template
-from ctp_core.select.names import SelectName
+from ctp_core.select.registry import SelectName, select_text
 from ctp_core.tnorm.registry import TNORMS
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ class SelectConfig(BaseConfig):
     """Settings of a Conditional Theorem Prover on any KB; the defaults are the paper's."""
 
     method: Literal["ctp"] = "ctp"
-    select: SelectName = Field(
-        default="linear",
-        description="How rules are made for a question's predicate: by a `linear` map, by `attentive` weights over all "
-        "predicates, or from a `memory` of stored rules; `ntp` and `gntp` use the same rules for every question.",
-    )
+    select: SelectName = Field(default="linear", description=select_text())
     templates: tuple[TemplateText, ...] = Field(
         default=("0", "2"),
         min_length=1,

@@ -13,7 +13,7 @@ from service.http.openapi import example, upload_body
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import Download, download
 from service.kbs import repository, service
-from service.kbs.formats import check_format, default_format, suffix
+from service.kbs.kinds import check_format, default_format, suffix
 from service.kbs.schemas import (
     EXAMPLE_FACT,
     EXAMPLE_FORMAT,

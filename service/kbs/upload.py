@@ -16,7 +16,7 @@ from ctp_core.kb.knowledge_base import SPLITS
 from service.errors import Invalid, UnsupportedMedia
 from service.http.bodies import parse_json
 from service.http.forms import MAX_TEXTS, known_fields, room_for
-from service.kbs.formats import GRAPHS, KINDS, check_format, kind_of
+from service.kbs.kinds import GRAPHS, KINDS, check_format, kind_of
 from service.kbs.schemas import KbCreate
 from service.names import check_name
 from service.settings import Settings

@@ -1,4 +1,5 @@
-"""Roles of keys, and which role a call needs. A new role is a member of Role, a text, and a line in `required_role`."""
+"""Roles of keys, and which role a call needs. A new role is a member of Role, a text, a line in `required_role`
+and, where it is not one more step of the ladder, one in `Role.may`."""
 
 from enum import IntEnum
 

@@ -61,7 +61,7 @@ def _silent(lease_seconds: float) -> ColumnElement[bool]:
 
 
 def expired(session: Session, lease_seconds: float) -> Sequence[Job]:
-    """Returns the jobs whose worker has not renewed its lease in time."""
+    """Returns the jobs whose worker has not renewed its lease in time; `Witness.expired` asks if it could have."""
     return session.scalars(select(Job).where(Job.status == "running", _silent(lease_seconds))).all()
 
 
@@ -117,6 +117,16 @@ class Witness:
         if not 0 <= wrote_at - self._wrote_at <= self.gap:
             self._writes_since = wrote_at
         self._wrote_at = wrote_at
+
+    def expired(self, lease_seconds: float) -> Sequence[Job]:
+        """Returns the jobs to take back: workers have been silent although they could have renewed their leases.
+
+        After an outage, and at the start, they have one lease's time to do so.
+        """
+        if not self.has_seen(lease_seconds):
+            return []
+        with self.database.read() as session:
+            return expired(session, lease_seconds)
 
     def has_seen(self, seconds: float) -> bool:
         """Tells whether the database has taken writes for the last `seconds`."""

@@ -15,7 +15,7 @@ from ctp_core.kb.knowledge_base import Kind
 from ctp_core.methods import find_method, is_method, method_texts, methods_of, parse_config, preset_for, with_settings
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from ctp_core.prolog_rules import parse_rule
-from ctp_core.select.names import FIXED_RULES
+from ctp_core.select.registry import FIXED_RULES
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
 from service.errors import Conflict, Invalid, NotFound, TooMany

@@ -15,7 +15,7 @@ from ctp_core.ctp_graphs import exact, tabled
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
 from ctp_core.kb.graphs import graphs_kb
-from ctp_core.select.registry import SELECTS
+from ctp_core.select.registry import VARIANTS
 from ctp_core.symbols import Goal
 from ctp_core.tnorm.registry import TNORMS
 from tests.core.ctp_graphs.worlds import edges, instance, theory
@@ -44,7 +44,7 @@ def test_the_watch_itself_sees_a_missing_device() -> None:
 
 
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", VARIANTS)
 def test_training_and_answering_leave_no_device_to_the_default(select: str, prover: str) -> None:
     kb = graphs_kb({"train": family_graphs(60, (2, 3), seed=1)})
     config = CtpGraphsConfig(
@@ -71,7 +71,7 @@ def test_training_and_answering_leave_no_device_to_the_default(select: str, prov
             assert answers.items[0].proofs
 
 
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", VARIANTS)
 def test_both_provers_run_on_the_meta_device(select: str) -> None:
     """Shapes alone: any tensor made on another device would not mix with these."""
     made = theory(select, "2 1R", head=True, gate=True).to(META)

@@ -9,7 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.checkpoints import same_config
+from ctp_core.base.training_state import same_config
 from ctp_core.errors import ConfigError
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.hybrid.config import HybridConfig
@@ -19,7 +19,7 @@ from ctp_core.kb.profile import Profile
 from ctp_core.methods import METHODS, checked_config, method_texts, parse_config, preset_for, presets, stored_config
 from ctp_core.presets import PRESETS
 from ctp_core.registry import create_trainer
-from ctp_core.select.names import NAMES
+from ctp_core.select.registry import VARIANTS
 from ctp_core.symbols import Fact, Vocabulary
 
 PROFILES = {
@@ -53,7 +53,7 @@ def test_a_preset_means_something_for_every_method_of_the_benchmark(name: str, m
     assert config.method == method
 
 
-@pytest.mark.parametrize("select", NAMES)
+@pytest.mark.parametrize("select", VARIANTS)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", PROFILES)
 def test_every_select_can_be_asked_for_over_every_preset(name: str, preset: str, select: str) -> None:

@@ -9,17 +9,17 @@ from ctp_core.select.attentive import AttentiveSelect
 from ctp_core.select.base import Select, SelectOptions
 from ctp_core.select.linear import LinearSelect
 from ctp_core.select.memory import MemorySelect
-from ctp_core.select.registry import SELECTS
+from ctp_core.select.registry import VARIANTS, select_class
 
 DIM, PREDICATES = 5, 4
 TEMPLATES = tuple(map(Template.parse, ("0", "2", "1R", "2", "3")))
-EVERY = pytest.mark.parametrize("name", SELECTS)
+EVERY = pytest.mark.parametrize("name", VARIANTS)
 
 
 def make(name: str, **changes: object) -> tuple[Select, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     options = SelectOptions(TEMPLATES, DIM, PREDICATES, ExponentialKernel(), **changes)  # type: ignore[arg-type]
-    return SELECTS[name](options, generator), torch.randn(PREDICATES, DIM, generator=generator)
+    return select_class(name)(options, generator), torch.randn(PREDICATES, DIM, generator=generator)
 
 
 @EVERY

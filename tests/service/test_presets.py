@@ -9,7 +9,7 @@ from ctp_core.embeddings.config import DistMultConfig
 from ctp_core.errors import ConfigError
 from ctp_core.methods import method_texts
 from ctp_core.presets import PRESETS
-from ctp_core.select.names import NAMES, SelectName
+from ctp_core.select.registry import VARIANTS, SelectName
 from service.db.tables import Kb
 from service.errors import Invalid
 from service.kbs.service import profile_of
@@ -21,7 +21,7 @@ def graphs() -> Kb:
 
 
 @pytest.mark.parametrize("preset", [None, "best", "paper"])
-@pytest.mark.parametrize("select", NAMES)
+@pytest.mark.parametrize("select", VARIANTS)
 def test_a_preset_on_graphs_is_that_of_the_select_which_is_asked_for(preset: str | None, select: SelectName) -> None:
     config = resolve_config(graphs(), preset, {"select": select, "seed": 3})
     expected = ctp_graphs_preset(profile_of(graphs()), PRESETS[preset or "fast"], select)
@@ -31,7 +31,7 @@ def test_a_preset_on_graphs_is_that_of_the_select_which_is_asked_for(preset: str
 def test_graphs_whose_facts_must_be_turned_get_rules_that_turn_them() -> None:
     kb = graphs()
     kb.templates = ["1", "1R"]
-    for select in NAMES:
+    for select in VARIANTS:
         config = resolve_config(kb, "fast", {"select": select})
         assert isinstance(config, CtpGraphsConfig)
         assert set(config.templates) == {"2", "1", "1R"}

@@ -28,7 +28,7 @@ from ctp_core.networks.model import NetworkModel
 from ctp_core.registry import create_trainer
 
 VERSION = 1  # raised when what a cell measures changes, so that old figures are not taken for new ones
-PRESETS = {"short": "paper", "long": "paper-long"}
+PRESET_OF_TUNING = {"short": "paper", "long": "paper-long"}
 # The paper's 32 rules. The paper does not say its k (5 to 11) nor its optimiser (of two): ours were chosen on
 # validation graphs (docs/lab/clutrr.md).
 GNTP: dict[str, Any] = {"templates": ("2",) * 32, "top_k": 5, "optimiser": "adam", "learning_rate": 0.02}
@@ -116,7 +116,7 @@ def cells(seeds: int, only: Sequence[str] = ()) -> list[Cell]:
 
 def _of_seed(seed: int) -> Iterator[Cell]:
     for dataset in LENGTHS:
-        for tuning in PRESETS:
+        for tuning in PRESET_OF_TUNING:
             for system in (OURS, *CLUTRR[dataset, tuning], *systems_beside(tuning)):
                 yield _graph_cell("clutrr", dataset, tuning, system, seed)
     for dataset, systems in LINKS.items():
@@ -150,7 +150,7 @@ def _graph_cell(table: str, dataset: str, tuning: str, system: str, seed: int) -
     if method in NETWORKS:
         rows = ROWS | (FEWER if method == "mha" or tuning == "long" else {})
         settings = rows if system.endswith(PUBLISHED) else {}
-        return Cell(table, dataset, tuning, system, seed, method, PRESETS[tuning], settings)
+        return Cell(table, dataset, tuning, system, seed, method, PRESET_OF_TUNING[tuning], settings)
     ours = system.startswith(OURS)
     select = "attentive" if system == OURS else method.removesuffix(dynamics.DEEP).rpartition("-")[2]
     settings = {"select": select, **(GNTP if system == "gntp" else {})}

@@ -10,7 +10,7 @@ from statistics import mean, stdev
 from scipy import stats
 
 from ctp_core.benchmarks.paper import dynamics
-from ctp_core.benchmarks.paper.cells import DYNAMIC, OURS, PRESETS, RANKED, cells, in_paper, systems_beside
+from ctp_core.benchmarks.paper.cells import DYNAMIC, OURS, PRESET_OF_TUNING, RANKED, cells, in_paper, systems_beside
 from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, LINK_NAMES, NAMES, REASONS, SHARED
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS, METRICS, Published
 from ctp_core.benchmarks.paper.store import Row, Store
@@ -70,7 +70,7 @@ def write_report(results: Results, folder: Path, plots: Path | None = None) -> P
     to_plots = Path(os.path.relpath(plots, folder))
     sections, reasons = [INTRODUCTION.format(seeds=results.seeds, results=to_plots.as_posix())], set[str]()
     for dataset in LENGTHS:
-        for tuning in PRESETS:
+        for tuning in PRESET_OF_TUNING:
             sections.append(_clutrr(results, dataset, tuning, plots, reasons))
     sections += [_links(results, reasons), _dynamics(results, plots), _reasons(reasons)]
     path = folder / "paper.md"

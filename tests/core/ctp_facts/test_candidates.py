@@ -9,7 +9,7 @@ from ctp_core.errors import ConfigError
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import checked_config, search_space, with_settings
 from ctp_core.presets import PRESETS
-from ctp_core.select.names import FIXED_RULES
+from ctp_core.select.registry import FIXED_RULES
 
 SMALL = (8_000, 100, 25)
 LARGE = (100_000, 40_000, 10)

@@ -11,7 +11,7 @@ from typing import Any
 from ctp_core.ctp_graphs.tabled import TabledTheory
 from ctp_core.ctp_graphs.theory import FixedRule, Theory
 from ctp_core.rules import Template
-from ctp_core.select.registry import SELECTS
+from ctp_core.select.registry import VARIANTS, select_class
 
 NOT_PROVED = float("-inf")
 
@@ -63,7 +63,7 @@ class NaiveSelect:
     def __init__(self, theory: Theory) -> None:
         self.theory, self.slope = theory, theory.kernel.slope
         self.options = theory.select.options
-        self.variant = next(name for name, kind in SELECTS.items() if type(theory.select) is kind)
+        self.variant = next(name for name in VARIANTS if type(theory.select) is select_class(name))
         self.parameters = {name: value.tolist() for name, value in theory.named_parameters()}
         self.known: list[list[float]] = self.parameters["vectors"]
 

@@ -14,7 +14,7 @@ from ctp_core.ctp_graphs.trainer import CtpGraphsTrainer
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.registry import create_trainer
-from ctp_core.select.registry import SELECTS
+from ctp_core.select.registry import VARIANTS as SELECTS
 from ctp_core.symbols import Fact, Goal
 
 CPU = torch.device("cpu")

@@ -10,7 +10,7 @@ from ctp_core.base.deadline import OutOfTime
 from ctp_core.ctp_graphs import exact, tabled
 from ctp_core.ctp_graphs.theory import FixedRule
 from ctp_core.rules import Template
-from ctp_core.select.registry import SELECTS
+from ctp_core.select.registry import VARIANTS
 from ctp_core.tnorm.registry import TNORMS
 from tests.core.ctp_graphs.oracle import NaiveProver, NaiveTabled
 from tests.core.ctp_graphs.worlds import CPU, NAMES, PREDICATES, edges, instance, theory
@@ -39,7 +39,7 @@ def tabled_scores(made, facts, depth, semiring: str, attention: bool = False, en
     return tabled.prove(batch, tabled.close(made, TNORMS[semiring], attention), aggregation)
 
 
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", VARIANTS)
 def test_sub_goals_grown_in_pieces_are_those_grown_at_once_and_the_clock_is_looked_at(
     select: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -58,7 +58,7 @@ def test_sub_goals_grown_in_pieces_are_those_grown_at_once_and_the_clock_is_look
         exact.grow(made, made.vectors, 2, Best(TNORMS["max-product"]), lambda: True)
 
 
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", VARIANTS)
 @pytest.mark.parametrize(("templates", "depth"), CASES)
 @pytest.mark.parametrize("semiring", list(TNORMS))
 @torch.no_grad()
@@ -85,7 +85,7 @@ def test_a_rule_that_is_not_selected_proves_nothing_in_any_semiring(semiring: st
     assert exact_scores(made, chain, 1, semiring)[2, 0] > 0
 
 
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", VARIANTS)
 @pytest.mark.parametrize(
     ("templates", "depth"), [pytest.param("1 1R 2", 2, marks=pytest.mark.slow), ("2", 2), ("2 3R", 1), ("0 1", 3)]
 )
@@ -104,7 +104,7 @@ def test_tabled_equals_its_naive_recursion(
             assert scores[row][predicate] == pytest.approx(naive.prove(predicate, i, j, depth), abs=1e-9)
 
 
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", VARIANTS)
 @pytest.mark.parametrize("semiring", ASSOCIATIVE)
 @pytest.mark.parametrize("depth", [0, 1])
 @torch.no_grad()
@@ -150,7 +150,7 @@ def test_the_fixpoint_is_where_deeper_search_ends(templates: str, semiring: str)
         torch.testing.assert_close(tabled_scores(made, facts, None, semiring, entities=6), deep)
 
 
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", VARIANTS)
 @torch.no_grad()
 def test_deeper_search_never_lowers_a_score(select: str) -> None:
     made, facts = theory(select, "2 1R", seed=5), edges(4, 6, seed=5)
@@ -161,7 +161,7 @@ def test_deeper_search_never_lowers_a_score(select: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", VARIANTS)
 @pytest.mark.parametrize("way", ["max-product", "max-min", "max-mean", "tabled"])
 def test_gradients_are_those_of_finite_differences(select: str, way: str) -> None:
     made, facts = theory(select, "2 1R", seed=2, head=True, gate=True), [(0, 0, 1), (1, 1, 2), (2, 2, 3)]

@@ -22,8 +22,7 @@ from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph
 from ctp_core.kb.profile import Profile
 from ctp_core.presets import PRESETS
-from ctp_core.select.names import SelectName
-from ctp_core.select.registry import SELECTS
+from ctp_core.select.registry import VARIANTS, SelectName
 from ctp_core.symbols import Fact
 
 CPU = torch.device("cpu")
@@ -272,7 +271,7 @@ def test_enough_steps_mean_fewer_epochs_on_more_graphs(graphs: int, epochs: int)
 
 
 @pytest.mark.parametrize("preset", ["fast", "best", "paper", "paper-long"])
-@pytest.mark.parametrize("select", SELECTS)
+@pytest.mark.parametrize("select", VARIANTS)
 def test_every_parameter_of_every_preset_has_a_gradient_on_the_first_batch(select: SelectName, preset: str) -> None:
     kb = graphs_kb({"train": family_graphs(300, (2, 3), seed=1)})
     run = CtpGraphsTrainer(ctp_graphs_preset(Profile.of(kb), PRESETS[preset], select), kb, CPU)

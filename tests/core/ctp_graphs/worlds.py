@@ -11,7 +11,7 @@ from ctp_core.kb.isomorphism import CanonicalGraph
 from ctp_core.kernels import ExponentialKernel
 from ctp_core.rules import Template
 from ctp_core.select.base import SelectOptions
-from ctp_core.select.registry import SELECTS
+from ctp_core.select.registry import select_class
 from ctp_core.symbols import Vocabulary
 
 CPU = torch.device("cpu")
@@ -24,7 +24,7 @@ def theory(select: str, templates: str, seed: int = 0, fixed: tuple[FixedRule, .
     generator = torch.Generator(device=CPU).manual_seed(seed)
     shapes = tuple(map(Template.parse, templates.split()))
     made = SelectOptions(shapes, DIM, PREDICATES, ExponentialKernel(0.5), memory=4, top_k=2, **options)
-    return Theory(PREDICATES, SELECTS[select](made, generator), fixed, generator).double()
+    return Theory(PREDICATES, select_class(select)(made, generator), fixed, generator).double()
 
 
 def edges(num_entities: int, count: int, seed: int) -> list[tuple[int, int, int]]:

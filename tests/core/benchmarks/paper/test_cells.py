@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctp_core.benchmarks.paper.cells import COMMAND, PRESETS, PUBLISHED, cells, in_paper
+from ctp_core.benchmarks.paper.cells import COMMAND, PRESET_OF_TUNING, PUBLISHED, cells, in_paper
 from ctp_core.benchmarks.paper.explained import LINK_NAMES, NAMES
 from ctp_core.benchmarks.paper.link_settings import CTP, CTP_RANKED, GNTP_RULES
 from ctp_core.benchmarks.paper.published import CLUTRR, LENGTHS, LINKS
@@ -70,7 +70,7 @@ APPENDIX = {
 @pytest.mark.parametrize("method", NETWORKS)
 def test_networks_have_the_hyper_parameters_of_the_appendix(method: str) -> None:
     for tuning, expected in zip(("short", "long"), APPENDIX[method], strict=True):
-        config = network_preset(method, find_preset(PRESETS[tuning])).model_dump()
+        config = network_preset(method, find_preset(PRESET_OF_TUNING[tuning])).model_dump()
         assert {name: config[name] for name in expected} == expected
 
 

@@ -1,4 +1,4 @@
-"""The formats that each kind of KB can be read from and written to."""
+"""The kinds of KB, and the formats that each can be read from and written to."""
 
 from typing import cast
 

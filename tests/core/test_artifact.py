@@ -73,6 +73,7 @@ DAMAGES: dict[str, Damage] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", CONFIGS)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_model_of_facts_is_loaded_whole_or_refused(method: str, damage: str) -> None:

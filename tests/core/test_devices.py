@@ -43,6 +43,7 @@ def test_the_watch_itself_sees_a_missing_device() -> None:
         torch.zeros(3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 @pytest.mark.parametrize("select", VARIANTS)
 def test_training_and_answering_leave_no_device_to_the_default(select: str, prover: str) -> None:

@@ -24,6 +24,7 @@ def test_of_many_names_that_begin_alike_the_right_one_is_found(beginning: str, c
     assert known[123] in nearest(f"{beginning}00123_off_{count}", known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [64, 512])
 @pytest.mark.parametrize("count", [300, 5000])
 def test_the_worst_names_take_a_bounded_time(length: int, count: int) -> None:

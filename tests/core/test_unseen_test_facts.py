@@ -36,6 +36,7 @@ def kb(*, with_test: bool) -> FactsKB:
     return FactsKB.from_facts(splits | ({"test": facts[75:]} if with_test else {}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", QUICK)
 def test_a_training_is_the_same_without_them(method: str) -> None:
     learnt = []

@@ -79,6 +79,7 @@ def test_there_is_an_archive_of_every_select_and_prover_and_of_both_kinds_of_hyb
     assert hybrids == {"proofs", "rules"}
 
 
+@pytest.mark.slow
 @every_archive
 def test_a_stored_model_gives_the_answers_of_that_version(name: str) -> None:
     model = loaded(name)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.installed import imported, run_with
 
 ROOT = Path(__file__).parents[2]
@@ -12,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 FILE_AGES = {"service/files/garbage.py", "service/files/object_storage.py"}
 
 
+@pytest.mark.slow
 def test_torch_is_loaded_only_by_the_processes_that_use_it() -> None:
     modules = [
         "service.local.supervisor",
@@ -47,6 +50,7 @@ def clocks(path: Path) -> list[str]:
     return [f"{path.relative_to(ROOT)}:{call.lineno}" for call in calls if ast.unparse(call) in asked]
 
 
+@pytest.mark.slow
 def test_times_come_from_the_database() -> None:
     """Machines disagree about the time; leases and the order of versions may not depend on it."""
     modules = [path for package in ("service", "worker") for path in (ROOT / package).rglob("*.py")]

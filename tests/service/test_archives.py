@@ -305,6 +305,7 @@ def imported(database: Database, folder: Path) -> ModelVersion:
         return found.register(session, "default")
 
 
+@pytest.mark.slow
 def test_an_import_of_many_rules_lets_others_write_meanwhile(either_database: Database, tmp_path: Path) -> None:
     with rules_watched(either_database) as seen:
         model = imported(either_database, tmp_path)
@@ -315,6 +316,7 @@ def test_an_import_of_many_rules_lets_others_write_meanwhile(either_database: Da
     assert steps(seen) == [CHUNK_RULES, CHUNK_RULES, 1], "rules in one transaction"
 
 
+@pytest.mark.slow
 def test_deleting_a_model_of_many_rules_lets_others_write_meanwhile(either_database: Database, tmp_path: Path) -> None:
     model = imported(either_database, tmp_path)
     with rules_watched(either_database) as seen:
@@ -327,6 +329,7 @@ def test_deleting_a_model_of_many_rules_lets_others_write_meanwhile(either_datab
     assert seen[-1] == 0
 
 
+@pytest.mark.slow
 def test_others_are_answered_while_an_archive_of_many_rules_is_unpacked() -> None:
     rules = [{**RULES[0], "head": {**RULES[0]["head"], "predicate": f"p{number}"}} for number in range(30_000)]
     many = io.BytesIO(archive(rules=rules))

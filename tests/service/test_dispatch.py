@@ -42,6 +42,7 @@ def submit(dispatcher: Dispatcher) -> Job:
         return service.submit(session, TENANT, TrainRequest(kb="small"), dispatcher.settings)[0]
 
 
+@pytest.mark.slow
 def test_files_are_removed_although_no_job_can_be_published(dispatcher: Dispatcher, tmp_path: Path) -> None:
     submit(dispatcher)
     folder = tmp_path / "artifacts" / "models" / "1"

@@ -82,6 +82,7 @@ class Reader:
         return self
 
 
+@pytest.mark.slow
 def test_an_export_takes_little_memory_however_large_the_model_is(app: FastAPI) -> None:
     async def download() -> Reader:
         reader = Reader("/models/large/export")
@@ -98,6 +99,7 @@ def test_an_export_takes_little_memory_however_large_the_model_is(app: FastAPI) 
     assert peak < SIZE / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/models/large/export", "/kbs/small/export"])
 def test_a_tenant_has_so_many_downloads_and_gets_them_back(app: FastAPI, path: str) -> None:
     async def crowd() -> list[Reader]:

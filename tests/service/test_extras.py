@@ -53,6 +53,7 @@ print(json.dumps(said))
 MEASURES = {ROOT / f"service/commands/{name}.py" for name in ("bench", "fair", "paper", "peers", "scale")}
 
 
+@pytest.mark.slow
 def test_without_extras_the_terminal_says_what_to_install() -> None:
     done = run_with(BASE, RUN_EACH, json.dumps(list(NEEDED)))
     words = {"service": "the service", "worker": "the worker", "all": "the service and its workers"}
@@ -77,6 +78,7 @@ def commands(command: object, words: tuple[str, ...] = ()) -> Iterator[str]:
             yield from commands(each, (*words, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["--help"], ["--version"], ["settings"], ["bench", "--help"], ["kb", "list", "--help"]]
 )
@@ -87,6 +89,7 @@ def test_without_extras_the_terminal_tells_about_itself(words: list[str]) -> Non
         assert all(f" {name} " in done.stdout for name in ("up", "worker", "keys", "bench"))
 
 
+@pytest.mark.slow
 def test_torch_alone_does_not_make_a_worker() -> None:
     """It is in many notebooks."""
     done = run_with([*BASE, "torch"], RUN, "worker", "train")
@@ -101,6 +104,7 @@ def test_without_extras_the_terminal_talks_to_a_service(service: RunningService)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), "one line, no traceback"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extra", "folders", "besides"),
     [

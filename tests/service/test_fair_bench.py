@@ -35,6 +35,7 @@ def test_the_benchmark_of_fairness_measures_a_load(tmp_path: Path) -> None:
     assert "tiny_facts" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_wrong_load_lists_all() -> None:
     words = ["bench", "fair", "--only", "hubs"]
     done = subprocess.run([sys.executable, "-m", "service.cli", *words], capture_output=True, text=True, check=False)

@@ -80,6 +80,7 @@ def test_a_known_head_is_found_although_a_join_would_take_for_ever(database: Dat
     assert not search.truncated
 
 
+@pytest.mark.slow
 def test_a_large_kb_takes_little_memory(database: Database) -> None:
     """The search runs in the API; dictionaries of as many facts took nearly five hundred bytes for each."""
     kb = hub(database, 30_000)

@@ -69,6 +69,7 @@ def parents_to_end(session: Session) -> int:
     return PAGE + len(outcomes.unsettled(session))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("look", [newest_models, oldest_models, one_model, oldest_jobs, parents_to_end])
 def test_a_page_costs_the_same_however_much_there_is(tmp_path: Path, look: Callable[[Session], int]) -> None:
     few, many = (steps(Database(f"sqlite:///{tmp_path / str(count)}"), count, look) for count in (FEW, MANY))

@@ -117,6 +117,7 @@ def test_what_is_not_there_is_told_by_its_code(
         assert [model.status for model in repository.listing(session, TENANT, "m", None, None, 10)] == ["ready"] * 2
 
 
+@pytest.mark.slow
 def test_many_rules_are_compared_in_little_memory(database: Database) -> None:
     count = 5000
     many = [Rule("p", Body((Step(f"q{i}"),)), i / (2 * count)) for i in range(count)]

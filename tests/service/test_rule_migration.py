@@ -130,6 +130,7 @@ def test_the_migration_may_run_again_on_what_it_has_written(engine: Engine) -> N
     assert [listed(engine, "m0"), listed(engine, "m1")] == before
 
 
+@pytest.mark.slow
 def test_many_rules_are_rewritten_a_chunk_at_a_time(engine: Engine) -> None:
     fill(engine)
     rules, count = table(engine, "rules"), 2500

@@ -91,6 +91,7 @@ ALLOCATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ALLOCATIONS)
 def test_an_allocation_beyond_the_limit_fails_and_is_known_for_what_it_is(library: str) -> None:
     program = f"""

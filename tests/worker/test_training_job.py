@@ -59,6 +59,7 @@ def test_a_worker_that_must_stop_while_the_database_is_away_fails_no_job(trainin
     assert (job.status, model.status) == ("queued", "pending")
 
 
+@pytest.mark.slow
 def test_a_training_that_goes_on_after_a_cancel_is_known_to_cling(
     training: TrainingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

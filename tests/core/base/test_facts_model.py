@@ -89,6 +89,7 @@ def test_every_registered_model_of_facts_is_tested_here() -> None:
     assert set(CONFIGS) == {method for kind, method in MODELS if kind == "facts"}
 
 
+@pytest.mark.slow
 @methods
 @pytest.mark.parametrize("extra", [(), (Fact("new", "parent", FAMILY.parent[0][0]),)])
 def test_a_fact_has_one_score_whichever_place_is_asked(method: str, extra: tuple[Fact, ...]) -> None:
@@ -111,6 +112,7 @@ def some_facts(num_entities: int, num_predicates: int) -> FactIds:
     return np.concatenate([KB.splits["train"][::9], drawn, loops])
 
 
+@pytest.mark.slow
 @methods
 @pytest.mark.parametrize("extra", [(), (Fact("new", "parent", FAMILY.parent[0][0]),)])
 def test_all_modes_agree_on_the_logit_of_a_fact(method: str, extra: tuple[Fact, ...]) -> None:
@@ -218,6 +220,7 @@ def test_an_expired_budget_says_so(method: str) -> None:
     assert answers.truncated
 
 
+@pytest.mark.slow
 @methods
 def test_a_saved_model_answers_the_same(method: str) -> None:
     model = model_of(method)
@@ -228,6 +231,7 @@ def test_a_saved_model_answers_the_same(method: str) -> None:
     assert again.rules() == model.rules()
 
 
+@pytest.mark.slow
 @methods
 def test_training_again_gives_the_same_model_also_after_an_interruption(method: str) -> None:
     config = brief(method)

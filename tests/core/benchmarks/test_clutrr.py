@@ -137,6 +137,7 @@ def test_the_long_chain_is_timed_where_it_can_be_proved(prover: str, monkeypatch
     assert figures["accuracy"].keys() == {"4"}
 
 
+@pytest.mark.slow
 def test_finished_seeds_are_kept_and_only_those_named_are_run(data: Path, tmp_path: Path) -> None:
     task = ClutrrRun(data, "small", settings={"epochs": 1}, seeds=3, resume=tmp_path / "kept", only=(1,))
     first = run(task)

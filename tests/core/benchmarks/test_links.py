@@ -96,6 +96,7 @@ def test_the_seconds_of_a_killed_run_count(data: Path, tmp_path: Path) -> None:
     assert 1000 < run(links)["train_cpu_seconds"][0] < 1100
 
 
+@pytest.mark.slow
 def test_a_killed_hybrid_goes_on_from_its_checkpoint(data: Path, tmp_path: Path) -> None:
     settings = {"epochs": 2, "budget_seconds": 2.0, "proofs": {"mined": False}}
     hybrid = LinksRun(data, "nations", "hybrid", settings=settings, resume=tmp_path / "checkpoints")

@@ -20,6 +20,7 @@ ORCHESTRA = FactsKB.from_facts({"train": [*LEADS, *INCLUDES, Fact("brass", "incl
 TRAINED = [(method, preset) for method in ("proofs", "hybrid") for preset in ("fast", "best")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "preset"), [*TRAINED, ("ctp", "fast"), ("rules", "fast")])
 def test_what_follows_from_two_facts_is_the_first_answer(method: str, preset: str) -> None:
     model = create_trainer(

@@ -84,6 +84,7 @@ EVERY_SELECT = pytest.mark.parametrize("select", ["linear", "attentive", "memory
 CASES = [(("0", "1", "1R", "2", "2", "3"), 1), (("0", "1R", "2R"), 1), (("2", "1R"), 2), (("0", "2R"), 2), (("1R",), 3)]
 
 
+@pytest.mark.slow
 @EVERY_SELECT
 @pytest.mark.parametrize(("templates", "depth"), CASES)
 @pytest.mark.parametrize("semiring", ["max-min", "max-product"])
@@ -145,6 +146,7 @@ def test_rules_that_are_not_tried_are_not_searched(monkeypatch: pytest.MonkeyPat
     assert len(tables) <= 1 + top_k
 
 
+@pytest.mark.slow
 @EVERY_SELECT
 @pytest.mark.parametrize(("templates", "depth"), CASES)
 @pytest.mark.parametrize("unification", ["concat", "per_symbol"])
@@ -179,6 +181,7 @@ def test_tables_of_all_pairs_hold_the_same_scores(
             np.testing.assert_allclose(traced.numpy(), distances, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("templates", [("0", "2"), ("1", "1R", "3")])
 @pytest.mark.parametrize(
     "settings",
@@ -303,6 +306,7 @@ def test_the_first_proof_has_the_answers_score_and_every_node_the_minimum_of_its
             assert proof.score <= answer.score * (1 + 1e-4)
 
 
+@pytest.mark.slow
 def test_proofs_of_depth_two_are_trees_whose_scores_add_up() -> None:
     """Rules below rules, against the path as well: every body is a path between the entities that its goal names."""
     config = CtpFactsConfig(templates=("2R", "1R"), depth=2, dim=4, loss="all", batch_size=2, epochs=2)

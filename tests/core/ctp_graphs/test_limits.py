@@ -123,6 +123,7 @@ def test_the_tabled_prover_looks_at_the_time_everywhere_and_never_loses_what_it_
     assert len(found) > 20  # in the connections, the splits, the steps and in each step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 def test_the_best_answers_have_a_proof_whenever_the_time_ends(prover: str) -> None:
     """Cut at every moment, while proofs are read back too."""

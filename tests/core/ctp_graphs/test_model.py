@@ -65,6 +65,7 @@ def goals(node: ProofNode, above: frozenset[Fact] = frozenset()) -> None:
         goals(child, above | {node.goal})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("select", "prover", "semiring"),
     [

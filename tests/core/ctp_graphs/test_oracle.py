@@ -58,6 +58,7 @@ def test_sub_goals_grown_in_pieces_are_those_grown_at_once_and_the_clock_is_look
         exact.grow(made, made.vectors, 2, Best(TNORMS["max-product"]), lambda: True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("select", VARIANTS)
 @pytest.mark.parametrize(("templates", "depth"), CASES)
 @pytest.mark.parametrize("semiring", list(TNORMS))
@@ -85,6 +86,7 @@ def test_a_rule_that_is_not_selected_proves_nothing_in_any_semiring(semiring: st
     assert exact_scores(made, chain, 1, semiring)[2, 0] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("select", VARIANTS)
 @pytest.mark.parametrize(
     ("templates", "depth"), [pytest.param("1 1R 2", 2, marks=pytest.mark.slow), ("2", 2), ("2 3R", 1), ("0 1", 3)]

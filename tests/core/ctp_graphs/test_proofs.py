@@ -40,6 +40,7 @@ def ring(size: int) -> tuple[Fact, ...]:
     return tuple(Fact(f"e{i}", "p", f"e{(i + way) % size}") for i in range(size) for way in (1, -1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("semiring", ["max-product", "max-min"])
 @pytest.mark.parametrize("depth", [None, 3, 400])
 @pytest.mark.parametrize("size", [3, 8])

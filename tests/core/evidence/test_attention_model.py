@@ -39,6 +39,7 @@ def answers_to(model: Model, goal: Goal, extra: tuple[Fact, ...], proofs: int) -
     return ask(model, goal, facts=extra, top_k=1000, proofs=proofs)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goal", GOALS)
 def test_where_walks_are_too_many_scores_stay_and_proofs_are_left_out(
     model: Model, goal: Goal, monkeypatch: pytest.MonkeyPatch

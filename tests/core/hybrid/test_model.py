@@ -162,6 +162,7 @@ def test_only_the_whole_has_metrics_without_the_name_of_a_part() -> None:
     assert metrics[3] == {"mrr", "hits@1", "hits@3", "hits@10"}
 
 
+@pytest.mark.slow
 def test_without_validation_facts_the_embedding_leaves_the_lead_to_proofs() -> None:
     """It knows the facts by heart: however sure it is of all others that they are false, it has not been asked once."""
     kb = read_sample("family").kb

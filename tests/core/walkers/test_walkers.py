@@ -104,6 +104,7 @@ def test_minerva_may_not_follow_the_fact_it_is_asked_for() -> None:
         assert bool((logarithms < -10).all())
 
 
+@pytest.mark.slow
 def test_minerva_learns_a_walk_of_two_steps() -> None:
     family = random_family(3)
     kb = family.kb(("parent", "grandparent"), Fact(family.grandparent[0][0], "grandparent", family.grandparent[0][1]))

@@ -28,6 +28,7 @@ def test_without_any_deviation_every_difference_is_marked() -> None:
     assert _cell([0.715], [], Published(0.719, None), digits=3) == ".715 (.719)"
 
 
+@pytest.mark.slow
 def test_the_report_puts_ours_beside_the_papers(data: Path, store: Store, tmp_path: Path) -> None:
     for seed, shift in enumerate((0.0, 0.002, 0.004)):
         fill(store, data, f"clutrr/089907f8/short/ctp-linear/{seed}", accuracy=[0.97 + shift] * 7)

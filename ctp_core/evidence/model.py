@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -14,6 +14,7 @@ from ctp_core.base.calibration import Calibration
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.model import Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.base.rule_counts import Counts, FactsCounter
 from ctp_core.errors import ArtifactError
@@ -54,6 +55,8 @@ class Arrays(Protocol):
 class EvidenceModel(FactsModel):
     """Every proof adds its share to the logit."""
 
+    scoring: ClassVar[Scoring] = "evidence"
+
     def __init__(self, kb: FactsKB) -> None:
         self.kb = kb
         self._rules: dict[tuple[int, Template, tuple[int, ...]], Rule] = {}
@@ -63,10 +66,6 @@ class EvidenceModel(FactsModel):
     @property
     @abstractmethod
     def arrays(self) -> Arrays: ...
-
-    @property
-    def semiring(self) -> str:
-        return "evidence"
 
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
         return logits_by(self.arrays, view, goals)

@@ -6,10 +6,9 @@ from dataclasses import replace
 import torch
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.calibration import calibrate_on_unseen
 from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
+from ctp_core.base.facts_trainer import CalibratedTrainer
 from ctp_core.base.progress import OnStep, Progress, ignore, parts_of, share_done
-from ctp_core.base.trainer import Trainer
 from ctp_core.base.training_state import check_config, under
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.attention_model import ProofsModel
@@ -32,7 +31,7 @@ def evidence_trainer(config: ProofsConfig, kb: FactsKB, device: torch.device) ->
     return EvidenceTrainer(config, kb, device) if config.mined else AttentionTrainer(config, kb, device)
 
 
-class EvidenceTrainer(Trainer):
+class EvidenceTrainer(CalibratedTrainer):
     """The epochs of the mined rules, then those of attention, then one that chooses the shares.
 
     The name of a part prefixes its metrics.
@@ -107,13 +106,6 @@ class EvidenceTrainer(Trainer):
             return ProofsModel(self.config, kb, None, None, table)
         attended = self.attention.model_on(kb)
         return ProofsModel(self.config, kb, attended.head, attended.offsets, table)
-
-    def model(self) -> ProofsModel:
-        calibration = calibrate_on_unseen(lambda kb: self.model_on(kb).kb_logits, self.kb, self.split)
-        return self.ranking_model().calibrated_by(calibration)
-
-    def ranking_model(self) -> ProofsModel:
-        return self.model_on(self.kb)
 
     def model_on(self, kb: FactsKB) -> ProofsModel:
         """The best model so far, applied to the facts of this KB."""

@@ -41,10 +41,10 @@ def _proved(config: CtpGraphsConfig, facts: float, predicates: int) -> Work:
 def _ways(config: CtpGraphsConfig, facts: float, predicates: int) -> float:
     """Ways to prove all pairs of a chain, for every predicate and rule: a pair of k facts splits at k - 1 entities."""
     longest = max(Template.parse(text).length for text in config.templates)
-    splits = max(1.0, (facts - 1) * facts * (facts + 1) / 6) if longest > 1 else facts
+    ways = max(1.0, (facts - 1) * facts * (facts + 1) / 6) if longest > 1 else facts
     rules = len(config.templates)
     if config.prover == "tabled":
-        return splits * predicates * rules
+        return ways * predicates * rules
     # The recursion of the paper makes new goals at every level, instead of looking them up in one table.
     goals = sum((2.0 * rules) ** level for level in range(1, config.train_depth + 1))
-    return splits * predicates * goals
+    return ways * predicates * goals

@@ -9,8 +9,7 @@ from ctp_core.base.config import GraphsConfig
 from ctp_core.base.cost import enough_epochs
 from ctp_core.base.graph_examples import Examples, accuracy, hold_out, read_graphs, stacked, understood
 from ctp_core.base.graphs_model import GraphScorer
-from ctp_core.base.schedule import one_cycle
-from ctp_core.base.training_loop import Criterion, GradientTrainer
+from ctp_core.base.training_loop import Criterion, GradientTrainer, one_cycle
 from ctp_core.errors import DataError
 from ctp_core.kb.isomorphism import WeightedGraph
 from ctp_core.kb.knowledge_base import GraphsKB

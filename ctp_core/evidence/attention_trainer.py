@@ -14,7 +14,7 @@ from ctp_core.base.edges import atom_tables
 from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import CalibratedTrainer, FactsTrainer
 from ctp_core.base.goals import GoalIds
-from ctp_core.base.schedule import one_cycle
+from ctp_core.base.training_loop import one_cycle
 from ctp_core.evidence.attention_counts import AskedFacts
 from ctp_core.evidence.attention_head import EXCLUDED, AttentionHead, inverse_softplus
 from ctp_core.evidence.attention_model import ProofsModel

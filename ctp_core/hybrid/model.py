@@ -82,13 +82,16 @@ class HybridModel(FactsModel):
         ]
 
     def lines(self, facts: FactIds) -> tuple[Float[np.ndarray, " fact"], Float[np.ndarray, " fact"]]:
-        """Those of the proofs where an entity was never seen: there they speak alone."""
+        """The calibration of the hybrid; that of the proofs for a fact with an entity that the embedding never saw.
+
+        The proofs alone make the logit of such a fact.
+        """
         seen = (facts[:, [0, 2]] < len(self.kb.entities)).all(1)
         (slopes, levels), (alone, at) = super().lines(facts), self.proofs.lines(facts)
         return np.where(seen, slopes, alone), np.where(seen, levels, at)
 
     def rules(self, on_part: OnPart = unheard) -> list[Rule]:
-        """Those of the proofs; a weight is what it is within the hybrid."""
+        """The rules of the proofs; their weights are those that they have within the hybrid."""
         return self.proofs.rules_calibrated_by(self.calibration, on_part)
 
     def to_artifact(self) -> Artifact:

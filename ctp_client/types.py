@@ -288,12 +288,17 @@ class Answer(Fact):
 
 
 class Answers(Wire):
-    """Best first."""
+    """Best first.
+
+    `scoring` is `evidence` where the shares of all proofs add up, `best_proof` where the best one is the score, and
+    `no_proofs` where there are none. `semiring` says how the steps of the best proof combine, and is None elsewhere.
+    """
 
     model_id: str
     elapsed_ms: float
     answers: list[Answer]
     explainable: bool = True
-    semiring: str = ""
+    scoring: str = ""
+    semiring: str | None = None
     truncated: bool = False
     warnings: list[str] = []

@@ -14,6 +14,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 from ctp_core.errors import ArtifactError
+from ctp_core.kb.knowledge_base import distinct_facts
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest, encode_manifest
 
 
@@ -104,7 +105,6 @@ def _check_facts(name: str, facts: torch.Tensor, num_entities: int, num_predicat
     sizes = torch.tensor([num_entities, num_predicates, num_entities])
     if ((facts < 0) | (facts >= sizes)).any():
         raise ArtifactError(f"{name!r} refers to entities or predicates that have no name")
-    numbers = (facts[:, 0] * num_predicates + facts[:, 1]) * num_entities + facts[:, 2]
-    if len(torch.unique(numbers)) < len(numbers):
+    if len(distinct_facts(facts.numpy(), num_entities, num_predicates)) < len(facts):
         # Paths through facts that are repeated a thousand times would be searched a thousand times each.
         raise ArtifactError(f"{name!r} lists a fact twice")

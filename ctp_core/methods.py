@@ -101,20 +101,28 @@ def _embedding(method: str) -> Method:
     )
 
 
+def _evidence(
+    text: str, config: type[BaseConfig], preset: Callable[[Profile, Preset], BaseConfig], saving: str
+) -> Method:
+    return Method(
+        text,
+        config,
+        preset,
+        forecast_evidence,
+        saving,
+        candidates=evidence.candidates,
+        at_effort=evidence.at_effort,
+    )
+
+
 def _forecast_hybrid(config: HybridConfig, profile: Profile) -> Forecast:
     proofs, embedding = forecast(config.part("proofs"), profile), forecast(config.part("embedding"), profile)
     return one_after_the_other(proofs, embedding, profile)
 
 
 METHODS: dict[tuple[Kind, str], Method] = {
-    ("facts", "proofs"): Method(
-        "Weighted rules whose proofs add up.",
-        ProofsConfig,
-        evidence.proofs_preset,
-        forecast_evidence,
-        PROOFS_SAVING,
-        candidates=evidence.candidates,
-        at_effort=evidence.at_effort,
+    ("facts", "proofs"): _evidence(
+        "Weighted rules whose proofs add up.", ProofsConfig, evidence.proofs_preset, PROOFS_SAVING
     ),
     ("facts", "hybrid"): Method(
         "Proofs with an embedding added: the most accurate.",
@@ -148,14 +156,8 @@ METHODS: dict[tuple[Kind, str], Method] = {
         forecast_walker,
         WALKER_SAVING,
     ),
-    ("facts", "rules"): Method(
-        "Rules mined from paths between entities, without attention.",
-        RulesConfig,
-        evidence.rules_preset,
-        forecast_evidence,
-        RULES_SAVING,
-        candidates=evidence.candidates,
-        at_effort=evidence.at_effort,
+    ("facts", "rules"): _evidence(
+        "Rules mined from paths between entities, without attention.", RulesConfig, evidence.rules_preset, RULES_SAVING
     ),
     ("graphs", "ctp"): Method(
         "The paper's prover: rules made for each question.",

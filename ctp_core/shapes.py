@@ -8,7 +8,7 @@ atom            places in the body of a rule, left to right
 rule            rules stored in a memory
 fact            facts of a batch of graphs
 pair            (entity, entity) pairs of a batch of graphs
-split           ways to go through a body from the first entity of a pair to the last
+way             ways to go through a body from the first entity of a pair to the last
 query           pairs that are asked for
 target          predicates that may be the answer
 """

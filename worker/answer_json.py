@@ -21,6 +21,7 @@ def answers_json(model: Model, answers: Answers) -> bytes:
     """Returns the JSON of the answers without its outer braces; raises ArtifactError for a score that is not finite."""
     head = {
         "explainable": model.explainable,
+        "scoring": model.scoring,
         "semiring": model.semiring,
         "truncated": answers.truncated,
         "warnings": answers.warnings,

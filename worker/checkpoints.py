@@ -25,7 +25,7 @@ Write = Callable[[Callable[[Session], None]], None]  # runs a transaction, again
 
 
 class Checkpoints:
-    """Those of one attempt: one every so many seconds, and one after the last epoch."""
+    """Stores the checkpoints of one attempt: one every so many seconds, and one after the last epoch."""
 
     def __init__(self, claim: Claim, storage: Storage, write: Write, every_seconds: float) -> None:
         self._claim, self._storage, self._write, self._every_seconds = claim, storage, write, every_seconds

@@ -29,7 +29,7 @@ from service.training import capacity, lease, outcomes
 from service.training.repository import Claim, LeaseLost
 from worker import memory
 from worker.names import CLINGS, DONE, LOAD_SECONDS, STOP, worker_name
-from worker.patience import silence
+from worker.pipes import silence
 from worker.speed import measured_speed
 
 log = structlog.get_logger()

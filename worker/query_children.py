@@ -25,7 +25,7 @@ from service.queue import make_redis
 from service.settings import Settings
 from worker import memory
 from worker.names import LOAD_SECONDS, OUT_OF_MEMORY, Answered, decode_word, unavailable
-from worker.patience import silence
+from worker.pipes import silence
 from worker.shares import Seat, Shares
 
 log = structlog.get_logger()

@@ -202,7 +202,8 @@ class GraphsConfig(BaseConfig):
         default=None,
         ge=1,
         le=10_000,
-        description="Validations without improvement after which training stops early, 1 to 10,000. null: never.",
+        description="Validations without improvement after which training stops early, 1 to 10,000. More trains longer "
+        "and misses fewer late improvements. null: never stop early.",
     )
     eval_every: EvalEvery = 10
 

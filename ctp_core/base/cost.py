@@ -4,8 +4,10 @@ Work is counted in units that do not depend on the machine. Its seconds are thos
 constants were measured on; what a training does never depends on them.
 """
 
+import math
 from dataclasses import dataclass
 
+from ctp_core.base.config import GraphsConfig
 from ctp_core.errors import BadQuestion, ConfigError
 
 MAX_EDGES = 5e7  # soft edges: 3 GB, and as much again while they are made
@@ -60,6 +62,25 @@ def forecast_of(work: Work, num_bytes: float, num_facts: int, basis: str) -> For
     """The forecast of a training that does this work and holds these bytes beside the program and the KB."""
     peak = PROCESS_BYTES + FACT_BYTES * num_facts + num_bytes
     return Forecast(START_SECONDS + work.seconds, int(peak), basis)
+
+
+MIN_EPOCHS = 15  # whatever the number of steps: a graph seen less often than this has taught nothing yet
+
+
+def enough_epochs(config: GraphsConfig, num_graphs: int) -> int:
+    """The epochs of the config, or fewer where they make more steps than are enough."""
+    if config.steps is None:
+        return config.epochs
+    return min(config.epochs, max(MIN_EPOCHS, math.ceil(config.steps / _steps_per_epoch(config, num_graphs))))
+
+
+def num_steps(config: GraphsConfig, num_graphs: int) -> int:
+    """The steps of a training on so many graphs."""
+    return enough_epochs(config, num_graphs) * _steps_per_epoch(config, num_graphs)
+
+
+def _steps_per_epoch(config: GraphsConfig, num_graphs: int) -> int:
+    return math.ceil(num_graphs / config.batch_size)
 
 
 def fits_tables(num_entities: int, num_predicates: int) -> bool:

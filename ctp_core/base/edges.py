@@ -298,7 +298,7 @@ class EdgeList:
         return self._weighed_before[key]
 
     def _weigh(self, weights: Float[np.ndarray, " atom"]) -> WeighedEdges:
-        """Dense where that is not larger than a list of them."""
+        """The weights of all edges as a table: dense where that takes no more memory than a sparse one."""
         size, values = self.num_entities, weights[self.atom]
         if size**2 <= DENSE * len(values):
             return np.asarray(np.bincount(self._pair_keys, values, size**2).reshape(size, size), dtype=np.float64)
@@ -306,7 +306,7 @@ class EdgeList:
 
 
 def small(atoms: Ids, num_atoms: int) -> NDArray[np.integer]:
-    """In two bytes where they fit: these are sorted by counting."""
+    """The atoms as numbers of two bytes where they fit, because numpy sorts these by counting, which is faster."""
     return atoms.astype(np.uint16) if num_atoms <= np.iinfo(np.uint16).max else atoms
 
 

@@ -102,11 +102,11 @@ class FactsModel(Model):
     """Answers by one logit for every fact, whichever place was asked for.
 
     `logits` and `explain` are what a family has learnt to rank by. Here a calibration makes them logits of
-    probabilities: score = sigmoid(slope · logit + level), with the slope and the level of the predicate.
+    probabilities: score = sigmoid(slope · logit + level), with the slope and the level of the predicate. Where the best
+    proof is the score, `logits` are such scores, shown as they are.
     """
 
     kind: ClassVar[Kind] = "facts"
-    takes_maximum: ClassVar[bool] = False  # `logits` are the scores of best proofs, shown as they are
     kb: FactsKB
     calibration: Calibration | None = None  # None in artifacts of earlier versions: sigmoid(logit)
 
@@ -135,6 +135,10 @@ class FactsModel(Model):
         """This model with another calibration."""
         self.calibration = calibration
         return self
+
+    @property
+    def _shown_as_they_are(self) -> bool:
+        return self.scoring == "best_proof"
 
     @property
     def own_metrics(self) -> dict[str, float]:
@@ -179,7 +183,7 @@ class FactsModel(Model):
         if question.exclude_known:
             kept = ~view.known(candidates)
             candidates, logits = candidates[kept], logits[kept]
-        best = _best(logits if self.takes_maximum else self._calibrated(logits, candidates), question.top_k)
+        best = _best(logits if self._shown_as_they_are else self._calibrated(logits, candidates), question.top_k)
         candidates, logits = candidates[best], logits[best]
         explanations = self._explain_in_time(view, candidates, logits, question.proofs, budget)
         truncated = len(explanations) < len(candidates)
@@ -201,7 +205,7 @@ class FactsModel(Model):
     ) -> tuple[list[float], list[float] | list[None]]:
         """(scores, probabilities); a model that was never calibrated has none of the latter."""
         calibrated = [sigmoid(logit) for logit in self._calibrated(logits, facts).tolist()]
-        scores = logits.tolist() if self.takes_maximum else calibrated
+        scores = logits.tolist() if self._shown_as_they_are else calibrated
         return scores, [None] * len(facts) if self.calibration is None else calibrated
 
     def _explain_in_time(

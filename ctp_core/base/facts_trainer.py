@@ -1,4 +1,4 @@
-"""What all trainings by gradient on a KB of facts share: its split, and filtered ranks as validation."""
+"""What trainings on a KB of facts share: filtered ranks as validation, and a model calibrated on unseen facts."""
 
 from abc import abstractmethod
 
@@ -6,8 +6,11 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from ctp_core.base.calibration import calibrate_on_unseen
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.evaluation import ranking_metrics
+from ctp_core.base.facts_model import FactsModel
+from ctp_core.base.trainer import Trainer
 from ctp_core.base.training_loop import Criterion, GradientTrainer
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.splits import FactsSplit
@@ -28,3 +31,21 @@ class FactsTrainer(GradientTrainer):
 
     def validation(self) -> dict[str, float]:
         return ranking_metrics(self.ranks()) if len(self.split.valid) else {}
+
+
+class CalibratedTrainer(Trainer):
+    """Learns what can be applied to any facts, so that it is calibrated on facts that are hidden from it."""
+
+    kb: FactsKB
+    split: FactsSplit
+
+    @abstractmethod
+    def model_on(self, kb: FactsKB) -> FactsModel:
+        """The best model so far, applied to the facts of this KB; not calibrated."""
+
+    def model(self) -> FactsModel:
+        calibration = calibrate_on_unseen(lambda kb: self.model_on(kb).kb_logits, self.kb, self.split)
+        return self.ranking_model().calibrated_by(calibration)
+
+    def ranking_model(self) -> FactsModel:
+        return self.model_on(self.kb)

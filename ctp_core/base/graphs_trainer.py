@@ -1,16 +1,15 @@
 """What all trainings on graphs share: losses, the split into examples, the loss on held-out graphs as validation."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
 
 from ctp_core.base.config import GraphsConfig
+from ctp_core.base.cost import enough_epochs
 from ctp_core.base.graph_examples import Examples, accuracy, hold_out, read_graphs, stacked, understood
 from ctp_core.base.graphs_model import GraphScorer
-from ctp_core.base.schedule import one_cycle
-from ctp_core.base.training_loop import Criterion, GradientTrainer
+from ctp_core.base.training_loop import Criterion, GradientTrainer, one_cycle
 from ctp_core.errors import DataError
 from ctp_core.kb.isomorphism import WeightedGraph
 from ctp_core.kb.knowledge_base import GraphsKB
@@ -33,17 +32,6 @@ def of_each_target(scores: Scores, labels: Scores, weights: Weights) -> Float[Te
 def among_targets(logarithms: Scores, labels: Scores, weights: Weights) -> Float[Tensor, ""]:
     """Cross-entropy of the label among all targets, from the logarithms of their chances."""
     return -((labels * logarithms).sum(dim=1) * weights).mean()
-
-
-MIN_EPOCHS = 15  # whatever the number of steps: a graph seen less often than this has taught nothing yet
-
-
-def enough_epochs(config: GraphsConfig, num_graphs: int) -> int:
-    """Those of the config, or fewer where they make more steps than are enough."""
-    if config.steps is None:
-        return config.epochs
-    per_epoch = math.ceil(num_graphs / config.batch_size)
-    return min(config.epochs, max(MIN_EPOCHS, math.ceil(config.steps / per_epoch)))
 
 
 class GraphsTrainer(GradientTrainer):

@@ -4,7 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
@@ -16,6 +16,9 @@ from ctp_core.kb.knowledge_base import Kind, KnowledgeBase
 from ctp_core.proofs import Proof
 from ctp_core.rules import Rule
 from ctp_core.symbols import Fact, Goal
+
+# Where a score comes from: the shares of all proofs, added up; the best proof alone; or a model that has no proofs.
+Scoring = Literal["evidence", "best_proof", "no_proofs"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Model(ABC):
     """A trained model with the facts it stands on: all that is needed to answer, anywhere."""
 
     kind: ClassVar[Kind]
+    scoring: ClassVar[Scoring]
     config: BaseConfig
 
     @property
@@ -86,9 +90,9 @@ class Model(ABC):
         return self.config.explainable
 
     @property
-    @abstractmethod
-    def semiring(self) -> str:
-        """The name of the semiring that answers: what ⊗ and ⊕ are in its proofs."""
+    def semiring(self) -> str | None:
+        """What ⊗ and ⊕ are where the best proof is the score; None in other models, which have no semiring."""
+        return None
 
     @abstractmethod
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:

@@ -1,7 +1,7 @@
 """Finds settings by measuring them on the KB: tries candidates on held-out facts, then trains the best in full."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ctp_core.base.config import BaseConfig, SearchedConfig
 from ctp_core.base.evaluation import as_good, known_filters, rank_facts
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.halving import FULL, Space
+from ctp_core.base.parts import TrainingPart
 from ctp_core.base.progress import OnStep, Progress, Trial, ignore, parts_of, share_done
 from ctp_core.base.trainer import Trainer
 from ctp_core.base.training_state import check_config, under
@@ -105,13 +106,8 @@ class SearchTrainer(Trainer):
     def train_epoch(self, on_step: OnStep = ignore) -> Progress:
         if self._searching:
             return self._try_next(on_step)
-        fit, trials, work, searched = self.fitted, self._num_trials, self.work, self._space.forecast_search()
-
-        def shifted(progress: Progress) -> Progress:
-            done = (searched + (work - searched) * share_done(progress)) / work
-            return replace(progress, epoch=trials + progress.epoch, epochs=trials + fit.epochs, done=done)
-
-        return shifted(fit.train_epoch(lambda step: on_step(shifted(step))))
+        searched = self._space.forecast_search() / self.work
+        return TrainingPart(self, self.fitted, self._num_trials, searched, 1 - searched).train_epoch(on_step)
 
     def sampled_metrics(self) -> dict[str, float]:
         return {} if self._fit is None else self._fit.sampled_metrics()

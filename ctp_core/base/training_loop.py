@@ -1,6 +1,7 @@
-"""The one training loop: epochs of steps, the best weights on validation, early stopping, checkpoints."""
+"""The one training loop: epochs of steps, rates, the best weights on validation, early stopping, checkpoints."""
 
 import copy
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from ctp_core.base.training_state import State, check_config, restore_tensors, s
 from ctp_core.errors import ArtifactError
 
 SEEDS = 2**62
+WARM_UP = 0.3  # share of the steps in which the rate rises
+START_DIVISOR, END_DIVISOR = 25.0, 1e4
 
 
 class Criterion(NamedTuple):
@@ -150,3 +153,23 @@ def following(generator: torch.Generator, device: torch.device) -> Iterator[None
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
+
+
+# Learning rates are functions of the step, so that a checkpoint needs no state of a scheduler.
+
+
+def one_cycle(step: int, steps: int, peak: float) -> float:
+    """Rises from peak/25 to peak along a cosine, then falls to almost nothing."""
+    rise = max(1.0, WARM_UP * steps)
+    if step < rise:
+        return _cosine(peak / START_DIVISOR, peak, step / rise)
+    return _cosine(peak, peak / END_DIVISOR, min(1.0, (step - rise) / max(1.0, steps - rise)))
+
+
+def constant_then_falling(step: int, steps: int, rate: float, falling: float) -> float:
+    """The rate, and in the last `falling` (a share) of the steps a straight line from it to nothing."""
+    return rate * min(1.0, (steps - step) / (falling * steps)) if falling else rate
+
+
+def _cosine(start: float, end: float, share: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from ctp_core.base.config import STORED, SearchedConfig, renamed_setting
 from ctp_core.errors import ConfigError
 from ctp_core.rules import Template
-from ctp_core.select.config import SelectConfig, SemiringName
+from ctp_core.select.config import CtpConfig, SemiringName
 from ctp_core.select.registry import FIXED_RULES
 from ctp_core.tnorm.registry import ON_DISTANCES, on_distances, semiring_text
 
@@ -27,7 +27,7 @@ def _on_distances(semiring: str) -> str:
     return semiring
 
 
-class CtpFactsConfig(SelectConfig, SearchedConfig):
+class CtpFactsConfig(CtpConfig, SearchedConfig):
     """Settings of a Conditional Theorem Prover on facts with soft entities; the defaults are the paper's."""
 
     # One config once served both kinds, so stored configs also name the settings of the other kind.

@@ -14,6 +14,7 @@ from ctp_core.base.cost import check_question
 from ctp_core.base.deadline import Expired, never
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_kb, read_probabilities
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.model import Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.base.rule_counts import RuleCounter, counter_of
 from ctp_core.ctp_facts.config import CtpFactsConfig
@@ -31,7 +32,7 @@ LOWEST = 1e-9  # a score whose logarithm is still finite
 class CtpFactsModel(FactsModel):
     """The paper's prover on facts. Its `logits` are already scores: exp(-slope · distance) of the best proof."""
 
-    takes_maximum: ClassVar[bool] = True
+    scoring: ClassVar[Scoring] = "best_proof"
 
     def __init__(self, config: CtpFactsConfig, kb: FactsKB, theory: SoftTheory, facts: FactIds | None = None) -> None:
         self.config: CtpFactsConfig = config

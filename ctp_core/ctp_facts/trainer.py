@@ -15,7 +15,7 @@ from ctp_core.base.cost import check_dense, check_edges
 from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.goals import Score
-from ctp_core.base.schedule import one_cycle
+from ctp_core.base.training_loop import one_cycle
 from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.ctp_facts.cost import shapes_of, step_cells
 from ctp_core.ctp_facts.entities import NO_FACT, SoftFacts

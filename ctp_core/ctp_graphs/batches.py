@@ -37,25 +37,25 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Ways:
-    """Splits of one template over the whole batch: targets[s] through rows[0][s], rows[1][s], …
+class BatchWays:
+    """Ways of one template over the whole batch: targets[w] through rows[0][w], rows[1][w], …
 
     `used[a]` holds the distinct rows in place a, and `parts[a]` points into them. `one_each` says that every target has
-    exactly one split, in order, so there is nothing to choose.
+    exactly one way, in order, so there is nothing to choose.
     """
 
     template: Template
-    targets: Int[Tensor, " split"]
-    rows: tuple[Int[Tensor, " split"], ...]
+    targets: Int[Tensor, " way"]
+    rows: tuple[Int[Tensor, " way"], ...]
     used: tuple[Int[Tensor, " row"], ...] = ()
-    parts: tuple[Int[Tensor, " split"], ...] = ()
+    parts: tuple[Int[Tensor, " way"], ...] = ()
     one_each: bool = False
 
 
 @dataclass(frozen=True)
 class BatchStep:
     rows: Int[Tensor, " row"]
-    ways: tuple[Ways, ...]
+    ways: tuple[BatchWays, ...]
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class BatchLayer:
     num_pairs: int
     fact_rows: Int[Tensor, " fact"]
     fact_predicates: Int[Tensor, " fact"]
-    ways: tuple[Ways, ...]
+    ways: tuple[BatchWays, ...]
 
 
 @dataclass(frozen=True)
@@ -134,18 +134,20 @@ def _tensors(columns: Sequence[Ids], device: torch.device) -> tuple[Tensor, ...]
     return tuple(torch.as_tensor(column, device=device) for column in columns)
 
 
-def _ways(template: Template, targets: list[Ids], parts: list[Ids], device: torch.device) -> Ways:
+def _ways(template: Template, targets: list[Ids], parts: list[Ids], device: torch.device) -> BatchWays:
     target, part = np.concatenate(targets), np.concatenate(parts)
-    return Ways(template, torch.as_tensor(target, device=device), _tensors(list(part.T), device))
+    return BatchWays(template, torch.as_tensor(target, device=device), _tensors(list(part.T), device))
 
 
-def _shared_ways(template: Template, targets: list[Ids], parts: list[Ids], rows: int, device: torch.device) -> Ways:
+def _shared_ways(
+    template: Template, targets: list[Ids], parts: list[Ids], rows: int, device: torch.device
+) -> BatchWays:
     """Ways that list the distinct rows of each place, because the tabled prover transforms each row once."""
     target, part = np.concatenate(targets), np.concatenate(parts)
     used, inverse = zip(*(np.unique(column, return_inverse=True) for column in part.T), strict=True)
     one_each = len(target) == rows and bool((target == np.arange(rows)).all())
     columns = _tensors(list(part.T), device), _tensors(used, device), _tensors(inverse, device)
-    return Ways(template, torch.as_tensor(target, device=device), *columns, one_each)
+    return BatchWays(template, torch.as_tensor(target, device=device), *columns, one_each)
 
 
 def stack_layered(
@@ -178,17 +180,17 @@ def _layer_ways(
     starts: dict[Shape, Ids],
     level: int,
     device: torch.device,
-) -> tuple[Ways, ...]:
+) -> tuple[BatchWays, ...]:
     ways = []
-    for kind, splits in enumerate(next(iter(charts.values())).layers[level].splits):
+    for kind, of_first in enumerate(next(iter(charts.values())).layers[level].ways):
         targets, parts = [], []
         for shape, block in blocks.items():
             here, below = charts[shape].layers[level : level + 2]
-            own, start = here.splits[kind], starts[shape]
+            own, start = here.ways[kind], starts[shape]
             targets.append(block.spread(own.targets, here.num_pairs, int(start[level])).reshape(-1))
             found = block.spread(own.parts, below.num_pairs, int(start[level + 1]))
             parts.append(found.reshape(-1, own.parts.shape[1]))
-        ways.append(_ways(splits.template, targets, parts, device))
+        ways.append(_ways(of_first.template, targets, parts, device))
     return tuple(ways)
 
 
@@ -240,16 +242,16 @@ def _stacked_step(
         rows.append(blocks[shape].spread(step.rows, len(charts[shape].pairs), starts[shape]).reshape(-1))
     every = np.concatenate(rows)
     ways = []
-    for kind, splits in enumerate(next(iter(with_step.values())).splits):
+    for kind, of_first in enumerate(next(iter(with_step.values())).ways):
         found = [_spread_step(blocks[s], charts[s], step, kind, first[s], starts[s]) for s, step in with_step.items()]
         targets, parts = ([pair[i] for pair in found] for i in (0, 1))
         if sum(map(len, targets)):
-            ways.append(_shared_ways(splits.template, targets, parts, len(every), device))
+            ways.append(_shared_ways(of_first.template, targets, parts, len(every), device))
     return BatchStep(torch.as_tensor(every, device=device), tuple(ways))
 
 
 def _spread_step(block: _Block, chart: SteppedChart, step: Step, kind: int, first: int, start: int) -> tuple[Ids, Ids]:
-    splits = step.splits[kind]
-    targets = block.spread(splits.targets, len(step.rows), first).reshape(-1)
-    parts = block.spread(splits.parts, len(chart.pairs), start).reshape(-1, splits.parts.shape[1])
+    ways = step.ways[kind]
+    targets = block.spread(ways.targets, len(step.rows), first).reshape(-1)
+    parts = block.spread(ways.parts, len(chart.pairs), start).reshape(-1, ways.parts.shape[1])
     return targets, parts

@@ -1,7 +1,7 @@
 """Charts: which pairs of a graph can be proved at all, and through which others. No scores, no torch.
 
-A rule of template `n` proves (i, j) through n pairs (i, z₁), (z₁, z₂), …, (zₙ₋₁, j): a *split* of (i, j). Only pairs
-that some path connects can ever score, so a chart lists only those that the queries need, and their splits. Graphs of
+A rule of template `n` proves (i, j) through n pairs (i, z₁), (z₁, z₂), …, (zₙ₋₁, j): a *way* from i to j. Only pairs
+that some path connects can ever score, so a chart lists only those that the queries need, and their ways. Graphs of
 one shape share their chart: it depends on the edges, not on their predicates. Layered charts are for the exact prover;
 those of the tabled prover are in stepped_charts.py.
 """
@@ -20,8 +20,8 @@ from ctp_core.rules import Template
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# A chart of this many splits takes hundreds of megabytes; larger graphs belong in a KB of facts.
-MAX_SPLITS = 4_000_000
+# A chart of this many ways takes hundreds of megabytes; larger graphs belong in a KB of facts.
+MAX_WAYS = 4_000_000
 # Tables of pairs then take dozens of megabytes each, and their products about a second.
 MAX_ENTITIES = 2_000
 # Paths extended at once, times entities: a few megabytes.
@@ -37,12 +37,12 @@ class Shape(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Splits:
-    """The ways to prove pairs by one template: targets[s] through parts[s, 0], parts[s, 1], …"""
+class Ways:
+    """The ways to prove pairs by one template: targets[w] through parts[w, 0], parts[w, 1], …"""
 
     template: Template
-    targets: Ids  # [split]
-    parts: Ids  # [split, atom]
+    targets: Ids  # [way]
+    parts: Ids  # [way, atom]
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ def _power(step: Flags, length: int) -> Flags:
     return reached
 
 
-def split(pairs: Ids, template: Template, step: Flags, expired: Expired = never) -> tuple[Ids, Ids]:
-    """All paths of the template for these pairs: (pair [split], entities on the path [split, atom + 1])."""
+def ways_through(pairs: Ids, template: Template, step: Flags, expired: Expired = never) -> tuple[Ids, Ids]:
+    """All paths of the template for these pairs: (pair [way], entities on the path [way, atom + 1])."""
     starts, ends = (pairs[:, 1], pairs[:, 0]) if template.reversed else (pairs[:, 0], pairs[:, 1])
     of, paths = np.arange(len(pairs)), starts[:, None]
     for hop in range(1, template.length):
@@ -104,8 +104,8 @@ def _continued(of: Ids, paths: Ids, step: Flags, towards: Flags, ends: Ids, expi
         here = slice(start, start + at_once)
         path, middle = np.nonzero(step[paths[here, -1]] & towards[ends[of[here]]])
         count += len(path)
-        if count > MAX_SPLITS:
-            raise DataError(f"the graph has more than {MAX_SPLITS:,} paths between its {len(step)} entities: too many")
+        if count > MAX_WAYS:
+            raise DataError(f"the graph has more than {MAX_WAYS:,} paths between its {len(step)} entities: too many")
         chosen.append(start + path)
         middles.append(middle)
     which = np.concatenate(chosen)
@@ -120,7 +120,7 @@ def rows_of(pairs: Ids, num_entities: int) -> Ids:
 
 
 def as_parts(paths: Ids, rows: Ids) -> Ids:
-    """Entities on paths [split, atom + 1] -> rows of the pairs they pass [split, atom]."""
+    """Entities on paths [way, atom + 1] -> rows of the pairs they pass [way, atom]."""
     return rows[paths[:, :-1], paths[:, 1:]]
 
 
@@ -134,11 +134,11 @@ def rule_templates(templates: Sequence[Template]) -> tuple[Template, ...]:
 
 @dataclass(frozen=True)
 class Layer:
-    """The pairs that sub-goals of one remaining depth need; parts of its splits are rows of the layer below."""
+    """The pairs that sub-goals of one remaining depth need; parts of its ways are rows of the layer below."""
 
     num_pairs: int
     edge_rows: Ids  # [edge] -> row, −1 where no sub-goal needs it
-    splits: tuple[Splits, ...]
+    ways: tuple[Ways, ...]
     pairs: Ids  # [pair, 2]
 
 
@@ -158,14 +158,14 @@ def layered_chart(shape: Shape, templates: Sequence[Template], depth: int, expir
     for remaining in range(depth, -1, -1):
         rows = rows_of(needed, shape.num_entities)
         edges = np.array([rows[edge] for edge in shape.edges], dtype=np.int64)
-        below, splits = np.zeros((0, 2), dtype=np.int64), []
+        below, ways = np.zeros((0, 2), dtype=np.int64), []
         if remaining:
             step = connected.at(remaining - 1)
-            ways = [(kind, *split(needed, kind, step, expired)) for kind in kinds]
-            below = _passed([paths for _, _, paths in ways], shape.num_entities)
+            found = [(kind, *ways_through(needed, kind, step, expired)) for kind in kinds]
+            below = _passed([paths for _, _, paths in found], shape.num_entities)
             rows_below = rows_of(below, shape.num_entities)
-            splits = [Splits(kind, targets, as_parts(paths, rows_below)) for kind, targets, paths in ways]
-        layers.append(Layer(len(needed), edges, tuple(splits), needed))
+            ways = [Ways(kind, targets, as_parts(paths, rows_below)) for kind, targets, paths in found]
+        layers.append(Layer(len(needed), edges, tuple(ways), needed))
         needed = below
     return LayeredChart(tuple(layers))
 

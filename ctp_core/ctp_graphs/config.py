@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from ctp_core.base.config import GraphsConfig
 from ctp_core.kb.profile import Profile
 from ctp_core.presets import Preset
-from ctp_core.select.config import GivenRule, SelectConfig, SemiringName
+from ctp_core.select.config import CtpConfig, GivenRule, SemiringName
 from ctp_core.select.registry import FIXED_RULES, SelectName
 from ctp_core.tnorm.registry import TNORMS, semiring_text
 
@@ -26,7 +26,7 @@ MEMBERS = 5  # three still depended on the seed on validation graphs, and twenty
 BESIDE_CHAINS = 2  # reformulators of each template besides chains: a predicate may follow from two others
 
 
-class CtpGraphsConfig(SelectConfig, GraphsConfig):
+class CtpGraphsConfig(CtpConfig, GraphsConfig):
     """Settings of a Conditional Theorem Prover on graphs; the defaults are the paper's."""
 
     # One config once served both kinds, so stored configs also name the settings of the other kind.

@@ -2,7 +2,7 @@
 
 Sub-goal vectors depend only on the goal's predicate: level l holds f(f(…)) of every goal, computed once for a batch of
 graphs. Entities are crisp, so a sub-goal meets facts only through their predicates: T₀(v)[i, j] = max over facts
-(i, r, j) of K(v, θ_r), and `and` is one product by ⊕ and ⊗ over splits:
+(i, r, j) of K(v, θ_r), and `and` is one product by ⊕ and ⊗ over ways:
 T_d(v) = T₀(v) ⊕ ⊕_g head_g(v) ⊗ ⊕_z T_{d−1}(f_g1(v))[i, z] ⊗ T_{d−1}(f_g2(v))[z, j].
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ctp_core.aggregations import Best
 from ctp_core.base.deadline import Expired, look, never
-from ctp_core.ctp_graphs.batches import BatchLayer, Instance, LayeredBatch, Ways, stack_layered
+from ctp_core.ctp_graphs.batches import BatchLayer, BatchWays, Instance, LayeredBatch, stack_layered
 from ctp_core.ctp_graphs.charts import LayeredChart, Shape, layered_chart
 from ctp_core.ctp_graphs.theory import Theory
 from ctp_core.rules import Template
@@ -172,8 +172,8 @@ def _layer_table(layer: BatchLayer, level: Level, below: Table | None, best: Bes
     return best.scatter(torch.cat(rows), torch.cat(targets), layer.num_pairs)
 
 
-def _apply(ways: Ways, growth: Growth, below: Table, best: Best) -> Float[Tensor, "split goal"]:
-    """⊕ over reformulators of guard ⊗ body, for every split."""
+def _apply(ways: BatchWays, growth: Growth, below: Table, best: Best) -> Float[Tensor, "way goal"]:
+    """⊕ over reformulators of guard ⊗ body, for every way."""
     parts = [] if growth.guard is None else [growth.guard[None]]
     parts += [growth.columns(below, place)[ways.rows[place]] for place in range(growth.template.length)]
-    return best.reduce(best.product(parts), dim=1)  # [split, reformulator, goal] -> [split, goal]
+    return best.reduce(best.product(parts), dim=1)  # [way, reformulator, goal] -> [way, goal]

@@ -61,7 +61,7 @@ class ExactSpace(Space):
         found: list[Move] = []
         for ways in self.batch.layers[goal.level].ways:
             chosen = (ways.targets == goal.row).nonzero()[:, 0]
-            parts = [[int(rows[split]) for rows in ways.rows] for split in chosen]
+            parts = [[int(rows[way]) for rows in ways.rows] for way in chosen]
             for growth in self.levels[goal.level].growths:
                 if growth.template == ways.template:
                     found += self._by(growth, goal, parts)

@@ -127,7 +127,7 @@ class _Explainer:
             layers = self.reasoner.exact.fresh_chart(shape, wanted, self._expired).layers
         except OutOfTime:
             return wanted
-        return sum(any(len(splits.targets) for splits in layer.splits) for layer in layers)
+        return sum(any(len(ways.targets) for ways in layer.ways) for layer in layers)
 
     def _exact(self, depth: int, expired: Expired) -> _Proved | None:
         """Proves to one depth; None where time runs out or the tables would not fit into memory."""

@@ -7,7 +7,7 @@ import torch
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.graphs_model import read_question
-from ctp_core.base.model import Answers, Budget, Model, Question
+from ctp_core.base.model import Answers, Budget, Model, Question, Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.explainer import explain
@@ -23,6 +23,7 @@ class CtpGraphsModel(Model):
     """The paper's prover on graphs: predicate vectors and `select`. The facts come with each question."""
 
     kind: ClassVar[Kind] = "graphs"
+    scoring: ClassVar[Scoring] = "best_proof"
 
     def __init__(self, reasoner: GraphReasoner, rules: Sequence[Rule]) -> None:
         self.config: CtpGraphsConfig = reasoner.config

@@ -3,7 +3,7 @@
 To a given depth, a step is a level, and recomputes only pairs that can change at it. To the fixpoint, a step is a wave
 of pairs that depend only on earlier waves, so an acyclic graph takes one pass, like a chart parse; where dependencies
 are cyclic, the waves are repeated until no score changes. Steps are made one at a time, on demand, because a chain of n
-facts has n levels, and most of its splits are in most of them.
+facts has n levels, and most of its ways are in most of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,22 +17,22 @@ from ctp_core.ctp_graphs.charts import (
     Flags,
     Ids,
     Shape,
-    Splits,
+    Ways,
     as_parts,
     connect,
     rows_of,
     rule_templates,
-    split,
+    ways_through,
 )
 from ctp_core.rules import Template
 
 
 @dataclass(frozen=True)
 class Step:
-    """Rows to compute again. Targets of its splits are indices into `rows`, parts are rows of the table."""
+    """Rows to compute again. Targets of its ways are indices into `rows`, parts are rows of the table."""
 
     rows: Ids
-    splits: tuple[Splits, ...]
+    ways: tuple[Ways, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class SteppedChart:
-    """The pairs that queries need, their splits, and the steps that fill the table.
+    """The pairs that queries need, their ways, and the steps that fill the table.
 
     `cyclic`: the steps must be repeated until nothing changes. `levels`: step k is level k, and after a step that
     changes nothing, no later one does.
@@ -57,7 +57,7 @@ class SteppedChart:
     edge_rows: Ids  # [edge] -> row, −1 where no query needs it
     query_rows: Ids  # [query]
     steps: Iterable[Step]
-    splits: tuple[Splits, ...]  # of all steps; targets are rows of the table
+    ways: tuple[Ways, ...]  # of all steps; targets are rows of the table
     cyclic: bool
     levels: bool
 
@@ -71,19 +71,19 @@ def stepped_chart(
     pairs = _needed(shape, kinds, connected, expired)
     rows = rows_of(pairs, shape.num_entities)
     below = connected.within[-1] if depth is None else connected.at(depth - 1)
-    ways = [(kind, *split(pairs, kind, below, expired)) for kind in kinds]
-    splits = tuple(Splits(kind, targets, as_parts(paths, rows)) for kind, targets, paths in ways)
+    found = [(kind, *ways_through(pairs, kind, below, expired)) for kind in kinds]
+    ways = tuple(Ways(kind, targets, as_parts(paths, rows)) for kind, targets, paths in found)
     facts = np.zeros(len(pairs), dtype=bool)
     edges = np.array([rows[edge] for edge in shape.edges], dtype=np.int64)
     facts[edges[edges >= 0]] = True
     queries = np.array([rows[query] for query in shape.queries], dtype=np.int64)
     if depth is not None:
-        steps = Steps(lambda: _levels(splits, facts, depth, expired))
-        return SteppedChart(pairs, edges, queries, steps, splits, cyclic=False, levels=True)
+        steps = Steps(lambda: _levels(ways, facts, depth, expired))
+        return SteppedChart(pairs, edges, queries, steps, ways, cyclic=False, levels=True)
     longest = _longest(shape, kinds, pairs, expired)
     order = _shortest(connected, pairs) if longest is None else longest
-    steps = Steps(lambda: _waves(splits, order, expired))
-    return SteppedChart(pairs, edges, queries, steps, splits, cyclic=longest is None, levels=False)
+    steps = Steps(lambda: _waves(ways, order, expired))
+    return SteppedChart(pairs, edges, queries, steps, ways, cyclic=longest is None, levels=False)
 
 
 def _needed(shape: Shape, kinds: Sequence[Template], connected: Connected, expired: Expired) -> Ids:
@@ -95,55 +95,55 @@ def _needed(shape: Shape, kinds: Sequence[Template], connected: Connected, expir
         needed[new[:, 0], new[:, 1]] = True
         below = np.zeros_like(step)
         for kind in kinds:
-            _, paths = split(new, kind, step, expired)
+            _, paths = ways_through(new, kind, step, expired)
             below[paths[:, :-1], paths[:, 1:]] = True
         new = np.argwhere(below & ~needed)
     return np.argwhere(needed)
 
 
-def _levels(splits: tuple[Splits, ...], facts: Flags, depth: int, expired: Expired) -> Iterator[Step]:
+def _levels(ways: tuple[Ways, ...], facts: Flags, depth: int, expired: Expired) -> Iterator[Step]:
     """One step per level, with the pairs that have a part that changed at the level before."""
     proved, changed = facts, facts
     for _ in range(depth):
         look(expired)
-        ready = [proved[s.parts].all(axis=1) for s in splits]
-        moved = [changed[s.parts].any(axis=1) & r for s, r in zip(splits, ready, strict=True)]
+        ready = [proved[w.parts].all(axis=1) for w in ways]
+        moved = [changed[w.parts].any(axis=1) & r for w, r in zip(ways, ready, strict=True)]
         now = np.zeros_like(facts)
-        for s, m in zip(splits, moved, strict=True):
-            now[s.targets[m]] = True
+        for w, m in zip(ways, moved, strict=True):
+            now[w.targets[m]] = True
         if not now.any():
             return
-        keep = [r & now[s.targets] for s, r in zip(splits, ready, strict=True)]
-        yield _step(splits, keep, now)
+        keep = [r & now[w.targets] for w, r in zip(ways, ready, strict=True)]
+        yield _step(ways, keep, now)
         proved, changed = proved | now, now
 
 
-def _waves(splits: tuple[Splits, ...], order: Ids, expired: Expired) -> Iterator[Step]:
-    """One step per wave. Splits are sorted once and cut, because a long chain has as many waves as facts."""
-    sorted_splits = []
-    for s in splits:
-        by_wave = np.argsort(order[s.targets], kind="stable")
-        sorted_splits.append(Splits(s.template, s.targets[by_wave], s.parts[by_wave]))
-    with_splits = np.unique(np.concatenate([s.targets for s in splits])) if splits else np.zeros(0, dtype=np.int64)
-    for wave in np.unique(order[with_splits]):
+def _waves(ways: tuple[Ways, ...], order: Ids, expired: Expired) -> Iterator[Step]:
+    """One step per wave. Ways are sorted once and cut, because a long chain has as many waves as facts."""
+    sorted_ways = []
+    for w in ways:
+        by_wave = np.argsort(order[w.targets], kind="stable")
+        sorted_ways.append(Ways(w.template, w.targets[by_wave], w.parts[by_wave]))
+    with_ways = np.unique(np.concatenate([w.targets for w in ways])) if ways else np.zeros(0, dtype=np.int64)
+    for wave in np.unique(order[with_ways]):
         look(expired)
-        yield _wave(sorted_splits, order, wave, with_splits)
+        yield _wave(sorted_ways, order, wave, with_ways)
 
 
-def _wave(splits: list[Splits], order: Ids, wave: int, with_splits: Ids) -> Step:
-    rows = with_splits[order[with_splits] == wave]
+def _wave(ways: list[Ways], order: Ids, wave: int, with_ways: Ids) -> Step:
+    rows = with_ways[order[with_ways] == wave]
     chosen = []
-    for s in splits:
-        start, end = np.searchsorted(order[s.targets], (wave, wave + 1))
-        chosen.append(Splits(s.template, np.searchsorted(rows, s.targets[start:end]), s.parts[start:end]))
+    for w in ways:
+        start, end = np.searchsorted(order[w.targets], (wave, wave + 1))
+        chosen.append(Ways(w.template, np.searchsorted(rows, w.targets[start:end]), w.parts[start:end]))
     return Step(rows, tuple(chosen))
 
 
-def _step(splits: tuple[Splits, ...], keep: list[Flags], now: Flags) -> Step:
+def _step(ways: tuple[Ways, ...], keep: list[Flags], now: Flags) -> Step:
     rows = np.flatnonzero(now)
     position = np.full(len(now), -1, dtype=np.int64)
     position[rows] = np.arange(len(rows))
-    kept = (Splits(s.template, position[s.targets[k]], s.parts[k]) for s, k in zip(splits, keep, strict=True))
+    kept = (Ways(w.template, position[w.targets[k]], w.parts[k]) for w, k in zip(ways, keep, strict=True))
     return Step(rows, tuple(kept))
 
 

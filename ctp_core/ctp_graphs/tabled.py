@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ctp_core.aggregations import Aggregation, Best, CappedSum, NoisyOr
 from ctp_core.base.deadline import Expired, OutOfTime, look, never
-from ctp_core.ctp_graphs.batches import BatchStep, Instance, SteppedBatch, Ways, stack_stepped
+from ctp_core.ctp_graphs.batches import BatchStep, BatchWays, Instance, SteppedBatch, stack_stepped
 from ctp_core.ctp_graphs.charts import Shape
 from ctp_core.ctp_graphs.stepped_charts import SteppedChart, stepped_chart
 from ctp_core.ctp_graphs.theory import Theory
@@ -27,7 +27,7 @@ from ctp_core.tnorm.registry import TNORMS
 MAX_ROUNDS = 1000
 # Numbers gathered at once, so that they fit into the cache: a chain of 100 facts gathers 50 million of them.
 CACHED = 1 << 15
-# Splits whose scores are kept until they are scattered: a few megabytes with their targets.
+# Ways whose scores are kept until they are scattered: a few megabytes with their targets.
 SCATTERED = 1 << 16
 
 Table = Float[Tensor, "pair predicate"]
@@ -164,7 +164,7 @@ class _Filling:
             for number, (weights, place) in enumerate(zip(rules.places, places, strict=True)):
                 values = self.aggregations.predicates.contract(self.table[rows], weights)
                 if number == 0 and rules.guard is not None:
-                    # ⊗ is commutative: the guard goes in here once per row instead of once per split.
+                    # ⊗ is commutative: the guard goes in here once per row instead of once per way.
                     values = self.aggregations.rules.times(values, rules.guard.reshape(1, -1))
                 place[rows] = values
 
@@ -186,13 +186,15 @@ class _Filling:
             self.transform(changed)
         return changed
 
-    def _choose(self, ways: Ways, places: list[Tensor], rows: int) -> Float[Tensor, "row predicate"]:
-        """⊕ over rules, then over splits: this order scatters far fewer numbers."""
+    def _choose(self, ways: BatchWays, places: list[Tensor], rows: int) -> Float[Tensor, "row predicate"]:
+        """⊕ over rules, then over ways: this order scatters far fewer numbers."""
         blocks = range(0, len(ways.targets), max(SCATTERED, rows))
         scattered = [self._scattered(ways, places, rows, slice(start, start + blocks.step)) for start in blocks]
         return reduce(self.aggregations.middles.plus, scattered)
 
-    def _scattered(self, ways: Ways, places: list[Tensor], rows: int, block: slice) -> Float[Tensor, "row predicate"]:
+    def _scattered(
+        self, ways: BatchWays, places: list[Tensor], rows: int, block: slice
+    ) -> Float[Tensor, "row predicate"]:
         step, targets = max(1, CACHED // places[0].shape[1]), ways.targets[block]
         parts, bodies = [part[block] for part in ways.rows], []
         for start in range(0, len(targets), step):
@@ -202,7 +204,7 @@ class _Filling:
         best = torch.cat(bodies)
         return best if ways.one_each else self.aggregations.middles.scatter(best, targets, rows)
 
-    def _bodies(self, places: list[Tensor]) -> Float[Tensor, "split predicate"]:
+    def _bodies(self, places: list[Tensor]) -> Float[Tensor, "way predicate"]:
         bodies = self.aggregations.rules.product(places)
         return self.aggregations.rules.reduce(bodies.view(len(bodies), -1, self.table.shape[1]), dim=1)
 
@@ -313,9 +315,9 @@ def advance(table: Table, facts: Table, step: BatchStep, theory: TabledTheory, a
 
 
 def _transformed(
-    table: Table, ways: Ways, rules: TabledRules, aggregations: Aggregations
-) -> list[Float[Tensor, "split column"]]:
-    """X at each body place of every split; each distinct row is transformed once."""
+    table: Table, ways: BatchWays, rules: TabledRules, aggregations: Aggregations
+) -> list[Float[Tensor, "way column"]]:
+    """X at each body place of every way; each distinct row is transformed once."""
     return [
         aggregations.predicates.contract(table[used], place)[part]
         for used, part, place in zip(ways.used, ways.parts, rules.places, strict=True)
@@ -323,9 +325,13 @@ def _transformed(
 
 
 def _choose(
-    places: list[Float[Tensor, "split column"]], ways: Ways, rules: TabledRules, rows: int, aggregations: Aggregations
+    places: list[Float[Tensor, "way column"]],
+    ways: BatchWays,
+    rules: TabledRules,
+    rows: int,
+    aggregations: Aggregations,
 ) -> Float[Tensor, "row reformulator predicate"]:
-    """w ⊗ ⊕ over splits of ⊗ over places, for every row of the step."""
+    """w ⊗ ⊕ over ways of ⊗ over places, for every row of the step."""
     count = rules.places[0].shape[0]
     bodies = aggregations.rules.product(places).view(len(ways.targets), -1, count)
     if not ways.one_each:

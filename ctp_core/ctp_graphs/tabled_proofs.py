@@ -63,23 +63,23 @@ class _Listing:
 
 
 class _Choices(NamedTuple):
-    """For one goal and the rules of one template: the splits, U of every place, and the gates."""
+    """For one goal and the rules of one template: the ways, U of every place, and the gates."""
 
     template: Template
-    parts: NDArray[np.int64]  # [split, atom]
+    parts: NDArray[np.int64]  # [way, atom]
     places: list[Scores]  # of each atom [reformulator, predicate]
     guard: Scores | None  # [reformulator]
 
 
 class _Bodies(NamedTuple):
-    """Unfinished bodies as [split, reformulator, combination]: ⊗ so far, their age, the predicate at each place."""
+    """Unfinished bodies as [way, reformulator, combination]: ⊗ so far, their age, the predicate at each place."""
 
     totals: Scores
     ages: NDArray[np.int64]
     predicates: list[NDArray[np.int64]]
 
     def joined(self, totals: Scores, ages: NDArray[np.int64], predicates: NDArray[np.int64]) -> "_Bodies":
-        """Adds a place: `totals` is [split, reformulator, combination, predicate], the others lack `combination`."""
+        """Adds a place: `totals` is [way, reformulator, combination, predicate], the others lack `combination`."""
         flat = (*totals.shape[:2], -1)
         older = np.maximum(self.ages[..., :, None], ages[:, :, None, :])
         every = [np.broadcast_to(before[..., :, None], totals.shape) for before in self.predicates]
@@ -165,12 +165,12 @@ class TabledSpace(Space):
     @cached_property
     def _ways(self) -> dict[Template, tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Template -> (parts sorted by target, where the parts of each target begin)."""
-        ways = {}
-        for splits in self.chart.splits:
-            order = np.argsort(splits.targets, kind="stable")
-            begins = np.searchsorted(splits.targets[order], np.arange(len(self.chart.pairs) + 1))
-            ways[splits.template] = (splits.parts[order], begins)
-        return ways
+        found = {}
+        for ways in self.chart.ways:
+            order = np.argsort(ways.targets, kind="stable")
+            begins = np.searchsorted(ways.targets[order], np.arange(len(self.chart.pairs) + 1))
+            found[ways.template] = (ways.parts[order], begins)
+        return found
 
     def _by_any_fact(self, goal: TabledGoal) -> float:
         return max((move.value for move in self._facts(goal)), default=0.0)
@@ -198,7 +198,7 @@ class TabledSpace(Space):
         return found
 
     def _candidates(self, goal: TabledGoal, width: int, choices: _Choices) -> list[Move]:
-        """The `width` best bodies over all splits and reformulators."""
+        """The `width` best bodies over all ways and reformulators."""
         template, parts, places, guard = choices
         below, ceiling = self._below(goal), self.best(goal)
         bodies = self._bodies(goal, width, choices, ceiling)
@@ -206,11 +206,11 @@ class TabledSpace(Space):
         order = self._top(totals, ages, min(totals.size, width), ceiling)
         moves = []
         for index in order[totals[order] > 0]:
-            split, reformulator, combination = np.unravel_index(index, bodies.totals.shape)
-            body = tuple(int(place[split, reformulator, combination]) for place in bodies.predicates)
+            way, reformulator, combination = np.unravel_index(index, bodies.totals.shape)
+            body = tuple(int(place[way, reformulator, combination]) for place in bodies.predicates)
             scores = tuple(float(unify[reformulator, predicate]) for unify, predicate in zip(places, body, strict=True))
             gate = () if guard is None else (float(guard[reformulator]),)
-            subgoals = tuple(TabledGoal(int(row), p, below) for row, p in zip(parts[split], body, strict=True))
+            subgoals = tuple(TabledGoal(int(row), p, below) for row, p in zip(parts[way], body, strict=True))
             value = self.tnorm.of([*gate, *scores, *(self.best(sub) for sub in subgoals)])
             own = [unify[reformulator] for unify in places]
             generated = tuple((int(unified.argmax()), float(unified.max())) for unified in own)
@@ -219,14 +219,14 @@ class TabledSpace(Space):
         return moves
 
     def _bodies(self, goal: TabledGoal, width: int, choices: _Choices, ceiling: float) -> _Bodies:
-        """Builds bodies place by place, and keeps at most `width` for each split and reformulator."""
+        """Builds bodies place by place, and keeps at most `width` for each way and reformulator."""
         _, parts, places, guard = choices
         shape = (len(parts), places[0].shape[0], 1)
         totals = np.ones(shape) if guard is None else np.broadcast_to(guard[None, :, None], shape)
         found = _Bodies(totals, np.zeros(shape, dtype=np.int64), [])
         for place, unify in enumerate(places):
             rows = self._rows(self._below(goal))[parts[:, place]]
-            values = self.tnorm.arrays(unify[None], self.values[rows, None, :])  # [split, reformulator, predicate]
+            values = self.tnorm.arrays(unify[None], self.values[rows, None, :])  # [way, reformulator, predicate]
             if self.cyclic:
                 values[parts[:, place] == goal.row, :, goal.predicate] = 0  # no goal may prove itself
             since = np.broadcast_to(self.since[rows, None, :], values.shape)

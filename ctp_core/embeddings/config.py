@@ -40,7 +40,8 @@ class EmbeddingConfig(SearchedConfig):
         default=0.0,
         ge=0,
         le=1,
-        description="Share of the training, at its end, in which the learning rate falls to nothing, 0 (never) to 1.",
+        description="Share of the training, at its end, in which the learning rate falls to nothing, 0 (never) to 1. A "
+        "larger share settles more smoothly and learns less in the same number of epochs.",
     )
     batch_size: int = Field(
         default=100,
@@ -63,8 +64,8 @@ class EmbeddingConfig(SearchedConfig):
     )
     weigh_negatives: bool = Field(
         default=False,
-        description="For `negatives`: let each random entity stand for those that were not drawn, so that the ranking "
-        "is right on average.",
+        description="For `negatives`: give random entities also the weight of the entities that were not drawn, so "
+        "that on average the loss is that against all entities.",
     )
     predicate_weight: float = Field(
         default=0.5,

@@ -1,5 +1,7 @@
 """An embedding as a model: accurate, but without proofs."""
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +20,7 @@ from ctp_core.base.facts_model import (
     read_probabilities,
 )
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.model import Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.embeddings.config import EMBEDDINGS, EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
@@ -27,6 +30,8 @@ from ctp_core.rules import Rule
 
 class EmbeddingModel(FactsModel):
     """logit = scale · φ(s, p, o) + offset, on the scale of a logit, so that a hybrid can add it to proofs."""
+
+    scoring: ClassVar[Scoring] = "no_proofs"
 
     def __init__(
         self, config: EmbeddingConfig, kb: FactsKB, factorisation: Factorisation, calibration: tuple[float, float]
@@ -38,10 +43,6 @@ class EmbeddingModel(FactsModel):
         with torch.no_grad():
             averaged = factorisation.averaged() if config.reciprocal else factorisation.predicates
             self._predicates = averaged.detach()
-
-    @property
-    def semiring(self) -> str:
-        return "none"
 
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
         """The logits; the offset alone where an entity was not in training."""

@@ -13,7 +13,7 @@ from torch.nn import functional
 from ctp_core.base.calibration import MISSING, calibrate
 from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
-from ctp_core.base.schedule import constant_then_falling
+from ctp_core.base.training_loop import constant_then_falling
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
 from ctp_core.embeddings.model import EmbeddingModel

@@ -78,9 +78,10 @@ class AttentionArrays:
     def _best_of(
         self, template: Template, edges: EdgeList, facts: FactIds, rows: Ids, weights: Floats, wanted: int
     ) -> WeighedPaths:
-        """Those of the facts in these rows, which are of one predicate.
+        """The best proofs of the facts in these rows, which all have the same predicate.
 
-        A proof along an atom that no reformulator attends to by more than `most` has a share of up to most · Σ weights.
+        Looks along the atoms with the most attention first, then along more of them unless the best are certain: if
+        no reformulator attends to an atom by more than `most`, a proof along it has a share of up to most · Σ weights.
         """
         attended = self.attention[template][facts[rows[0], 1]].max(0)  # [place, atom]
         for allowed in _affordable_atoms(attended, edges, facts[rows, 0]):

@@ -8,13 +8,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ctp_core.base.calibration import calibrate_on_unseen, level
+from ctp_core.base.calibration import level
 from ctp_core.base.cost import check_dense
 from ctp_core.base.edges import atom_tables
 from ctp_core.base.evaluation import known_filters, rank_facts
-from ctp_core.base.facts_trainer import FactsTrainer
+from ctp_core.base.facts_trainer import CalibratedTrainer, FactsTrainer
 from ctp_core.base.goals import GoalIds
-from ctp_core.base.schedule import one_cycle
+from ctp_core.base.training_loop import one_cycle
 from ctp_core.evidence.attention_counts import AskedFacts
 from ctp_core.evidence.attention_head import EXCLUDED, AttentionHead, inverse_softplus
 from ctp_core.evidence.attention_model import ProofsModel
@@ -98,7 +98,7 @@ class Ensemble(nn.Module):
         return merged.requires_grad_(False)
 
 
-class AttentionTrainer(FactsTrainer):
+class AttentionTrainer(CalibratedTrainer, FactsTrainer):
     """Adam with a one-cycle rate; keeps the weights that were best on validation."""
 
     config: ProofsConfig
@@ -166,13 +166,6 @@ class AttentionTrainer(FactsTrainer):
             return logits[table, asked.given] if asked.forward else logits[table, :, asked.given]
 
         return rank_facts(self.split.valid, score, known_filters(self.kb, "valid"), self.on_part)
-
-    def model(self) -> ProofsModel:
-        calibration = calibrate_on_unseen(lambda kb: self.model_on(kb).kb_logits, self.kb, self.split)
-        return self.ranking_model().calibrated_by(calibration)
-
-    def ranking_model(self) -> ProofsModel:
-        return self.model_on(self.kb)
 
     def model_on(self, kb: FactsKB) -> ProofsModel:
         """The model with the best weights so far, applied to the facts of this KB."""

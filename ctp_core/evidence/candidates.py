@@ -101,7 +101,10 @@ def candidates(config: Config, profile: Profile) -> list[Config]:
 
 
 def _attentions(config: ProofsConfig, profile: Profile, seconds: float) -> list[ProofsConfig]:
-    """Those that fit, if need be in fewer epochs; one that needs no measuring where there is nothing to measure on."""
+    """The settings of attention that fit into the budget, some of them with fewer epochs.
+
+    Only the plain setting where the KB has no facts to compare settings on.
+    """
     found: list[ProofsConfig] = []
     shortened: list[ProofsConfig] = []  # these are less promising
     for values in ATTENTION if profile.measurable else (PLAIN,):

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -14,6 +14,7 @@ from ctp_core.base.calibration import Calibration
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.model import Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.base.rule_counts import Counts, FactsCounter
 from ctp_core.errors import ArtifactError
@@ -54,18 +55,17 @@ class Arrays(Protocol):
 class EvidenceModel(FactsModel):
     """Every proof adds its share to the logit."""
 
+    scoring: ClassVar[Scoring] = "evidence"
+
     def __init__(self, kb: FactsKB) -> None:
         self.kb = kb
         self._rules: dict[tuple[int, Template, tuple[int, ...]], Rule] = {}
-        self._counts: dict[str, Counts] = {}  # of the rules that were counted before, by id
+        # Of the rules that were counted before, by head, template and body. Not by id: an id is made anew on loading.
+        self._counts: dict[tuple[int, str, tuple[int, ...]], Counts] = {}
 
     @property
     @abstractmethod
     def arrays(self) -> Arrays: ...
-
-    @property
-    def semiring(self) -> str:
-        return "evidence"
 
     def logits(self, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:
         return logits_by(self.arrays, view, goals)
@@ -97,9 +97,10 @@ class EvidenceModel(FactsModel):
             rule = constant_rule(self.kb, predicate, body, weight)
         else:
             rule = chain_rule(self.kb.predicates.names, predicate, template, body, weight)
-        if rule.id not in self._counts:
-            self._counts[rule.id] = Counts(*self.counts(predicate, template, body))
-        return rule.counted(*self._counts[rule.id])
+        key = (predicate, str(template), body)
+        if key not in self._counts:
+            self._counts[key] = Counts(*self.counts(predicate, template, body))
+        return rule.counted(*self._counts[key])
 
     def counts(self, predicate: int, template: Template, body: tuple[int, ...]) -> tuple[int, int]:
         """(support, how often the body holds)."""
@@ -130,15 +131,21 @@ class EvidenceModel(FactsModel):
 
     def _base_artifact(self, tensors: dict[str, Tensor], **manifest: Any) -> Artifact:
         """With the counts of rules, as far as they are known: counting anew would keep the first question waiting."""
-        counts = {rule: list(found) for rule, found in self._counts.items()}
+        counts = [[head, template, list(body), *found] for (head, template, body), found in self._counts.items()]
         return super()._base_artifact(tensors, rule_counts=counts, **manifest)
 
     def with_counts_of(self, artifact: Artifact) -> Self:
-        """This model with the counts that an artifact stores; raises ArtifactError."""
+        """This model with the counts that an artifact stores; raises ArtifactError.
+
+        Counts that an earlier version stored by id are ignored: these rules are counted anew when asked for.
+        """
+        stored = artifact.manifest.get("rule_counts", [])
         try:
-            stored = artifact.manifest.get("rule_counts", {}).items()
-            self._counts = {str(rule): Counts(int(support), int(pairs)) for rule, (support, pairs) in stored}
-        except (AttributeError, TypeError, ValueError) as error:
+            self._counts = {
+                (int(head), str(template), tuple(map(int, body))): Counts(int(support), int(pairs))
+                for head, template, body, support, pairs in ([] if isinstance(stored, dict) else stored)
+            }
+        except (TypeError, ValueError) as error:
             raise ArtifactError(f"the artifact has counts of rules that cannot be read: {error}") from None
         return self
 

@@ -57,7 +57,10 @@ class WeighedPaths:
         return tuple(self.atoms[path].tolist()) if self.bodies is None else self.bodies[path]
 
     def attentions(self, path: int) -> tuple[float, ...]:
-        """To each atom of a path, by the reformulator that contributes most; a mined rule attends to its own alone."""
+        """The attention to each atom of a path, by the reformulator that contributes most to its share.
+
+        A mined rule gives each of its atoms an attention of 1.
+        """
         if self.exact is not None and self.exact[path]:
             return (1.0,) * len(self.factors)
         factors = [factor[path] for factor in self.factors]

@@ -25,7 +25,7 @@ from ctp_core.rules import SIDES, UNARY, Template
 TEMPLATES = (Template(1), *UNARY, Template(2), Template(3), Template(4), Template(5))
 PADDING = -1
 LISTED_CHAINS = (20, 100)  # rules without constants that a predicate lists: at least, and at most
-LISTED_IN_ALL = 5000  # such rules of all predicates, where that is not less for any of them
+LISTED_IN_ALL = 5000  # such rules in all, shared equally among the predicates within these bounds
 LISTED_CONSTANTS = 20  # rules with constants that a predicate lists
 EXPLAINING = 10  # chains that may make such a rule superfluous
 FEW = 8  # questions about one predicate: for more, all its rules with constants are counted at once

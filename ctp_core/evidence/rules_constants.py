@@ -29,9 +29,9 @@ AtomIds = tuple[int, ...]
 Atoms = TypeVar("Atoms", int, Ids)
 NO_IDS = np.zeros(0, dtype=np.int64)
 Explained = Callable[[FactIds], Float[np.ndarray, " fact"]]
-POOL = 100  # rules of each side from which those worth listing are chosen,
-MOST_FACTS = 100  # by so many of the facts that each explains
-RARE = 20  # where fewer than one id in so many occurs, to sort those is cheaper than to count all
+POOL = 100  # rules of each side that are looked at to choose those worth listing
+MOST_FACTS = 100  # facts of each such rule that are looked at
+RARE = 20  # with fewer than one id in 20 of all possible ones, sorting them is cheaper than counting in a table of all
 SOME_FACTS = 64  # about one entity, whose rules are counted together
 AT_ONCE = 2e6  # facts about entities with some features, looked at together: 100 MB
 MAX_LOOKED_AT = 5e6  # the same for one entity and one predicate: a twentieth of a second
@@ -341,7 +341,7 @@ def _changes(numbers: NDArray[np.number]) -> Ids:
 
 
 def _gathered(parts: Iterable[Supported]) -> Iterator[Supported]:
-    """The same in few parts, of about AT_ONCE each."""
+    """Joins small parts into larger ones of about AT_ONCE rows."""
     held: list[Supported] = []
     for part in parts:
         held.append(part)

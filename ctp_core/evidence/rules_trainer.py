@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.calibration import calibrate_on_unseen
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.evaluation import KnownFilter, known_filters, rank_facts, ranking_metrics
+from ctp_core.base.facts_trainer import CalibratedTrainer
 from ctp_core.base.progress import OnPart, OnStep, Progress, ignore, parts_of, unheard
 from ctp_core.base.shrinkage import shrunk_choices
-from ctp_core.base.trainer import Trainer
 from ctp_core.base.training_state import check_config
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.body_tree import turned
@@ -48,7 +47,7 @@ MAX_LENGTH = 5
 EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, MAX_LENGTH), dtype=np.int64), NO_VALUES, NO_VALUES, NO_VALUES)
 
 
-class RulesTrainer(Trainer):
+class RulesTrainer(CalibratedTrainer):
     """Predicates in the order of their number of facts; in a last epoch, the weights of rules with constants."""
 
     def __init__(self, config: RulesConfig, kb: FactsKB, device: torch.device) -> None:
@@ -211,13 +210,6 @@ class RulesTrainer(Trainer):
         tables = self._tables or [EMPTY]
         columns = {name: np.concatenate([getattr(table, name) for table in tables]) for name in COLUMNS[:4]}
         return RuleTable(**columns, bias=self._bias, constants=self._constants.copy())
-
-    def model(self) -> RulesModel:
-        calibration = calibrate_on_unseen(lambda kb: self.model_on(kb).kb_logits, self.kb, self.split)
-        return self.ranking_model().calibrated_by(calibration)
-
-    def ranking_model(self) -> RulesModel:
-        return self.model_on(self.kb)
 
     def model_on(self, kb: FactsKB) -> RulesModel:
         """The rules learnt so far, applied to the facts of this KB."""

@@ -1,16 +1,14 @@
 """Trains the engine: mines rules and fits their weights, learns attention, then chooses the share of each part."""
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import torch
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.calibration import calibrate_on_unseen
 from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
-from ctp_core.base.progress import OnStep, Progress, ignore, parts_of, share_done
+from ctp_core.base.facts_trainer import CalibratedTrainer
+from ctp_core.base.parts import TrainingPart, checkpoint_parts, restore_parts
+from ctp_core.base.progress import OnStep, Progress, ignore, parts_of
 from ctp_core.base.trainer import Trainer
-from ctp_core.base.training_state import check_config, under
+from ctp_core.base.training_state import under
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.attention_trainer import AttentionTrainer
@@ -24,7 +22,6 @@ from ctp_core.kb.splits import FactsSplit, affordable
 
 CHOOSING = 1000  # validation facts that choose the shares
 SHARING = 0.05  # of the work, by which the time left is told: choosing the shares and the last validation
-PARTS = ("mined", "attention")
 
 
 def evidence_trainer(config: ProofsConfig, kb: FactsKB, device: torch.device) -> "EvidenceTrainer | AttentionTrainer":
@@ -32,7 +29,7 @@ def evidence_trainer(config: ProofsConfig, kb: FactsKB, device: torch.device) ->
     return EvidenceTrainer(config, kb, device) if config.mined else AttentionTrainer(config, kb, device)
 
 
-class EvidenceTrainer(Trainer):
+class EvidenceTrainer(CalibratedTrainer):
     """The epochs of the mined rules, then those of attention, then one that chooses the shares.
 
     The name of a part prefixes its metrics.
@@ -54,19 +51,19 @@ class EvidenceTrainer(Trainer):
         return self.mined.epoch + (self.attention.epoch if self.attention else 0) + (self._shares is not None)
 
     @property
+    def _parts(self) -> dict[str, Trainer]:
+        return {"mined": self.mined} | ({} if self.attention is None else {"attention": self.attention})
+
+    @property
     def finished(self) -> bool:
         return self.mined.finished and (self.attention is None or self._shares is not None)
 
     def train_epoch(self, on_step: OnStep = ignore) -> Progress:
         if not self.mined.finished:
-            progress = self._train(self.mined, 0, on_step)
-            if self.attention is not None:
-                return progress
-            metrics = {name.removeprefix("mined_"): value for name, value in progress.metrics.items()}
-            return replace(progress, metrics=metrics)
+            return self._mining().train_epoch(on_step)
         assert self.attention is not None
         if not self.attention.finished:
-            return self._train(self.attention, self.mined.epochs, on_step)
+            return self._attending(self.attention).train_epoch(on_step)
         sharing = Progress(self.epoch, self.epochs, 0, 1, None, phase="validation", done=1 - SHARING)
         on_step(sharing)
         visible = self.split.visible(self.kb)
@@ -80,25 +77,20 @@ class EvidenceTrainer(Trainer):
     def sampled_metrics(self) -> dict[str, float]:
         return {} if self.mined.finished else self.mined.sampled_metrics()
 
-    def _train(self, part: RulesTrainer | AttentionTrainer, before: int, on_step: OnStep) -> Progress:
-        name = PARTS[part is self.attention]
-
-        behind, ahead = self._work(part)
-
-        def shifted(progress: Progress) -> Progress:
-            metrics = {f"{name}_{metric}": value for metric, value in progress.metrics.items()}
-            done = behind + ahead * share_done(progress)
-            return replace(progress, epoch=before + progress.epoch, epochs=self.epochs, metrics=metrics, done=done)
-
-        return shifted(part.train_epoch(lambda step: on_step(shifted(step))))
-
-    def _work(self, part: RulesTrainer | AttentionTrainer) -> tuple[float, float]:
-        """The shares of the forecast work that lie before a part and in it."""
+    def _mining(self) -> TrainingPart:
+        """Mined rules, which are the whole training where nothing else is learnt."""
         if self.attention is None:
-            return 0.0, 1.0
+            return TrainingPart(self, self.mined, 0, 0.0, 1.0)
+        return TrainingPart(self, self.mined, 0, 0.0, self._mining_share(), "mined_")
+
+    def _attending(self, attention: AttentionTrainer) -> TrainingPart:
+        behind = self._mining_share()
+        return TrainingPart(self, attention, self.mined.epochs, behind, 1 - SHARING - behind, "attention_")
+
+    def _mining_share(self) -> float:
+        """The share of the forecast work that mining takes."""
         mined, attention = mining_seconds(self.config, self._profile), attention_seconds(self.config, self._profile)
-        share = (1 - SHARING) * mined / (mined + attention)
-        return (0.0, share) if part is self.mined else (share, 1 - SHARING - share)
+        return (1 - SHARING) * mined / (mined + attention)
 
     def _whole(self, kb: FactsKB) -> ProofsModel:
         """All parts learnt so far, each at its full share."""
@@ -107,13 +99,6 @@ class EvidenceTrainer(Trainer):
             return ProofsModel(self.config, kb, None, None, table)
         attended = self.attention.model_on(kb)
         return ProofsModel(self.config, kb, attended.head, attended.offsets, table)
-
-    def model(self) -> ProofsModel:
-        calibration = calibrate_on_unseen(lambda kb: self.model_on(kb).kb_logits, self.kb, self.split)
-        return self.ranking_model().calibrated_by(calibration)
-
-    def ranking_model(self) -> ProofsModel:
-        return self.model_on(self.kb)
 
     def model_on(self, kb: FactsKB) -> ProofsModel:
         """The best model so far, applied to the facts of this KB."""
@@ -128,28 +113,18 @@ class EvidenceTrainer(Trainer):
         return ProofsModel(self.config, kb, head, whole.offsets * self._shares.attention, table)
 
     def checkpoint(self) -> Artifact:
-        parts = {"mined": self.mined.checkpoint()}
-        if self.attention is not None:
-            parts["attention"] = self.attention.checkpoint()
-        manifests = {part: artifact.manifest for part, artifact in parts.items()}
-        manifest = {"config": self.config.model_dump(mode="json"), "parts": manifests}
-        tensors = {f"{part}.{name}": tensor for part, a in parts.items() for name, tensor in a.tensors.items()}
-        if self._shares is not None:
-            tensors |= {f"shares.{name}": torch.from_numpy(share) for name, share in vars(self._shares).items()}
-        return Artifact(manifest, tensors)
+        saved = checkpoint_parts(self.config, self._parts)
+        shares = {} if self._shares is None else vars(self._shares)
+        return Artifact(
+            saved.manifest,
+            saved.tensors | {f"shares.{name}": torch.from_numpy(share) for name, share in shares.items()},
+        )
 
     def restore(self, checkpoint: Artifact) -> None:
-        check_config(checkpoint, self.config)
-        parts: dict[str, Callable[[Artifact], None]] = {"mined": self.mined.restore}
-        if self.attention is not None:
-            parts["attention"] = self.attention.restore
+        shares = {name: tensor.numpy() for name, tensor in under("shares.", checkpoint).items()}
         try:
-            found = {
-                part: Artifact(checkpoint.manifest["parts"][part], under(f"{part}.", checkpoint)) for part in parts
-            }
-            shares = {name: tensor.numpy() for name, tensor in under("shares.", checkpoint).items()}
-            self._shares = Shares(**shares) if shares else None
-        except (KeyError, TypeError) as error:
-            raise ArtifactError(f"the checkpoint of a model of proofs has no {error}") from None
-        for part, restore in parts.items():
-            restore(found[part])
+            chosen = Shares(**shares) if shares else None
+        except TypeError as error:
+            raise ArtifactError(f"the checkpoint does not say what the shares of the parts are: {error}") from None
+        restore_parts(checkpoint, self.config, self._parts)
+        self._shares = chosen

@@ -28,7 +28,8 @@ class HybridConfig(BaseConfig):
         default=ALL_EPOCHS,
         ge=1,
         le=ALL_EPOCHS,
-        description="Maximum number of epochs of each part, 1 to 10,000; a part's own `epochs` may be fewer.",
+        description="Maximum number of epochs of each part, 1 to 10,000: fewer shorten both parts at once. More change "
+        "nothing where a part's own `epochs` are fewer.",
     )
     budget_seconds: BudgetSeconds = None
     proofs: ProofsConfig | RulesConfig = Field(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from jaxtyping import Float
 from ctp_core.artifact import Artifact
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_probabilities
 from ctp_core.base.goals import GoalIds, Place
-from ctp_core.base.model import Model
+from ctp_core.base.model import Model, Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.errors import ArtifactError
@@ -29,6 +30,8 @@ class HybridModel(FactsModel):
     The weight is that of the predicate, so that a fact has one score whichever place was asked for.
     """
 
+    scoring: ClassVar[Scoring] = "evidence"
+
     def __init__(
         self,
         config: HybridConfig,
@@ -39,10 +42,6 @@ class HybridModel(FactsModel):
         self.config: HybridConfig = config
         self.kb = proofs.kb
         self.proofs, self.embedding, self.weights = proofs, embedding, weights
-
-    @property
-    def semiring(self) -> str:
-        return self.proofs.semiring
 
     def on(self, kb: KnowledgeBase) -> Model:
         """The proofs alone, applied to another KB: the embedding does not know its entities."""
@@ -83,13 +82,16 @@ class HybridModel(FactsModel):
         ]
 
     def lines(self, facts: FactIds) -> tuple[Float[np.ndarray, " fact"], Float[np.ndarray, " fact"]]:
-        """Those of the proofs where an entity was never seen: there they speak alone."""
+        """The calibration of the hybrid; that of the proofs for a fact with an entity that the embedding never saw.
+
+        The proofs alone make the logit of such a fact.
+        """
         seen = (facts[:, [0, 2]] < len(self.kb.entities)).all(1)
         (slopes, levels), (alone, at) = super().lines(facts), self.proofs.lines(facts)
         return np.where(seen, slopes, alone), np.where(seen, levels, at)
 
     def rules(self, on_part: OnPart = unheard) -> list[Rule]:
-        """Those of the proofs; a weight is what it is within the hybrid."""
+        """The rules of the proofs; their weights are those that they have within the hybrid."""
         return self.proofs.rules_calibrated_by(self.calibration, on_part)
 
     def to_artifact(self) -> Artifact:

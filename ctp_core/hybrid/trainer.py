@@ -11,14 +11,14 @@ from ctp_core.artifact import Artifact
 from ctp_core.base.calibration import calibrate_on_unseen
 from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.goals import Score
-from ctp_core.base.progress import OnPart, OnStep, Progress, Trial, ignore, parts_of, share_done
+from ctp_core.base.parts import TrainingPart, checkpoint_parts, restore_parts
+from ctp_core.base.progress import OnPart, OnStep, Progress, Trial, ignore, parts_of
 from ctp_core.base.search import SearchTrainer, fitted
 from ctp_core.base.trainer import Trainer
-from ctp_core.base.training_state import check_config, under
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import VALIDATION, EmbeddingTrainer
-from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.errors import ConfigError
 from ctp_core.evidence.attention_trainer import AttentionTrainer
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.evidence.model import EvidenceModel
@@ -51,9 +51,13 @@ class HybridTrainer(Trainer):
         """The trials of both parts; a setting is named after its part."""
         return tuple(
             replace(trial, settings={f"{name}.{setting}": value for setting, value in trial.settings.items()})
-            for name, part in zip(PARTS, (self.proofs, self.embedding), strict=True)
+            for name, part in self._trainers.items()
             for trial in part.trials
         )
+
+    @property
+    def _trainers(self) -> dict[str, Trainer]:
+        return {"proofs": self.proofs, "embedding": self.embedding}
 
     @property
     def epoch(self) -> int:  # type: ignore[override]
@@ -64,17 +68,7 @@ class HybridTrainer(Trainer):
         return self.proofs.finished and self.embedding.finished
 
     def train_epoch(self, on_step: OnStep = ignore) -> Progress:
-        name = PARTS[self.proofs.finished]
-        part = self.embedding if self.proofs.finished else self.proofs
-        before = self.proofs.epochs if part is self.embedding else 0
-        behind, ahead = self._shares(part)
-
-        def shifted(progress: Progress) -> Progress:
-            metrics = {f"{name}_{metric}": value for metric, value in progress.metrics.items()}
-            done = behind + ahead * share_done(progress)
-            return replace(progress, epoch=before + progress.epoch, epochs=self.epochs, metrics=metrics, done=done)
-
-        progress = shifted(part.train_epoch(lambda step: on_step(shifted(step))))
+        progress = self._part().train_epoch(on_step)
         if not self.finished:
             return progress
         ranked = parts_of("validation", replace(progress, metrics={}), on_step)
@@ -84,13 +78,15 @@ class HybridTrainer(Trainer):
     def sampled_metrics(self) -> dict[str, float]:
         if self.proofs.finished:
             return {}
-        return {f"{PARTS[0]}_{metric}": value for metric, value in self.proofs.sampled_metrics().items()}
+        return {f"proofs_{metric}": value for metric, value in self.proofs.sampled_metrics().items()}
 
-    def _shares(self, part: Trainer) -> tuple[float, float]:
-        """The shares of all forecast work that lie before a part and in it."""
+    def _part(self) -> TrainingPart:
+        """The part that is trained now."""
         proofs, embedding = (_work(one, self._profile) for one in (self.proofs, self.embedding))
         share = proofs / (proofs + embedding)
-        return (0.0, share) if part is self.proofs else (share, 1 - share)
+        if not self.proofs.finished:
+            return TrainingPart(self, self.proofs, 0, 0.0, share, "proofs_")
+        return TrainingPart(self, self.embedding, self.proofs.epochs, share, 1 - share, "embedding_")
 
     def _metrics(self, model: HybridModel, on_part: OnPart) -> dict[str, float]:
         facts, filters = self.split.valid_sample(VALIDATION), known_filters(self.kb, "valid")
@@ -137,29 +133,17 @@ class HybridTrainer(Trainer):
         return chosen
 
     def checkpoint(self) -> Artifact:
-        parts = {"proofs": self.proofs.checkpoint(), "embedding": self.embedding.checkpoint()}
-        manifests = {part: artifact.manifest for part, artifact in parts.items()}
-        manifest = {"config": self.config.model_dump(mode="json"), "parts": manifests}
-        return Artifact(
-            manifest, {f"{part}.{name}": tensor for part, a in parts.items() for name, tensor in a.tensors.items()}
-        )
+        return checkpoint_parts(self.config, self._trainers)
 
     def restore(self, checkpoint: Artifact) -> None:
-        check_config(checkpoint, self.config)
-        try:
-            parts = [Artifact(checkpoint.manifest["parts"][part], under(f"{part}.", checkpoint)) for part in PARTS]
-        except (KeyError, TypeError) as error:
-            raise ArtifactError(f"the checkpoint of a hybrid has no {error}") from None
+        restore_parts(checkpoint, self.config, self._trainers)
         self._chosen = None
-        self.proofs.restore(parts[0])
-        self.embedding.restore(parts[1])
 
 
 Concrete = EvidenceTrainer | AttentionTrainer | RulesTrainer | EmbeddingTrainer
-Part = Concrete | SearchTrainer
 
 
-def _searched(config: Any, kb: FactsKB, profile: Profile, device: torch.device) -> Part:
+def _searched(config: Any, kb: FactsKB, profile: Profile, device: torch.device) -> Concrete | SearchTrainer:
     """The trainer of a part, which first finds those of its settings that are to be searched."""
 
     def create(one: Any, on: FactsKB) -> Concrete:
@@ -176,6 +160,6 @@ def _searched(config: Any, kb: FactsKB, profile: Profile, device: torch.device) 
     return create(config, kb) if space is None else SearchTrainer(config, kb, create, space)
 
 
-def _work(part: Part, profile: Profile) -> float:
+def _work(part: Concrete | SearchTrainer, profile: Profile) -> float:
     """The forecast CPU seconds of a part."""
     return part.work if isinstance(part, SearchTrainer) else forecast(part.config, profile).cpu_seconds

@@ -1,4 +1,4 @@
-"""Chooses the weight of the embedding beside the proofs, on validation facts: one for all, shrunk to for each."""
+"""Chooses the weight of the embedding for each predicate on validation facts, shrunk towards a common weight."""
 
 from dataclasses import dataclass
 

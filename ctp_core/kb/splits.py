@@ -46,5 +46,5 @@ class FactsSplit:
 
 
 def affordable(most: int, num_entities: int) -> int:
-    """So many facts of `most` are ranked among all entities within a bounded time."""
+    """Returns how many facts, at most `most`, can be ranked among all entities within a bounded time."""
     return min(most, max(LEAST_RANKED, int(MAX_RANKED_CELLS / max(1, num_entities))))

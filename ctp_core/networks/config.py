@@ -107,7 +107,7 @@ class CnnHighwayConfig(NetworkConfig):
     )
 
 
-class AttentionConfig(NetworkConfig):
+class MhaConfig(NetworkConfig):
     """Multi-head self-attention over the symbols, added to them, and a bidirectional LSTM on top."""
 
     method: Literal["mha"] = "mha"
@@ -116,7 +116,7 @@ class AttentionConfig(NetworkConfig):
     hidden: State = 128
 
     @model_validator(mode="after")
-    def _divides(self) -> "AttentionConfig":
+    def _divides(self) -> "MhaConfig":
         if self.dim % self.heads:
             raise ValueError(f"dim {self.dim} must be a multiple of heads {self.heads}")
         return self
@@ -194,7 +194,7 @@ CONFIGS: dict[str, type[NetworkConfig]] = {
     **dict.fromkeys(("lstm", "gru", "rnn"), RecurrentConfig),
     "cnn": CnnConfig,
     "cnnh": CnnHighwayConfig,
-    "mha": AttentionConfig,
+    "mha": MhaConfig,
     "gat": GatConfig,
     "gcn": GcnConfig,
 }

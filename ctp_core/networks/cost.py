@@ -1,22 +1,11 @@
 """What training a network on graphs costs: steps times symbols times the sizes of its layers."""
 
-import math
-
-from ctp_core.base.cost import FLOAT, Forecast, Work, forecast_of
+from ctp_core.base.cost import FLOAT, Forecast, Work, forecast_of, num_steps
 from ctp_core.kb.profile import Profile
 from ctp_core.networks.config import NetworkConfig
 
 GRAPH_BYTES = 3000.0
 VALIDATED = 0.2
-MIN_EPOCHS = 15
-
-
-def num_steps(config: NetworkConfig, num_graphs: int) -> float:
-    per_epoch = math.ceil(num_graphs / config.batch_size)
-    epochs = config.epochs
-    if config.steps is not None:
-        epochs = min(epochs, max(MIN_EPOCHS, math.ceil(config.steps / per_epoch)))
-    return float(epochs * per_epoch)
 
 
 def forecast(config: NetworkConfig, profile: Profile) -> Forecast:
@@ -28,5 +17,5 @@ def forecast(config: NetworkConfig, profile: Profile) -> Forecast:
     step = Work(3 * weights * symbols * config.batch_size, 60 * width * symbols * config.batch_size, 500 + 20 * symbols)
     work = step * (steps * (1 + VALIDATED))
     held = 40 * weights + 60 * config.batch_size * symbols * width
-    basis = f"{steps:,.0f} steps of {config.batch_size} graphs of up to {profile.max_length} facts"
+    basis = f"{steps:,} steps of {config.batch_size} graphs of up to {profile.max_length} facts"
     return forecast_of(work, FLOAT * held + GRAPH_BYTES * graphs, profile.num_facts, basis)

@@ -7,7 +7,7 @@ import torch
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.graphs_model import AskedGraph, GraphScorer, ranked, read_question
-from ctp_core.base.model import Answer, Answers, Budget, Model, Question
+from ctp_core.base.model import Answer, Answers, Budget, Model, Question, Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.isomorphism import CanonicalGraph, canonical
@@ -50,14 +50,11 @@ class NetworkModel(Model):
     """Answers with the probability that a predicate, among all targets, holds for the pair."""
 
     kind: ClassVar[Kind] = "graphs"
+    scoring: ClassVar[Scoring] = "no_proofs"
 
     def __init__(self, scorer: NetworkScorer) -> None:
         self.config: NetworkConfig = scorer.config
         self.scorer = scorer
-
-    @property
-    def semiring(self) -> str:
-        return "none"
 
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
         return [self._answer(question, budget) for question in questions]

@@ -39,7 +39,7 @@ TemplateText = Annotated[str, AfterValidator(_template)]
 GivenRule = Annotated[str, AfterValidator(_rule)]
 
 
-class SelectConfig(BaseConfig):
+class CtpConfig(BaseConfig):
     """Settings of a Conditional Theorem Prover on any KB; the defaults are the paper's."""
 
     method: Literal["ctp"] = "ctp"

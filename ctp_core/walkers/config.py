@@ -79,7 +79,7 @@ class MinervaConfig(BaseConfig):
         ge=0,
         le=100,
         description="Reward for trying different walks early in the training, 0 (none) to 100; it falls to 0 by the "
-        "end.",
+        "end. More finds rarer walks, and settles later on the best ones.",
     )
     learning_rate: LearningRate = 0.01
     batch_size: PredicatesBatch = 4

@@ -23,6 +23,7 @@ from ctp_core.base.facts_model import (
     read_probabilities,
 )
 from ctp_core.base.goals import GoalIds
+from ctp_core.base.model import Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule
@@ -38,6 +39,7 @@ Table = Float[np.ndarray, "entity entity"]
 class ReachModel(FactsModel):
     """logit = scale · log(reach + FLOOR) + offset; 1 and 0 but in artifacts of earlier versions."""
 
+    scoring: ClassVar[Scoring] = "no_proofs"
     config_class: ClassVar[type[WalkerConfig]]
     module_class: ClassVar[type[nn.Module]]  # made of the number of predicates and the config
 
@@ -71,10 +73,6 @@ class ReachModel(FactsModel):
 
     def _made_tables(self, view: FactsView) -> Float[Tensor, "atom entity entity"]:
         return self.tables_of(view.edges.facts, *view.sizes, next(self.module.parameters()).device)
-
-    @property
-    def semiring(self) -> str:
-        return "none"
 
     def _table(self, predicate: int) -> Table:
         """log(reach + FLOOR) of all pairs of entities, on the KB without the facts that a question adds."""

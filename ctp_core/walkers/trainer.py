@@ -6,11 +6,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from ctp_core.base.calibration import calibrate_on_unseen
 from ctp_core.base.cost import check_dense
 from ctp_core.base.evaluation import known_filters, rank_facts
-from ctp_core.base.facts_trainer import FactsTrainer
-from ctp_core.base.goals import Score
+from ctp_core.base.facts_trainer import CalibratedTrainer, FactsTrainer
 from ctp_core.base.training_loop import following
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.shapes import Float, Int, Tensor
@@ -21,7 +19,7 @@ from ctp_core.walkers.model import ReachModel
 REMEDY = "lower `batch_size`, `rank` or `beam`, or use 'rules' or 'complex'"
 
 
-class ReachTrainer(FactsTrainer):
+class ReachTrainer(CalibratedTrainer, FactsTrainer):
     """Validates and calibrates without the facts that are asked for, so that no fact leads to itself."""
 
     model_class: ClassVar[type[ReachModel]]
@@ -54,11 +52,5 @@ class ReachTrainer(FactsTrainer):
         model = self.model_class(self.config, self.split.visible(self.kb), self.module)
         return rank_facts(self.split.valid, model.kb_logits, known_filters(self.kb, "valid"), self.on_part)
 
-    def model(self) -> ReachModel:
-        module = self.best_module()
-
-        def score_on(kb: FactsKB) -> Score:
-            return self.model_class(self.config, kb, module).kb_logits
-
-        calibration = calibrate_on_unseen(score_on, self.kb, self.split)
-        return self.model_class(self.config, self.kb, module).calibrated_by(calibration)
+    def model_on(self, kb: FactsKB) -> ReachModel:
+        return self.model_class(self.config, kb, self.best_module())

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,7 +15,7 @@ import httpx
 from rich.console import Console
 
 from service.benchmarks.callers import Call, Group, Plan
-from service.benchmarks.embedded import embedded_service, machine, processes
+from service.benchmarks.embedded import embedded_service, machine, processes, repeating
 from service.benchmarks.hostile import ENDLESS, LOADS, Tenant, imports
 from service.db.engine import Database
 from service.keys import service as keys
@@ -154,19 +153,13 @@ class Bench:
     @contextmanager
     def _peak(self) -> Iterator[dict[str, float]]:
         """Yields the most memory of each part while the block runs."""
-        peak, over = self._memory(), threading.Event()
+        peak = self._memory()
 
         def look() -> None:
-            while not over.wait(LOOK_SECONDS):
-                peak.update({part: max(now, peak.get(part, 0.0)) for part, now in self._memory().items()})
+            peak.update({part: max(now, peak.get(part, 0.0)) for part, now in self._memory().items()})
 
-        thread = threading.Thread(target=look)
-        thread.start()
-        try:
+        with repeating(look, LOOK_SECONDS):
             yield peak
-        finally:
-            over.set()
-            thread.join()
 
     def _settled(self, idle: dict[str, float]) -> tuple[dict[str, float], float]:
         """Waits until each part has at most a fifth more memory than when idle; returns its memory and the seconds."""

@@ -2,7 +2,6 @@
 
 import random
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from service.benchmarks.embedded import embedded_service, in_python, machine, processes
+from service.benchmarks.embedded import embedded_service, in_python, machine, processes, repeating
 from service.db.engine import Database
 from service.db.tables import ModelVersion
 
@@ -23,6 +22,7 @@ TOP_K = 10
 NUM_QUESTIONS = 500
 NUM_DIRECT = 200
 FINE = {"200", "429", "503"}
+LOOK_SECONDS = 0.2  # between two calls of /healthz
 
 
 def measure(kbs: list[str], seconds: float, console: Console) -> dict[str, Any]:
@@ -126,22 +126,16 @@ def _direct(folder: Path, model_id: str, bodies: list[dict[str, Any]]) -> dict[s
 @contextmanager
 def _health_watched(client: httpx.Client) -> Iterator[list[float]]:
     """Yields a list whose item is the slowest /healthz during the block, in milliseconds."""
-    slowest, stop = [0.0], threading.Event()
+    slowest = [0.0]
+    with httpx.Client(base_url=client.base_url, timeout=30) as own:
 
-    def watch() -> None:
-        with httpx.Client(base_url=client.base_url, timeout=30) as own:
-            while not stop.wait(0.2):
-                began = time.perf_counter()
-                own.get("/healthz")
-                slowest[0] = max(slowest[0], round((time.perf_counter() - began) * 1000, 1))
+        def look() -> None:
+            began = time.perf_counter()
+            own.get("/healthz")
+            slowest[0] = max(slowest[0], round((time.perf_counter() - began) * 1000, 1))
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield slowest
-    finally:
-        stop.set()
-        thread.join()
+        with repeating(look, LOOK_SECONDS):
+            yield slowest
 
 
 def _first_query(kb: str, console: Console) -> float:

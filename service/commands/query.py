@@ -17,7 +17,7 @@ OPEN = {"?", "_"}
 VARIABLE = re.compile(r"[A-Z]\w?|_\w+")
 # Models give such scores to almost anything: shown only with --all, or if nothing is better.
 WEAK = 0.1
-EVIDENCE = "evidence"  # `semiring` of models that add up evidence, in which no fact proves itself
+EVIDENCE = "evidence"  # `scoring` of models that add up evidence, in which no fact proves itself
 
 
 def query(
@@ -117,7 +117,7 @@ def print_answers(found: Answers, every: bool = False) -> None:
     out.print(table((*numbers, "answer", ""), rows, numbers))
     if len(shown) < len(found.answers):
         out.print(f"and {len(found.answers) - len(shown)} more below {WEAK}: --all shows them", style="dim")
-    if any(a.known for a in shown) and found.semiring == EVIDENCE:
+    if any(a.known for a in shown) and found.scoring == EVIDENCE:
         out.print("known: the KB states it; its score says how well the other facts support it", style="dim")
     elif found.answers[0].score < WEAK:
         out.print(f"no answer reaches {WEAK}: their order says more than their scores", style="dim")

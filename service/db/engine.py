@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select, text
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -169,3 +169,12 @@ class Database:
 
     def dispose(self) -> None:
         self.engine.dispose()
+
+
+def lock_name(session: Session, name: str) -> None:
+    """Locks a name until the transaction ends, for what has no row to lock yet.
+
+    SQLite runs writing transactions one at a time anyway.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(name, 0))))

@@ -286,7 +286,7 @@ class Alias(Table):
     updated_at: Mapped[float] = mapped_column(server_default=now())
 
 
-class Lease(Table):
+class Leader(Table):
     """The current leader: one row for each role that only one process may play at a time."""
 
     __tablename__ = "leases"

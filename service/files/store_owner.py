@@ -6,8 +6,7 @@ mounted from a new one.
 
 from sqlalchemy.orm import Session
 
-from service.db.engine import Database
-from service.db.locks import lock_name
+from service.db.engine import Database, lock_name
 from service.db.tables import Store
 from service.files.garbage import known_keys
 from service.files.storage import Storage, StorageAway, StorageRefused

@@ -11,7 +11,7 @@ KINDS = (FACTS, GRAPHS)
 
 
 def kind_of(name: str) -> str:
-    """The kind that files of a format hold; of a format that there is not, facts."""
+    """Returns the kind of KB that a format is for; facts for an unknown format."""
     return FORMATS[name].kind if name in FORMATS else FACTS
 
 

@@ -57,7 +57,7 @@ def prepare(database: Database, tenant: str, references: Sequence[str], num_ques
 async def contested(compared: Compared, asking: Asking, num_shown: int) -> Comparison:
     """Returns the comparison with its contest; a note says why there is none, or why it is not complete."""
     asked = compared.prepared
-    if not asked.trials:
+    if not asked.questions:
         return compared.comparison.model_copy(update={"note": asked.note})
     held, note = await contest.hold(asked, compared.targets, asking, num_shown)
     return compared.comparison.model_copy(update={"contest": held, "note": note})

@@ -39,7 +39,7 @@ class NotAnswered(Exception):
 
 
 @dataclass(frozen=True)
-class Trial:
+class ContestQuestion:
     """A question with its expected answer; other true answers, `also_right`, are skipped."""
 
     group: str
@@ -48,7 +48,7 @@ class Trial:
     expected: Fact
     also_right: frozenset[Fact] = frozenset()
 
-    def question(self, proofs: int) -> dict[str, Any]:
+    def body(self, proofs: int) -> dict[str, Any]:
         top_k = min(MAX_CANDIDATES, 1 + len(self.also_right))
         asked = {
             "goal": list(self.goal),
@@ -71,7 +71,7 @@ class Trial:
         answers = _parsed(reply)["answers"]
         return next((a for a in answers if _fact(a) not in self.also_right), None)
 
-    def about(self, answer: dict[str, Any]) -> "Trial":
+    def about(self, answer: dict[str, Any]) -> "ContestQuestion":
         """Returns the question whether this answer holds, so that only its own proofs are searched."""
         return replace(self, goal=_fact(answer), also_right=frozenset())
 
@@ -97,7 +97,7 @@ class Prepared:
     """The questions for the models; if there are none, `note` says why."""
 
     split: str = ""
-    trials: tuple[Trial, ...] = ()
+    questions: tuple[ContestQuestion, ...] = ()
     num_available: int = 0
     num_left_out: int = 0
     note: str | None = None
@@ -118,24 +118,24 @@ def prepare(session: Session, models: Sequence[ModelVersion], num_questions: int
     if kb.num_facts > MAX_FACTS:
         return Prepared(note=f"their KB has more than {MAX_FACTS} facts: use `ctp bench links`")
     loaded = kbs.read_kb(session, kb)
-    trials = _graph_trials(loaded, split) if isinstance(loaded, GraphsKB) else _fact_trials(loaded, split)
-    return choose(split, trials, num_questions)
+    questions = _graph_questions(loaded, split) if isinstance(loaded, GraphsKB) else _fact_questions(loaded, split)
+    return choose(split, questions, num_questions)
 
 
-def choose(split: str, trials: Sequence[Trial], num_questions: int) -> Prepared:
-    """Chooses among the trials, without those whose expected answer may be crowded out by other true answers."""
-    fair = [trial for trial in trials if len(trial.also_right) < MAX_CANDIDATES]
+def choose(split: str, questions: Sequence[ContestQuestion], num_questions: int) -> Prepared:
+    """Chooses among the questions, without those whose expected answer may be crowded out by other true answers."""
+    fair = [question for question in questions if len(question.also_right) < MAX_CANDIDATES]
     if not fair:
         return Prepared(note=f"their {split} split has no question that can be asked fairly")
     step = max(1.0, len(fair) / num_questions)
     chosen = [fair[int(i * step)] for i in range(min(num_questions, len(fair)))]
-    return Prepared(split, tuple(chosen), len(fair), len(trials) - len(fair))
+    return Prepared(split, tuple(chosen), len(fair), len(questions) - len(fair))
 
 
-def _graph_trials(kb: GraphsKB, split: str) -> list[Trial]:
+def _graph_questions(kb: GraphsKB, split: str) -> list[ContestQuestion]:
     graphs = [graph for graph in kb.splits[split] if graph.label is not None]
     return [
-        Trial(
+        ContestQuestion(
             f"{len(graph.facts)} facts",
             (graph.subject, None, graph.object),
             graph.facts,
@@ -145,8 +145,8 @@ def _graph_trials(kb: GraphsKB, split: str) -> list[Trial]:
     ]
 
 
-def _fact_trials(kb: FactsKB, split: str) -> list[Trial]:
-    """Makes two trials of each fact, one for either end, as the metrics do; sorted by predicate, then by end."""
+def _fact_questions(kb: FactsKB, split: str) -> list[ContestQuestion]:
+    """Makes two questions of each fact, one for either end, as the metrics do; sorted by predicate, then by end."""
     asked = [(fact, _goals(fact)[end]) for end in (0, 1) for fact in kb.facts(split)]
     known: dict[Goal, set[Fact]] = {goal: set() for _, goal in asked}
     for fact in _answers_to(kb, split):
@@ -154,7 +154,7 @@ def _fact_trials(kb: FactsKB, split: str) -> list[Trial]:
             if goal in known:
                 known[goal].add(fact)
     asked.sort(key=lambda one: one[0].predicate)
-    return [Trial(fact.predicate, goal, (), fact, frozenset(known[goal] - {fact})) for fact, goal in asked]
+    return [ContestQuestion(fact.predicate, goal, (), fact, frozenset(known[goal] - {fact})) for fact, goal in asked]
 
 
 def _goals(fact: Fact) -> tuple[Goal, Goal]:
@@ -182,21 +182,25 @@ class Asking:
     batcher: Batcher
     request_id: str
 
-    async def firsts(self, model: Target, trials: Sequence[Trial], proofs: int) -> list["Given"]:
+    async def firsts(self, model: Target, questions: Sequence[ContestQuestion], proofs: int) -> list["Given"]:
         found: list[Given] = []
-        for start in range(0, len(trials), MAX_BATCH):
-            some = trials[start : start + MAX_BATCH]
-            questions = [trial.question(proofs) for trial in some]
-            replies = await self.batcher.ask(model, questions, self.request_id)
+        for start in range(0, len(questions), MAX_BATCH):
+            some = questions[start : start + MAX_BATCH]
+            bodies = [question.body(proofs) for question in some]
+            replies = await self.batcher.ask(model, bodies, self.request_id)
             for place, reply in enumerate(replies):
                 if _found_nothing_in_time(reply):  # others in the batch may have used up the time: slow is not wrong
-                    replies[place : place + 1] = await self.batcher.ask(model, [questions[place]], self.request_id)
+                    replies[place : place + 1] = await self.batcher.ask(model, [bodies[place]], self.request_id)
             found += _firsts(model, some, replies)
         return found
 
-    async def explained(self, model: Target, trials: Sequence[Trial], answers: Sequence["Given"]) -> list["Given"]:
+    async def explained(
+        self, model: Target, questions: Sequence[ContestQuestion], answers: Sequence["Given"]
+    ) -> list["Given"]:
         """Returns the same answers, each with its best proof if there is one."""
-        asked = [trial.about(answer) for trial, answer in zip(trials, answers, strict=True) if answer is not None]
+        asked = [
+            question.about(answer) for question, answer in zip(questions, answers, strict=True) if answer is not None
+        ]
         found = iter(await self.firsts(model, asked, proofs=1))
         return [answer and {**answer, "proofs": (next(found) or answer)["proofs"]} for answer in answers]
 
@@ -211,18 +215,20 @@ async def hold(
     """
     seconds = asking.batcher.settings.compare_seconds
     answered: dict[int, list[Given]] = {}
-    asking_all = _ask_all(prepared.trials, models, asking, answered)
+    asking_all = _ask_all(prepared.questions, models, asking, answered)
     note = await _stopped(asking_all, ANSWER_SHARE * seconds, seconds)
     places = sorted(answered)
     if not places:
         return None, note
-    asked = [prepared.trials[place] for place in places]
+    asked = [prepared.questions[place] for place in places]
     answers = [[answered[place][number] for place in places] for number in range(len(models))]
     differing = _differing(asked, answers)
-    trials = [asked[place] for place in differing[:num_shown]]
+    questions = [asked[place] for place in differing[:num_shown]]
     shown = [[given[place] for place in differing[:num_shown]] for given in answers]
-    unexplained = await _stopped(_explain(trials, shown, models, asking), (1 - ANSWER_SHARE) * seconds, seconds)
-    disagreements = [_disagreement(trial, [given[place] for given in shown]) for place, trial in enumerate(trials)]
+    unexplained = await _stopped(_explain(questions, shown, models, asking), (1 - ANSWER_SHARE) * seconds, seconds)
+    disagreements = [
+        _disagreement(question, [given[place] for given in shown]) for place, question in enumerate(questions)
+    ]
     contest = Contest(
         split=prepared.split,
         num_questions=len(asked),
@@ -250,58 +256,58 @@ async def _stopped(work: Coroutine[Any, Any, None], seconds: float, told_seconds
 
 
 async def _ask_all(
-    trials: Sequence[Trial], models: Sequence[Target], asking: Asking, answered: dict[int, list["Given"]]
+    questions: Sequence[ContestQuestion], models: Sequence[Target], asking: Asking, answered: dict[int, list["Given"]]
 ) -> None:
     """Notes the answers of all models in `answered`, by the place of the question, batch by batch.
 
     The questions are asked in an order of which every beginning is spread evenly over all groups.
     """
-    order = sorted(range(len(trials)), key=lambda place: place * GOLDEN % 1.0)
+    order = sorted(range(len(questions)), key=lambda place: place * GOLDEN % 1.0)
     for start in range(0, len(order), MAX_BATCH):
         places = order[start : start + MAX_BATCH]
-        some = [trials[place] for place in places]
+        some = [questions[place] for place in places]
         given = [await asking.firsts(model, some, proofs=0) for model in models]
         answered |= {place: [one[number] for one in given] for number, place in enumerate(places)}
 
 
 async def _explain(
-    trials: Sequence[Trial], answers: list[list["Given"]], models: Sequence[Target], asking: Asking
+    questions: Sequence[ContestQuestion], answers: list[list["Given"]], models: Sequence[Target], asking: Asking
 ) -> None:
     """Adds proofs to the answers, model by model."""
     for number, model in enumerate(models):
-        answers[number] = await asking.explained(model, trials, answers[number])
+        answers[number] = await asking.explained(model, questions, answers[number])
 
 
 Given = dict[str, Any] | None
 
 
-def _firsts(model: Target, trials: Sequence[Trial], replies: Sequence[Reply]) -> list[Given]:
+def _firsts(model: Target, questions: Sequence[ContestQuestion], replies: Sequence[Reply]) -> list[Given]:
     try:
-        return [trial.first(reply) for trial, reply in zip(trials, replies, strict=True)]
+        return [question.first(reply) for question, reply in zip(questions, replies, strict=True)]
     except NotAnswered as error:
         raise NotAnswered(f"{model.model_id} did not answer: {error}") from None
 
 
-def _right(trial: Trial, answer: Given) -> bool:
-    return answer is not None and _fact(answer) == trial.expected
+def _right(question: ContestQuestion, answer: Given) -> bool:
+    return answer is not None and _fact(answer) == question.expected
 
 
-def _differing(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list[int]:
+def _differing(questions: Sequence[ContestQuestion], answers: Sequence[Sequence[Given]]) -> list[int]:
     """Returns the questions with different answers; those that some model answers correctly come first."""
 
     def shown(answer: Given) -> Fact | None:
         return None if answer is None else _fact(answer)
 
-    places = [i for i in range(len(trials)) if len({shown(given[i]) for given in answers}) > 1]
-    return sorted(places, key=lambda i: not any(_right(trials[i], given[i]) for given in answers))
+    places = [i for i in range(len(questions)) if len({shown(given[i]) for given in answers}) > 1]
+    return sorted(places, key=lambda i: not any(_right(questions[i], given[i]) for given in answers))
 
 
-def _groups(trials: Sequence[Trial], answers: Sequence[Sequence[Given]]) -> list[GroupScores]:
+def _groups(questions: Sequence[ContestQuestion], answers: Sequence[Sequence[Given]]) -> list[GroupScores]:
     """Scores all questions, then those of each length or predicate."""
-    right = [[_right(trial, answer) for trial, answer in zip(trials, given, strict=True)] for given in answers]
-    members: dict[str, list[int]] = {EVERYTHING: list(range(len(trials)))}
-    for place, trial in enumerate(trials):
-        members.setdefault(trial.group, []).append(place)
+    right = [[_right(question, answer) for question, answer in zip(questions, given, strict=True)] for given in answers]
+    members: dict[str, list[int]] = {EVERYTHING: list(range(len(questions)))}
+    for place, question in enumerate(questions):
+        members.setdefault(question.group, []).append(place)
     return [
         GroupScores(
             name=name,
@@ -322,18 +328,18 @@ def sign_test(pairs: Sequence[tuple[bool, bool]]) -> float:
     return min(1.0, 2 * float(Fraction(tail, 2**total)))
 
 
-def _disagreement(trial: Trial, answers: Sequence[Given]) -> Disagreement:
+def _disagreement(question: ContestQuestion, answers: Sequence[Given]) -> Disagreement:
     return Disagreement(
-        group=trial.group,
-        goal=dict(zip(("subject", "predicate", "object"), trial.goal, strict=True)),
-        facts=[list(fact) for fact in trial.facts],
-        expected=str(trial.expected),
-        answers=[_given(trial, answer) for answer in answers],
+        group=question.group,
+        goal=dict(zip(("subject", "predicate", "object"), question.goal, strict=True)),
+        facts=[list(fact) for fact in question.facts],
+        expected=str(question.expected),
+        answers=[_given(question, answer) for answer in answers],
     )
 
 
-def _given(trial: Trial, answer: Given) -> GivenAnswer:
+def _given(question: ContestQuestion, answer: Given) -> GivenAnswer:
     if answer is None:
         return GivenAnswer(answer=None, score=None, right=False, proof=None)
     proof = answer["proofs"][0]["text"] if answer["proofs"] else None
-    return GivenAnswer(answer=str(_fact(answer)), score=answer["score"], right=_right(trial, answer), proof=proof)
+    return GivenAnswer(answer=str(_fact(answer)), score=answer["score"], right=_right(question, answer), proof=proof)

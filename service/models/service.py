@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from ctp_core.kb.knowledge_base import Kind
 from ctp_core.methods import METHODS
 from service.db.clock import now
-from service.db.locks import lock_name
+from service.db.engine import lock_name
 from service.db.tables import Alias, Job, ModelVersion, RuleRow
 from service.errors import Conflict, Invalid, NotFound
 from service.files.removals import remove_later

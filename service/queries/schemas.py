@@ -71,6 +71,7 @@ EXAMPLE_ANSWER: dict[str, Any] = {
     "model_id": "model_7be844215d1f0c9a",
     "elapsed_ms": 2.1,
     "explainable": True,
+    "scoring": "best_proof",
     "semiring": "max-product",
     "truncated": False,
     "warnings": [],

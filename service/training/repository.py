@@ -9,7 +9,7 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
 from service.db.clock import now, recent
-from service.db.locks import lock_name
+from service.db.engine import lock_name
 from service.db.tables import Checkpoint, Job, Metric, ModelVersion, Outbox
 
 ACTIVE = ("queued", "running")

@@ -1,7 +1,7 @@
 """The tables of presets and methods: presets fit every KB of facts, and settings are those of the kind of KB."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -9,6 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from ctp_core.artifact import Artifact
+from ctp_core.base.model import Scoring
 from ctp_core.base.training_state import same_config
 from ctp_core.errors import ConfigError
 from ctp_core.evidence.config import RulesConfig
@@ -18,7 +19,7 @@ from ctp_core.kb.knowledge_base import FactsKB, Graph, Kind
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import METHODS, checked_config, method_texts, parse_config, preset_for, presets, stored_config
 from ctp_core.presets import PRESETS
-from ctp_core.registry import create_trainer
+from ctp_core.registry import MODELS, create_trainer
 from ctp_core.select.registry import VARIANTS
 from ctp_core.symbols import Fact, Vocabulary
 
@@ -173,6 +174,14 @@ def numbers_without_end(schema: dict[str, Any], path: str) -> Iterator[str]:
             for number, one in enumerate(inner):
                 if isinstance(one, dict):
                     yield from numbers_without_end(one, f"{path}.{key}.{number}")
+
+
+@pytest.mark.parametrize("key", MODELS)
+def test_a_model_has_a_semiring_where_the_best_proof_is_the_score_and_nowhere_else(key: tuple[Kind, str]) -> None:
+    config, model = MODELS[key].config, MODELS[key].model
+    assert model.scoring in get_args(Scoring)
+    assert (model.scoring == "no_proofs") != config.explainable
+    assert (model.scoring == "best_proof") == ("semiring" in config.model_fields)
 
 
 @pytest.mark.parametrize("key", METHODS)

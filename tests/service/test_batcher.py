@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from ctp_core.symbols import Fact
 from service.errors import ServiceError, TooMany, Unavailable
 from service.local.cluster import Cluster
-from service.models.contest import Asking, Prepared, Trial, hold
+from service.models.contest import Asking, ContestQuestion, Prepared, hold
 from service.models.probe import PROBE
 from service.models.schemas import Contest
 from service.queries.batcher import MAX_BATCH, TENANT_UNDER_WAY, UNDER_WAY, Asked, Batcher, Target, apart, next_batch
@@ -208,13 +208,13 @@ def test_a_worker_that_answers_too_little_costs_its_callers_a_try(settings: Sett
 
 
 def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Settings) -> None:
-    trial = Trial("p", ("a", "p", None), (), Fact("a", "p", "b"))
+    question = ContestQuestion("p", ("a", "p", None), (), Fact("a", "p", "b"))
 
     async def compare() -> tuple[Contest | None, str | None]:
         batcher = Batcher(settings)
         await batcher.start()
         try:
-            return await hold(Prepared("test", (trial,)), [NOBODY, NOBODY], Asking(batcher, ""), 20)
+            return await hold(Prepared("test", (question,)), [NOBODY, NOBODY], Asking(batcher, ""), 20)
         finally:
             await batcher.stop()
 

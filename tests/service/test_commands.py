@@ -10,7 +10,7 @@ import typer
 
 from ctp_client import Client
 from ctp_client.kbs import format_of
-from ctp_client.types import Answers, Fact, Node, Unification
+from ctp_client.types import Answer, Answers, Fact, Node, Unification
 from ctp_core import __version__
 from ctp_core.kb.formats.registry import FORMATS
 from service.commands.bench import parsed
@@ -59,6 +59,15 @@ def test_what_was_ignored_of_a_question_is_said_before_its_answers(capsys: pytes
     warning, answer = capsys.readouterr().out.splitlines()
     assert warning == "! predicate 'p[red]' is unknown"
     assert answer == "no answer"
+
+
+@pytest.mark.parametrize(("scoring", "told"), [("evidence", True), ("best_proof", False), ("no_proofs", False)])
+def test_a_known_answer_is_told_to_rest_on_other_facts_where_evidence_adds_up(
+    capsys: pytest.CaptureFixture[str], scoring: str, told: bool
+) -> None:
+    known = Answer(subject="a", predicate="p", object="b", score=0.9, rank=1, known=True, proofs=[])
+    print_answers(Answers(model_id="model_1", elapsed_ms=1.0, answers=[known], scoring=scoring))
+    assert ("how well the other facts support it" in capsys.readouterr().out) == told
 
 
 @pytest.mark.slow

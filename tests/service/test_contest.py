@@ -21,13 +21,13 @@ from service.models.comparison import prepare
 from service.models.contest import (
     MAX_CANDIDATES,
     Asking,
+    ContestQuestion,
     NotAnswered,
     Prepared,
-    Trial,
     _answers_to,
     _differing,
-    _fact_trials,
-    _graph_trials,
+    _fact_questions,
+    _graph_questions,
     choose,
     hold,
     sign_test,
@@ -37,7 +37,7 @@ from service.queries.wire import Reply
 from service.settings import Settings
 
 TARGET = Target("default", "model_1", "models/1/x")
-TRIAL = Trial("p", ("a", "p", None), (), Fact("a", "p", "b"))
+QUESTION = ContestQuestion("p", ("a", "p", None), (), Fact("a", "p", "b"))
 
 
 @pytest.mark.parametrize(
@@ -50,53 +50,58 @@ def test_mcnemar_by_hand(only_first: int, only_second: int, p: float) -> None:
 
 def test_other_true_answers_are_passed_over() -> None:
     facts = {"train": [Fact("a", "p", "b"), Fact("a", "q", "b")], "test": [Fact("a", "p", "c")]}
-    trial, _ = _fact_trials(FactsKB.from_facts(facts), "test")
-    assert trial == Trial("p", ("a", "p", None), (), Fact("a", "p", "c"), frozenset({Fact("a", "p", "b")}))
-    assert trial.question(0)["top_k"] == 2
+    question, _ = _fact_questions(FactsKB.from_facts(facts), "test")
+    assert question == ContestQuestion("p", ("a", "p", None), (), Fact("a", "p", "c"), frozenset({Fact("a", "p", "b")}))
+    assert question.body(0)["top_k"] == 2
     answers = b'"answers":[{"subject":"a","predicate":"p","object":"b"},{"subject":"a","predicate":"p","object":"c"}]'
-    first = trial.first(answers)
+    first = question.first(answers)
     assert first is not None
     assert first["object"] == "c"
-    assert trial.first({"code": "unknown_symbol", "status": 422}) is None
+    assert question.first({"code": "unknown_symbol", "status": 422}) is None
 
 
 def test_a_proof_is_asked_for_one_answer_and_not_for_all_that_it_was_found_among() -> None:
-    many = replace(TRIAL, also_right=frozenset(Fact("a", "p", f"x{number}") for number in range(50)))
-    asked = many.about({"subject": "a", "predicate": "p", "object": "y"}).question(1)
-    assert (many.question(0)["top_k"], asked["top_k"], asked["goal"]) == (51, 1, ["a", "p", "y"])
+    many = replace(QUESTION, also_right=frozenset(Fact("a", "p", f"x{number}") for number in range(50)))
+    asked = many.about({"subject": "a", "predicate": "p", "object": "y"}).body(1)
+    assert (many.body(0)["top_k"], asked["top_k"], asked["goal"]) == (51, 1, ["a", "p", "y"])
 
 
 def test_every_test_fact_is_asked_for_from_both_ends_however_few_are_asked() -> None:
     facts = {"train": [Fact("z", "p", "c")], "test": [Fact("a", "p", "c"), Fact("b", "p", "d")]}
-    trials = _fact_trials(FactsKB.from_facts(facts), "test")
-    assert [trial.goal for trial in trials] == [
+    questions = _fact_questions(FactsKB.from_facts(facts), "test")
+    assert [question.goal for question in questions] == [
         ("a", "p", None),
         ("b", "p", None),
         (None, "p", "c"),
         (None, "p", "d"),
     ]
-    assert trials[2].also_right == {Fact("z", "p", "c")}
-    assert [trial.goal for trial in choose("test", trials, 2).trials] == [("a", "p", None), (None, "p", "c")]
+    assert questions[2].also_right == {Fact("z", "p", "c")}
+    assert [question.goal for question in choose("test", questions, 2).questions] == [
+        ("a", "p", None),
+        (None, "p", "c"),
+    ]
 
 
 @pytest.mark.parametrize("status", [409, 500, 503])
 def test_a_model_that_fails_is_not_a_model_that_errs(status: int) -> None:
     with pytest.raises(NotAnswered, match="the files are away"):
-        TRIAL.first({"code": "storage_away", "status": status, "detail": "the files are away"})
+        QUESTION.first({"code": "storage_away", "status": status, "detail": "the files are away"})
 
 
 def test_a_question_whose_answer_cannot_be_reached_is_left_out_and_told() -> None:
     facts = [Fact("a", "p", f"x{number}") for number in range(MAX_CANDIDATES + 1)]
-    trials = _fact_trials(FactsKB.from_facts({"train": facts[2:], "test": [*facts[:2], Fact("b", "p", "c")]}), "test")
-    contest = choose("test", trials, 10)
-    assert [trial.goal for trial in contest.trials if trial.goal[0] is not None] == [("b", "p", None)]
+    questions = _fact_questions(
+        FactsKB.from_facts({"train": facts[2:], "test": [*facts[:2], Fact("b", "p", "c")]}), "test"
+    )
+    contest = choose("test", questions, 10)
+    assert [question.goal for question in contest.questions if question.goal[0] is not None] == [("b", "p", None)]
     assert contest.num_left_out == 2
 
 
 def test_without_a_question_there_is_a_note() -> None:
     graph = Graph((Fact("a", "p", "b"),), "a", "b", None)
     kb = GraphsKB(Vocabulary("predicate", ("p",)), (), {"train": (graph,), "test": (graph,)})
-    contest = choose("test", _graph_trials(kb, "test"), 10)
+    contest = choose("test", _graph_questions(kb, "test"), 10)
     assert contest.note == "their test split has no question that can be asked fairly"
 
 
@@ -105,7 +110,7 @@ def test_differences_that_decide_who_is_better_come_first() -> None:
         return {"subject": "a", "predicate": "p", "object": entity}
 
     first, second = [said("x"), said("b"), said("b")], [said("y"), said("b"), None]
-    assert _differing((TRIAL,) * 3, [first, second]) == [2, 0]
+    assert _differing((QUESTION,) * 3, [first, second]) == [2, 0]
 
 
 def test_models_times_questions_is_bounded(tmp_path: Path) -> None:
@@ -125,7 +130,7 @@ class OneInTime(Batcher):
 
 def test_a_question_that_others_left_no_time_for_is_asked_again_alone(tmp_path: Path) -> None:
     batcher = OneInTime(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
-    outcome, note = asyncio.run(hold(Prepared("test", (TRIAL,) * 5), [TARGET] * 2, Asking(batcher, ""), 20))
+    outcome, note = asyncio.run(hold(Prepared("test", (QUESTION,) * 5), [TARGET] * 2, Asking(batcher, ""), 20))
     assert outcome is not None
     assert note is None
     assert outcome.groups[0].right == [1.0, 1.0]
@@ -144,7 +149,9 @@ def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> 
     async def look() -> tuple[Any, int, int]:
         batcher = Batcher(settings)
         batcher.lanes[TARGET].senders = UNDER_WAY  # its lane is busy
-        holding = asyncio.ensure_future(hold(Prepared("test", (TRIAL,) * 1000), [TARGET] * 2, Asking(batcher, ""), 20))
+        holding = asyncio.ensure_future(
+            hold(Prepared("test", (QUESTION,) * 1000), [TARGET] * 2, Asking(batcher, ""), 20)
+        )
         while not (waiting := batcher.waiting.total()):
             await asyncio.sleep(0)
         outcome = await holding
@@ -167,9 +174,9 @@ class Slow(Batcher):
 
 def test_a_comparison_that_runs_out_of_time_tells_what_it_has(tmp_path: Path) -> None:
     batcher = Slow(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", compare_seconds=0.6))
-    trials = tuple(replace(TRIAL, group=f"group {number // 100}") for number in range(1000))
+    questions = tuple(replace(QUESTION, group=f"group {number // 100}") for number in range(1000))
     models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
-    outcome, note = asyncio.run(hold(Prepared("test", trials, 1000), models, Asking(batcher, ""), 3))
+    outcome, note = asyncio.run(hold(Prepared("test", questions, 1000), models, Asking(batcher, ""), 3))
     assert outcome is not None
     assert outcome.truncated
     assert note is not None
@@ -199,7 +206,7 @@ def test_a_comparison_that_meets_a_503_tells_what_it_has(
     batcher = LostAfter(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
     batcher.left = batches
     models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
-    outcome, note = asyncio.run(hold(Prepared("test", (TRIAL,) * 1000, 1000), models, Asking(batcher, ""), 3))
+    outcome, note = asyncio.run(hold(Prepared("test", (QUESTION,) * 1000, 1000), models, Asking(batcher, ""), 3))
     assert note == "earlier queries took all the time"
     assert (outcome and outcome.num_questions) == num_questions
     assert outcome is None or outcome.truncated
@@ -207,9 +214,9 @@ def test_a_comparison_that_meets_a_503_tells_what_it_has(
 
 def test_a_comparison_in_time_is_whole_and_in_order(tmp_path: Path) -> None:
     batcher = Slow(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
-    trials = tuple(replace(TRIAL, group=f"group {number // 50}") for number in range(100))
+    questions = tuple(replace(QUESTION, group=f"group {number // 50}") for number in range(100))
     models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
-    outcome, note = asyncio.run(hold(Prepared("test", trials, 100), models, Asking(batcher, ""), 3))
+    outcome, note = asyncio.run(hold(Prepared("test", questions, 100), models, Asking(batcher, ""), 3))
     assert outcome is not None
     assert (outcome.truncated, note) == (False, None)
     assert [group.name for group in outcome.groups] == ["all", "group 0", "group 1"]

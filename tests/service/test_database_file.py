@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 from service.db.engine import Database
 from service.db.faults import fault_of
 from service.db.migrate import check_schema, migrate
-from service.db.tables import Lease
+from service.db.tables import Leader
 from service.health.service import _database
 from service.settings import UserError
 
@@ -19,7 +19,7 @@ def test_a_database_that_is_taken_away_is_missed_and_used_again_when_it_is_back(
     database = Database(f"sqlite:///{file}")
     migrate(database.engine)
     with database.write() as session:
-        session.add(Lease(role="dispatcher", owner="somebody", expires_at=1e12))
+        session.add(Leader(role="dispatcher", owner="somebody", expires_at=1e12))
     assert _database(database) == {"database": "ok", "dispatcher": "ok"}
     file.rename(aside)
     assert _database(database) == {"database": "database_gone"}
@@ -39,11 +39,11 @@ def test_a_file_that_replaces_another_is_read_at_once(tmp_path: Path) -> None:
     for database, owner in ((old, "before"), (new, "restored")):
         migrate(database.engine)
         with database.write() as session:
-            session.add(Lease(role="dispatcher", owner=owner, expires_at=1e12))
+            session.add(Leader(role="dispatcher", owner=owner, expires_at=1e12))
     new.dispose()
     (tmp_path / "backup.db").replace(tmp_path / "ctp.db")
     with old.read() as session:
-        assert session.scalar(select(Lease.owner)) == "restored"
+        assert session.scalar(select(Leader.owner)) == "restored"
     old.dispose()
 
 

@@ -67,7 +67,8 @@ def test_it_is_what_json_dumps_would_say(name: str, truncated: bool) -> None:
     written = answers_json(MODEL, Answers(answers, truncated, (name,) if truncated else ()))
     expected = {
         "explainable": True,
-        "semiring": "evidence",
+        "scoring": "evidence",
+        "semiring": None,
         "truncated": truncated,
         "warnings": [name] if truncated else [],
         "answers": [

@@ -92,7 +92,7 @@ def test_a_batch_ends_while_its_sender_still_waits(tmp_path: Path, files: Files)
 class Dawdler(Model):
     """Takes all the time there is, and finds nothing; `seconds` is what it was given."""
 
-    method, kind, semiring = "dawdler", "facts", "max_min"
+    method, kind, scoring = "dawdler", "facts", "no_proofs"
     config = BaseConfig(method="dawdler")
 
     def __init__(self) -> None:

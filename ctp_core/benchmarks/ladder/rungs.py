@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ctp_core import artifact, methods
 from ctp_core.base.config import BaseConfig
@@ -19,6 +18,7 @@ from ctp_core.base.cost import Forecast
 from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.model import Answers, Budget, Model, Question
+from ctp_core.base.reliability import BEST, WORTH_SHOWING, expected_calibration_error, reliability
 from ctp_core.benchmarks.ladder.memory import peak_mb, reset_peak
 from ctp_core.benchmarks.ladder.planted import planted_ranks
 from ctp_core.benchmarks.ladder.synthetic import Shape, SyntheticKB, generate
@@ -40,8 +40,6 @@ FIRST_OWN = Shape(20_000, 25, "dense", num_entities=2_000)  # the KB that the RE
 WARM = 40  # questions, of which the median is given
 CALIBRATED = 500  # questions whose answers are compared with the truth
 TOP_K, PROOFS = 10, 3
-SCORED = 0.1  # answers with at least this score count for calibration, besides the best ten
-BINS = 10
 EXTRA = 2  # rules that may be listed above the planted ones of a head
 
 # What a row always has, in this order; None where it is not known.
@@ -220,32 +218,20 @@ def calibration(model: Model, made: SyntheticKB, asked: Iterable[Goal]) -> Row:
             scores.append(answer.score)
             facts.append(_ids(made.kb, answer.fact))
     true = FactSet(made.truth, len(made.kb.entities), len(made.kb.predicates)).states(np.array(facts).reshape(-1, 3))
-    error, table = calibration_error(np.array(scores), true)
+    bins = reliability(np.array(scores), true)
+    error = expected_calibration_error(np.array(scores), true) if bins else None
+    table = [{"answers": int(one.answers), "score": one.score, "true": one.true} for one in bins]
     return {"ece": error, "reliability": table}
 
 
 def _unknown(model: Model, goal: Goal, num_entities: int) -> list[Any]:
-    top_k = TOP_K
+    top_k = BEST
     while True:
         items = _ask(model, Question(goal, top_k=top_k, proofs=0, exclude_known=True)).items
-        if len(items) < top_k or items[-1].score < SCORED or top_k >= num_entities:
-            return [answer for place, answer in enumerate(items) if place < TOP_K or answer.score >= SCORED]
+        if len(items) < top_k or items[-1].score < WORTH_SHOWING or top_k >= num_entities:
+            return [answer for place, answer in enumerate(items) if place < BEST or answer.score >= WORTH_SHOWING]
         top_k *= 8
 
 
 def _ids(kb: FactsKB, fact: Fact) -> tuple[int, int, int]:
     return kb.entities.id(fact.subject), kb.predicates.id(fact.predicate), kb.entities.id(fact.object)
-
-
-def calibration_error(
-    scores: NDArray[np.float64], true: NDArray[np.bool_]
-) -> tuple[float | None, list[dict[str, float]]]:
-    """(Σ share of a bin × |mean score - share of true ones|, the bins); (None, []) without answers."""
-    if not len(scores):
-        return None, []
-    bins = np.minimum((scores * BINS).astype(int), BINS - 1)
-    table = [
-        {"answers": int(mine.sum()), "score": float(scores[mine].mean()), "true": float(true[mine].mean())}
-        for mine in (bins == number for number in np.unique(bins))
-    ]
-    return sum(row["answers"] * abs(row["score"] - row["true"]) for row in table) / len(scores), table

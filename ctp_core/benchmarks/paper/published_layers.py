@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ctp_core.networks.config import AttentionConfig, GatConfig, GcnConfig, NetworkConfig
+from ctp_core.networks.config import GatConfig, GcnConfig, MhaConfig, NetworkConfig
 from ctp_core.networks.messages import AttentionLayer, ConvolutionLayer, Edges, MessageLayer
 from ctp_core.networks.sequence import AttentionEncoder, HighwayEncoder, RecurrentEncoder, SequenceEncoder
 from ctp_core.shapes import Float, Int, Tensor
@@ -22,7 +22,7 @@ class UnscaledEncoder(SequenceEncoder):
     Vectors start as N(0, 1), so scores are about 7 in size: at first a head looks at one or two places.
     """
 
-    def __init__(self, config: AttentionConfig) -> None:
+    def __init__(self, config: MhaConfig) -> None:
         super().__init__()
         self.heads = config.heads
         self.wanted, self.offered = (nn.Linear(config.dim, config.dim, bias=False) for _ in range(2))
@@ -55,7 +55,7 @@ class DepartingLayer(ConvolutionLayer):
 def published_encoder(encoder: SequenceEncoder, config: NetworkConfig) -> SequenceEncoder:
     """Our encoder as the published code has it, with fresh weights where they start differently."""
     if isinstance(encoder, AttentionEncoder):
-        assert isinstance(config, AttentionConfig)
+        assert isinstance(config, MhaConfig)
         return UnscaledEncoder(config)
     if isinstance(encoder, HighwayEncoder):
         _start_highway(encoder)

@@ -297,7 +297,7 @@ def test_a_probability_is_the_score_of_models_that_do_not_take_the_best_proof(me
     assert isinstance(model, FactsModel)
     (answers,) = ask(model, Goal(FAMILY.grandparent[1][0], "grandparent", None), top_k=20, proofs=0)
     assert all(answer.probability is not None for answer in answers)
-    if not model.takes_maximum:
+    if model.scoring != "best_proof":
         assert [answer.probability for answer in answers] == [answer.score for answer in answers]
     falling = [answer.probability or 0.0 for answer in answers]
     assert falling == sorted(falling, reverse=True)

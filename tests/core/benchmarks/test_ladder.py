@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from ctp_core.benchmarks.ladder import processes
 from ctp_core.benchmarks.ladder.processes import Bounds, OutOfTime, in_child, run
 from ctp_core.benchmarks.ladder.report import growth, write_report
-from ctp_core.benchmarks.ladder.rungs import KEYS, Row, Task, calibration_error, chosen, found_rules, measure
+from ctp_core.benchmarks.ladder.rungs import KEYS, Row, Task, chosen, found_rules, measure
 from ctp_core.benchmarks.ladder.synthetic import Shape, SyntheticKB, generate
 from ctp_core.errors import ConfigError, DataError
 from ctp_core.rules import Body, Rule, Step
@@ -103,14 +102,6 @@ def test_planted_rules_count_only_among_the_first_of_their_head() -> None:
 def _found(rules: list[Rule], made: SyntheticKB) -> int:
     found: int = found_rules(rules, made)["planted_found"]
     return found
-
-
-def test_the_calibration_error_weighs_each_bin_by_its_answers() -> None:
-    scores, true = np.array([0.05, 0.05, 0.85, 0.95]), np.array([False, False, True, True])
-    error, bins = calibration_error(scores, true)
-    assert error == pytest.approx((2 * 0.05 + 0.15 + 0.05) / 4)
-    assert [row["answers"] for row in bins] == [2, 1, 1]
-    assert calibration_error(np.array([]), np.array([], dtype=bool)) == (None, [])
 
 
 def test_growth_is_the_exponent_that_all_series_share() -> None:

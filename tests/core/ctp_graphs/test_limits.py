@@ -120,7 +120,7 @@ def test_the_tabled_prover_looks_at_the_time_everywhere_and_never_loses_what_it_
     assert totals == sorted(totals)
     assert totals[0] == 0
     assert totals[-1] > 0
-    assert len(found) > 20  # in the connections, the splits, the steps and in each step
+    assert len(found) > 20  # in the connections, the ways, the steps and in each step
 
 
 @pytest.mark.slow

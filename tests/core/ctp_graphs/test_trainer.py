@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from ctp_core.artifact import Artifact, load, save
+from ctp_core.base.cost import enough_epochs
 from ctp_core.base.graph_examples import Examples, accuracy, hold_out, read_graphs
-from ctp_core.base.graphs_trainer import enough_epochs
 from ctp_core.base.trainer import Progress
 from ctp_core.benchmarks.clutrr import accuracy_on
 from ctp_core.benchmarks.family_graphs import family_graphs

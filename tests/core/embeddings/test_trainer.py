@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctp_core.base.schedule import constant_then_falling
+from ctp_core.base.training_loop import constant_then_falling
 from ctp_core.embeddings.config import ComplexConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS
 from ctp_core.embeddings.trainer import EmbeddingTrainer, QuestionList, log_partition

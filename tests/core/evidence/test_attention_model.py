@@ -1,5 +1,6 @@
 """Proofs that add up to the logit."""
 
+import json
 import math
 import tracemalloc
 from itertools import pairwise, product
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from ctp_core.artifact import Artifact
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.model import Answer, Model
 from ctp_core.confidence import PESSIMISM
+from ctp_core.errors import ArtifactError
 from ctp_core.evidence import attention_arrays
 from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.config import EvidenceTemplate, ProofsConfig
@@ -211,6 +214,24 @@ def test_a_loaded_model_knows_what_was_counted(model: Model) -> None:
     loaded = ProofsModel.from_artifact(model.to_artifact(), torch.device("cpu"))
     assert loaded._counts == model._counts  # counting anew would keep the first question waiting
     assert {rule.text: rule.confidence for rule in loaded.rules()} == listed
+
+
+def test_counts_are_stored_by_what_a_rule_says_and_never_by_its_id(model: Model) -> None:
+    assert isinstance(model, ProofsModel)
+    listed = {rule.text: rule.support for rule in model.rules()}
+    stored = model.to_artifact()
+    assert not any(rule.id in json.dumps(stored.manifest["rule_counts"]) for rule in model.rules())
+    earlier = Artifact({**stored.manifest, "rule_counts": {"0123456789ab": [7, 8]}}, stored.tensors)
+    loaded = ProofsModel.from_artifact(earlier, CPU)
+    assert not loaded._counts
+    assert {rule.text: rule.support for rule in loaded.rules()} == listed
+
+
+@pytest.mark.parametrize("counts", [7, [7], [[0, "1", 7, 1, 2]], [[0, "1", [0], 1]], [[0, "1", [0], "a", 2]]])
+def test_counts_that_cannot_be_read_are_an_error_of_the_artifact(model: Model, counts: object) -> None:
+    stored = model.to_artifact()
+    with pytest.raises(ArtifactError, match="counts of rules"):
+        ProofsModel.from_artifact(Artifact({**stored.manifest, "rule_counts": counts}, stored.tensors), CPU)
 
 
 @pytest.mark.slow

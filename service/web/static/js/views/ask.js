@@ -150,7 +150,7 @@ function drawAnswer(panel, found, one, which, signal, turn) {
   const proof = one.proofs[Math.min(which, one.proofs.length - 1)];
   const head = h("div", { class: "proof-tools" }, h("h2", {}, name(one.subject), " ", name(one.predicate, { class: "pred" }), " ", name(one.object)),
     one.proofs.length > 1 ? h("div", { class: "segmented", role: "group", "aria-label": "Proofs" }, one.proofs.map((each, at) => h("a", { href: location.hash, role: "button", "aria-current": each === proof ? "true" : null, onclick: (event) => { event.preventDefault(); turn(at); } }, `Proof ${at + 1}`))) : null);
-  const stated = one.known ? h("p", { class: "note stated" }, found.semiring === "evidence" ? STATED : "The KB states this.") : null;
+  const stated = one.known ? h("p", { class: "note stated" }, found.scoring === "evidence" ? STATED : "The KB states this.") : null;
   if (!proof) {
     show(panel, head, stated, h("div", { class: "empty" }, found.explainable ? "No proof was found for this answer within the limits." : "This model cannot explain its answers: there is no proof to show."));
     return;

@@ -26,6 +26,7 @@ from service.health.counters import CACHE_EVICTIONS
 from service.samples import read_sample
 from service.settings import Settings
 from tests.stores import folder_store
+from worker import model_cache
 from worker.answer_json import CUT
 from worker.names import LOAD_SECONDS
 from worker.query_engine import QueryEngine
@@ -178,6 +179,39 @@ def test_room_is_made_also_when_a_question_failed(tmp_path: Path, files: Files) 
         (reply,) = asked.replies(message(key, QUESTION | {"top_k": "ten"}))
         assert isinstance(reply, dict)
     assert asked.counts[CACHE_EVICTIONS] == 1
+
+
+def test_room_is_made_before_a_model_is_loaded(tmp_path: Path, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = folder_store(tmp_path / "artifacts")
+    keys = [storage.put(f"models/{name}", files) for name in "abc"]
+    asked = engine(tmp_path, query_processes=1)
+    beside: list[int] = []
+    load = model_cache.load_model
+    monkeypatch.setattr(model_cache, "load_model", lambda *a: (beside.append(len(asked.models.keys)), load(*a))[1])
+    sizes = [asked.models.get(key, None).num_bytes for key in keys[:2]]
+    asked.models.max_bytes = sum(sizes) + 1
+    asked.models.get(keys[2], None)
+    assert beside[2] < 2, "the models of others would have been in the way"
+
+
+def test_where_memory_does_not_suffice_the_models_of_others_give_way(
+    tmp_path: Path, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = folder_store(tmp_path / "artifacts")
+    keys = [storage.put(f"models/{name}", files) for name in "abc"]
+    asked = engine(tmp_path)
+    load = model_cache.load_model
+
+    def cramped(*given: Any) -> Model:
+        if asked.models.keys:
+            raise MemoryError
+        return load(*given)
+
+    monkeypatch.setattr(model_cache, "load_model", cramped)
+    for key in keys:
+        (reply,) = asked.replies(message(key, QUESTION))
+        assert isinstance(reply, bytes)
+    assert asked.counts[CACHE_EVICTIONS] == 2
 
 
 def test_a_model_that_gives_way_is_gone_even_where_it_refers_to_itself(tmp_path: Path, files: Files) -> None:

@@ -26,12 +26,13 @@ from service.settings import Settings
 from worker import memory
 from worker.names import LOAD_SECONDS, OUT_OF_MEMORY, Answered, decode_word, unavailable
 from worker.patience import silence
+from worker.pipes import receive
 from worker.shares import Seat, Shares
 
 log = structlog.get_logger()
 REPLY_TTL_SECONDS = 60
 ANSWER_SHARE = 0.8  # share of the time that the sender waits; the rest is for transport
-READ_SECONDS = 10.0  # in which a child must have read its order
+READ_SECONDS = 10.0  # in which a child must have read its order, or go on with what it says
 PIPE_BYTES = 32 * 1024  # that a pipe takes at once, or more
 ATTEMPTS = 2
 # Between a child that ended before it was ready and the next try, so that a broken installation costs little.
@@ -112,15 +113,16 @@ class QueryChild:
             unread.cancel()
 
     def _heard(self, seconds: float) -> float | Answered:
-        too_long: type[Exception] = Hung
-        found = silence(self._words, seconds, too_long, self._beyond)
-        if found is not None:
-            raise found
+        def wait(begun: bool) -> None:
+            too_long: type[Exception] = Hung
+            found = silence(self._words, READ_SECONDS if begun else seconds, too_long, self._beyond)
+            if found is not None:
+                raise found
+
         try:
-            word = self._words.recv_bytes()
+            return decode_word(receive(self._words.fileno(), wait))
         except (EOFError, OSError):
             raise Gone from None
-        return decode_word(word)
 
     def _beyond(self) -> type[Exception] | None:
         return TooLarge if self.limit is not None and memory.resident_bytes(self.process.pid) > self.limit else None

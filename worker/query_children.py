@@ -184,14 +184,16 @@ class QueryChildren:
         return child
 
     def answer(self, message: Message) -> None:
-        """Answers a batch and sends the replies to the list that its sender listens to."""
+        """Answers a batch and sends the replies to the list that its sender listens to, if it still waits."""
+        if not self.redis.exists(message["waits"]):
+            log.info("batch_too_late", request_ids=message["request_ids"])
+            return
         ends = time.monotonic() + ANSWER_SHARE * message["reply_seconds"]
         replies, counts = self._replies(message, ends)
         with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.rpush(message["reply_to"], pack(message["batch_id"], replies))
             pipeline.expire(message["reply_to"], REPLY_TTL_SECONDS)
-            if message["facts"] is None:
-                pipeline.delete(facts_key(message["batch_id"]))
+            pipeline.delete(message["waits"], facts_key(message["batch_id"]))
             for name, number in counts.items():
                 pipeline.hincrby(WORKER_COUNTS, name, number)
             pipeline.execute()

@@ -4,7 +4,7 @@ PORT ?= $(or $(CTP_PORT),8000)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup setup-dev run test test-fast test-faults test-hostile test-soak test-install screenshots lint format system-deps clean
+.PHONY: help setup setup-dev run test test-fast test-faults test-hostile test-soak test-install test-long screenshots lint format system-deps clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -34,6 +34,8 @@ test-soak: setup-dev ## Mixed traffic with kills; then nothing may have grown (S
 
 test-install: setup-dev ## Install and start a fresh copy, then paste the README's commands (five minutes)
 	$(BIN)/python -m pytest tests/e2e/test_fresh_copy.py -m long
+
+test-long: test-faults test-hostile test-soak test-install ## Run these four one after the other (an hour and a half)
 
 screenshots: setup-dev ## Take the pictures of the README again, with a browser
 	SCREENSHOTS=docs/screenshots $(BIN)/python -m pytest tests/e2e/test_page_views.py tests/e2e/test_page_story.py -k 'pictures or first_visit or watched'

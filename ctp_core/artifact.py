@@ -65,6 +65,13 @@ DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, t
 MAX_MAGNITUDE = 1e9
 
 
+def check_magnitude(what: str, *values: float) -> None:
+    """Raises ArtifactError unless all numbers are finite and can be computed with."""
+    # Written so that NaN, which compares as false, is refused.
+    if not all(-MAX_MAGNITUDE <= value <= MAX_MAGNITUDE for value in values):
+        raise ArtifactError(f"{what} of the artifact are not all finite, or beyond {MAX_MAGNITUDE:g}")
+
+
 def check_consistent(artifact: Artifact) -> None:
     """Raises ArtifactError unless names are distinct texts, facts refer to them, and numbers can be computed with."""
     kind = artifact.manifest["kind"]

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda level: str(level).upper())]
 MIB = 1024 * 1024
 MAX_HELD_BYTES = 64 * 1024 * MIB  # more than any machine should give to bodies
+MAX_ANSWER_BYTES = 100 * MIB  # a batch has four times as many, and Redis holds values of up to 512 MiB
 NAME_LIMIT = 512  # most characters of an entity or predicate; the setting can only lower it
 GOALS_LIMIT = 10_000  # most goals of a query, checked while parsing; the setting can only lower it
 
@@ -107,6 +108,13 @@ class Settings(BaseSettings):
     max_goals: int = Field(256, gt=0, le=GOALS_LIMIT, description="Most goals in one query, at most 10000.")
     max_query_results: int = Field(
         20_000, gt=0, description="Most results of one query, counted as goals × top_k × (1 + proofs)."
+    )
+    max_answer_bytes: int = Field(
+        16 * MIB,
+        gt=0,
+        le=MAX_ANSWER_BYTES,
+        description="Most bytes of the answers to one query, at most 104857600; beyond, answers and proofs are left "
+        "out and the answer says so.",
     )
     max_waiting_queries: int = Field(
         2000,

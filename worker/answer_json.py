@@ -5,6 +5,7 @@ first took longer than finding the proofs.
 """
 
 import json
+from collections.abc import Mapping
 from json.encoder import encode_basestring as _text
 from math import isfinite
 
@@ -14,28 +15,61 @@ from ctp_core.proofs import Proof, ProofNode, Unification
 from ctp_core.rules import Rule
 from ctp_core.symbols import Fact
 
+CUT = (
+    "the answers are cut at the bytes that a query, or several at the same time, may have (CTP_MAX_ANSWER_BYTES): ask "
+    "for fewer goals, answers or proofs at once"
+)
+END = b"]}"
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
-def answers_json(model: Model, answers: Answers) -> bytes:
-    """Returns the JSON of the answers without its outer braces; raises ArtifactError for a score that is not finite."""
+def answers_json(model: Model, answers: Answers, max_bytes: int) -> bytes:
+    """Returns the JSON of the answers without its outer braces, with as many answers and proofs as fit.
+
+    Where not all do, it is `truncated` and says so. Raises ArtifactError for a score that is not finite.
+    """
+    listed: list[bytes] = []
+    left, whole = max_bytes, True
+    for rank, answer in enumerate(answers.items, 1):
+        written, whole = _answer(answer, rank, left)
+        listed.append(written)
+        left -= len(written) + 1
+        if not whole:
+            break
     head = {
         "explainable": model.explainable,
         "scoring": model.scoring,
         "semiring": model.semiring,
-        "truncated": answers.truncated,
-        "warnings": answers.warnings,
+        "truncated": answers.truncated or not whole,
+        "warnings": answers.warnings if whole else (*answers.warnings, CUT),
     }
-    listed = ",".join([_answer(answer, rank) for rank, answer in enumerate(answers.items, 1)])
-    return f'{_encode(head)[1:-1]},"answers":[{listed}]'.encode()
+    return b'%b,"answers":[%b]' % (_encode(head)[1:-1].encode(), b",".join(filter(None, listed)))
 
 
-def _answer(answer: Answer, rank: int) -> str:
-    proofs = ",".join([_proof(proof) for proof in answer.proofs])
-    return (
+def _answer(answer: Answer, rank: int, max_bytes: int) -> tuple[bytes, bool]:
+    """Returns as much of an answer as fits, cut between proofs, and whether that is all of it."""
+    head = (
         f'{{{_places(answer.fact)},"score":{_number(answer.score)},"probability":{_number_or_null(answer.probability)},'
-        f'"rank":{rank},"known":{_encode(answer.known)},"score_parts":{_encode(answer.score_parts)},"proofs":[{proofs}]}}'
-    )
+        f'"rank":{rank},"known":{_encode(answer.known)},"score_parts":{_parts(answer.score_parts)},"proofs":['
+    ).encode()
+    left = max_bytes - len(head) - len(END)
+    if left < 0:
+        return b"", False
+    proofs: list[bytes] = []
+    for proof in answer.proofs:
+        written = _proof(proof).encode()
+        left -= len(written) + 1
+        if left < 0:
+            break
+        proofs.append(written)
+    return b"%b%b%b" % (head, b",".join(proofs), END), len(proofs) == len(answer.proofs)
+
+
+def _parts(parts: Mapping[str, float | int | None] | None) -> str:
+    """Writes a part that is not finite as null: the score, to which it is added, may be."""
+    if parts is None:
+        return "null"
+    return _encode({name: part if part is not None and isfinite(part) else None for name, part in parts.items()})
 
 
 def _proof(proof: Proof) -> str:

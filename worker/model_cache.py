@@ -28,6 +28,8 @@ from worker.shares import Key
 MAX_DEPTH = 8
 MEASURE_SECONDS = 5.0
 WARM_SECONDS = 60.0
+# What a model takes for each byte of its files: the files, its tensors, and what it builds of them at once.
+LOADED_PER_BYTE = 3
 
 
 @dataclass
@@ -102,14 +104,18 @@ class ModelCache:
             self._loaded.move_to_end(key)
             self.count(CACHE_HITS)
             return self._loaded[key]
-        self._loaded[key] = loaded = self._load(artifact, kb_id)
+        self._loaded[key] = loaded = self._load_beside_others(artifact, kb_id)
         self.count(CACHE_MISSES)
         return loaded
 
     def make_room(self) -> None:
         """Drops the least recently used models until the rest fits; called after every batch."""
+        self._drop_while(lambda kept: len(kept) > 1 and sum(kept) > self.max_bytes)
+
+    def _drop_while(self, too_much: Callable[[list[int]], bool]) -> None:
+        """Drops models, the least recently used first, as long as the sizes of those that are kept are too much."""
         evicted = 0
-        while len(self._loaded) > 1 and sum(m.num_bytes for m in self._loaded.values()) > self.max_bytes:
+        while self._loaded and too_much([loaded.num_bytes for loaded in self._loaded.values()]):
             self._loaded.popitem(last=False)
             self.count(CACHE_EVICTIONS)
             evicted += 1
@@ -117,9 +123,21 @@ class ModelCache:
             # A model may contain reference cycles, and the collector of this process runs only after very many answers.
             gc.collect()
 
+    def _load_beside_others(self, artifact: str, kb_id: str | None) -> Loaded:
+        """Loads a model; where the memory does not suffice, once more without the models of others."""
+        try:
+            return self._load(artifact, kb_id)
+        except Exception as error:
+            if not (memory.is_out_of_memory(error) and self._loaded):
+                raise
+        self._drop_while(lambda _: True)
+        return self._load(artifact, kb_id)
+
     def _load(self, artifact: str, kb_id: str | None) -> Loaded:
         files = self.storage.get(artifact)
-        loaded = Loaded(load_model(decode(files), self.device), sum(map(len, files.values())))
+        file_bytes = sum(map(len, files.values()))
+        self._drop_while(lambda kept: sum(kept) + LOADED_PER_BYTE * file_bytes > self.max_bytes)
+        loaded = Loaded(load_model(decode(files), self.device), file_bytes)
         if kb_id is not None:
             with self.database.read() as session:
                 row = kbs.by_id(session, kb_id)

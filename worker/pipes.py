@@ -3,6 +3,7 @@
 import math
 import os
 import select
+import struct
 import sys
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -12,6 +13,8 @@ T = TypeVar("T")
 LOOK_SECONDS = 0.1
 LEAST_PIECES = 20
 STDIN = 0
+LENGTH = struct.Struct("!Q")
+PIECE_BYTES = 1024 * 1024
 PARENT_GONE = 3  # exit code of a child whose parent has ended
 
 
@@ -39,3 +42,31 @@ def silence(stream: Stream, seconds: float, too_long: T, look: Callable[[], T | 
         if found is not None:
             return found
     return too_long
+
+
+def send(descriptor: int, message: bytes) -> None:
+    for part in (LENGTH.pack(len(message)), message):
+        left = memoryview(part)
+        while left:
+            left = left[os.write(descriptor, left) :]
+
+
+def receive(descriptor: int, wait: Callable[[bool], None]) -> bytes:
+    """Returns a message that `send` has written; raises EOFError if its writer has ended.
+
+    Before each piece, `wait` returns when there is something to read, or raises; it hears if the message has begun. A
+    writer that stops halfway through a message would otherwise hold us for ever.
+    """
+    received = bytearray()
+
+    def take(size: int) -> None:
+        while len(received) < size:
+            wait(bool(received))
+            piece = os.read(descriptor, min(size - len(received), PIECE_BYTES))
+            if not piece:
+                raise EOFError
+            received.extend(piece)
+
+    take(LENGTH.size)
+    take(LENGTH.size + LENGTH.unpack(received)[0])
+    return bytes(memoryview(received)[LENGTH.size :])

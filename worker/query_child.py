@@ -19,7 +19,7 @@ from service.logs import configure_logs
 from service.settings import get_settings
 from worker import memory
 from worker.names import encode_word
-from worker.pipes import PARENT_GONE, STDIN, reply_descriptor
+from worker.pipes import PARENT_GONE, STDIN, reply_descriptor, send
 from worker.query_engine import QueryEngine
 
 
@@ -33,10 +33,10 @@ def main(limit: int | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the parent waits for the batches that we have, and then ends
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
-    words = Connection(reply_descriptor(), readable=False)
-    engine = QueryEngine(settings, lambda word: words.send_bytes(encode_word(word)))
+    words = reply_descriptor()
+    engine = QueryEngine(settings, lambda word: send(words, encode_word(word)))
     _tune_garbage_collector()
-    words.send_bytes(encode_word(0))
+    send(words, encode_word(0))
     orders = Connection(STDIN, writable=False)
     while True:
         order, large, facts = orders.recv_bytes().partition(b"\n")

@@ -25,13 +25,13 @@ from service.queue import make_redis
 from service.settings import Settings
 from worker import memory
 from worker.names import LOAD_SECONDS, OUT_OF_MEMORY, Answered, decode_word, unavailable
-from worker.pipes import silence
+from worker.pipes import receive, silence
 from worker.shares import Seat, Shares
 
 log = structlog.get_logger()
 REPLY_TTL_SECONDS = 60
 ANSWER_SHARE = 0.8  # share of the time that the sender waits; the rest is for transport
-READ_SECONDS = 10.0  # in which a child must have read its order
+READ_SECONDS = 10.0  # in which a child must have read its order, or go on with what it says
 PIPE_BYTES = 32 * 1024  # that a pipe takes at once, or more
 ATTEMPTS = 2
 # Between a child that ended before it was ready and the next try, so that a broken installation costs little.
@@ -112,15 +112,16 @@ class QueryChild:
             unread.cancel()
 
     def _heard(self, seconds: float) -> float | Answered:
-        too_long: type[Exception] = Hung
-        found = silence(self._words, seconds, too_long, self._beyond)
-        if found is not None:
-            raise found
+        def wait(begun: bool) -> None:
+            too_long: type[Exception] = Hung
+            found = silence(self._words, READ_SECONDS if begun else seconds, too_long, self._beyond)
+            if found is not None:
+                raise found
+
         try:
-            word = self._words.recv_bytes()
+            return decode_word(receive(self._words.fileno(), wait))
         except (EOFError, OSError):
             raise Gone from None
-        return decode_word(word)
 
     def _beyond(self) -> type[Exception] | None:
         return TooLarge if self.limit is not None and memory.resident_bytes(self.process.pid) > self.limit else None
@@ -182,14 +183,16 @@ class QueryChildren:
         return child
 
     def answer(self, message: Message) -> None:
-        """Answers a batch and sends the replies to the list that its sender listens to."""
+        """Answers a batch and sends the replies to the list that its sender listens to, if it still waits."""
+        if not self.redis.exists(message["waits"]):
+            log.info("batch_too_late", request_ids=message["request_ids"])
+            return
         ends = time.monotonic() + ANSWER_SHARE * message["reply_seconds"]
         replies, counts = self._replies(message, ends)
         with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.rpush(message["reply_to"], pack(message["batch_id"], replies))
             pipeline.expire(message["reply_to"], REPLY_TTL_SECONDS)
-            if message["facts"] is None:
-                pipeline.delete(facts_key(message["batch_id"]))
+            pipeline.delete(message["waits"], facts_key(message["batch_id"]))
             for name, number in counts.items():
                 pipeline.hincrby(WORKER_COUNTS, name, number)
             pipeline.execute()

@@ -1,7 +1,7 @@
 """Answers batches of questions with models from the cache, in a child of a query worker."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,7 @@ from worker.model_cache import ModelCache
 from worker.names import LOAD_SECONDS, OUT_OF_MEMORY, Answered
 
 log = structlog.get_logger()
+BATCH_ANSWERS = 4  # largest answers of one request that the answers of a batch may be worth together
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,21 @@ class TimeLeft:
         seconds = min(self.seconds, max(0.0, self.ends - time.monotonic()))
         self.on_search(seconds)
         return Budget(seconds)
+
+
+class Room:
+    """The bytes that answers may still take: those of each request, and those of the batch, which many may share."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._of_batch = BATCH_ANSWERS * max_bytes
+        self._of_request: defaultdict[str, int] = defaultdict(lambda: max_bytes)
+
+    def left(self, request_id: str) -> int:
+        return min(self._of_batch, self._of_request[request_id])
+
+    def take(self, request_id: str, num_bytes: int) -> None:
+        self._of_batch -= num_bytes
+        self._of_request[request_id] -= num_bytes
 
 
 class QueryEngine:
@@ -88,37 +104,40 @@ class QueryEngine:
 
     def _replies(self, message: dict[str, Any]) -> list[Reply]:
         facts = [tuple(Fact(*fact) for fact in shared) for shared in message["facts"]]
-        asked = [{**values, "facts": facts[values["facts"]]} for values in message["questions"]]
+        asked = [
+            {**values, "facts": facts[values["facts"]], "request_id": request_id}
+            for values, request_id in zip(message["questions"], message["request_ids"], strict=True)
+        ]
         time_left = TimeLeft(message["seconds"], time.monotonic() + message["seconds_left"], self._search)
         self._expected = (message["artifact"], message["kb_id"]) in self.models.keys
         if not self._expected:
             self.say(LOAD_SECONDS)
         loaded = self.models.get(message["artifact"], message["kb_id"])
         try:
-            return _replies(loaded.model, asked, time_left)
+            return _replies(loaded.model, asked, time_left, Room(self.settings.max_answer_bytes))
         finally:
             loaded.measure()
             self.models.make_room()
 
 
-def _replies(model: Model, asked: list[dict[str, Any]], time_left: TimeLeft) -> list[Reply]:
+def _replies(model: Model, asked: list[dict[str, Any]], time_left: TimeLeft, room: Room) -> list[Reply]:
     """Answers all questions at once; if that fails, one by one, so that only the faulty ones fail."""
     try:
         answers = _answers(model, [_question(values) for values in asked], time_left)
-        return [_reply(model, answer) for answer in answers]
     except Exception as error:
         if len(asked) == 1:
             return [_problem(error)]
         log.warning("batch_failed", error=f"{type(error).__name__}: {error}")
-        return [_reply_alone(model, values, time_left) for values in asked]
+        return [_reply_alone(model, values, time_left, room) for values in asked]
+    return [_reply(model, answer, values["request_id"], room) for values, answer in zip(asked, answers, strict=True)]
 
 
-def _reply_alone(model: Model, values: dict[str, Any], time_left: TimeLeft) -> Reply:
+def _reply_alone(model: Model, values: dict[str, Any], time_left: TimeLeft, room: Room) -> Reply:
     if time_left.is_over:
         return problem(
             503, "Unavailable", "out_of_time", "other questions in the same batch took too long: try again", {}
         )
-    return _replies(model, [values], time_left)[0]
+    return _replies(model, [values], time_left, room)[0]
 
 
 def _answers(model: Model, questions: list[Question], time_left: TimeLeft) -> list[Answers | CtpError]:
@@ -138,6 +157,10 @@ def _problem(error: Exception) -> Problem:
     if isinstance(error, StorageError):
         log.warning("storage_failed", error=str(error))
         return storage_problem(error)
+    if isinstance(error, RecursionError):  # not logged with its stack, which is as deep as the proof
+        log.warning("proof_too_deep", error=str(error))
+        detail = "a proof has too many steps within steps to be written: ask with less `depth`, or with `proofs` 0"
+        return problem(422, "Invalid question", "proof_too_deep", detail, {})
     log.error("query_failed", exc_info=error)
     if isinstance(error, DBAPIError):
         return problem(503, "Unavailable", "part_is_away", "the database cannot be reached: try again", {})
@@ -153,5 +176,12 @@ def _question(values: dict[str, Any]) -> Question:
     return Question(Goal(*values["goal"]), values["facts"], **options)
 
 
-def _reply(model: Model, answers: Answers | CtpError) -> Reply:
-    return core_problem(answers) if isinstance(answers, CtpError) else answers_json(model, answers)
+def _reply(model: Model, answers: Answers | CtpError, request_id: str, room: Room) -> Reply:
+    if isinstance(answers, CtpError):
+        return core_problem(answers)
+    try:
+        reply = answers_json(model, answers, room.left(request_id))
+    except Exception as error:
+        return _problem(error)
+    room.take(request_id, len(reply))
+    return reply

@@ -24,6 +24,8 @@ from service.db.tables import Job
 from service.files.removals import remove_later
 from service.files.storage import Storage, StorageAway, StorageError, make_storage
 from service.kbs import repository as kbs
+from service.models.archive import MAX_RULES
+from service.models.staging import stage_rules
 from service.settings import Settings
 from service.training import capacity, lease, outcomes, repository
 from service.training.outcomes import Trained, checkpoint_owner, model_owner
@@ -154,14 +156,17 @@ class TrainingJob:
         return 0
 
     def _register(self, job: Job, claim: Claim, model: Model, heart: Heart, ended: dict[str, Any] | None) -> None:
-        """Stores the model's files, then writes the model, its rules and the end of the job in one transaction."""
+        """Stores the model's files and stages its rules, then writes the model and the end of the job together."""
         rules = model.rules(partial(heart.report, "rules"))  # first: the files keep what was counted
         files = encode(model.to_artifact())
         key = self._stored(lambda: self.storage.put(self._model_owner(job, claim), files), claim, heart)
         size = sum(map(len, files.values()))
-        trained = Trained(key, size, outcomes.rule_values(rules), model.config, heart.trials, ended, model.own_metrics)
+        if len(rules) > MAX_RULES:
+            log.warning("rules_cut", found=len(rules), kept=MAX_RULES)
+        staged = stage_rules(self._write, claim, outcomes.rule_values(rules[:MAX_RULES]))  # best first
+        trained = Trained(key, size, staged, model.config, heart.trials, ended, model.own_metrics)
         self._write(lambda session: outcomes.succeed(session, claim, trained))
-        log.info("job_succeeded", rules=len(trained.rules))
+        log.info("job_succeeded", rules=len(rules))
 
     def _fail(self, claim: Claim, code: str, detail: str) -> None:
         error = {"code": code, "detail": detail}

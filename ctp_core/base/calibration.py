@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
+from ctp_core.artifact import check_magnitude
 from ctp_core.base.evaluation import ASKED, BATCH, KnownFilter
 from ctp_core.base.goals import GoalIds, Score
 from ctp_core.base.reliability import BEST, expected_calibration_error, looked_at
@@ -41,6 +42,7 @@ SEED = 0
 COMMON_SLOPE, OWN_SLOPE, OWN_LEVEL = 1.5, 0.3, 0.5
 LEVEL_BINS = 10  # in which hidden test facts are counted
 HALVINGS = 40
+LEAST_SPREAD = 1e-4  # logits that differ by less do not differ; keeps slopes and levels far below MAX_MAGNITUDE
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,9 @@ class Calibration:
             ece = None if values["ece"] is None else float(values["ece"])
         except (KeyError, TypeError, ValueError) as error:
             raise ArtifactError(f"the artifact has a calibration that cannot be read: {error}") from None
-        if not (np.isfinite(slopes).all() and np.isfinite(levels).all() and (slopes > 0).all()):
-            raise ArtifactError("the artifact has a calibration whose slopes are not positive or not finite")
+        check_magnitude("the slopes and levels", *slopes.tolist(), *levels.tolist())
+        if not (slopes > 0).all():
+            raise ArtifactError("the artifact has a calibration whose slopes are not positive")
         return cls(slopes, levels, ece)
 
 
@@ -212,7 +215,8 @@ def _cross_fitted_error(candidates: Candidates, num_predicates: int, missing: fl
 def _fit(candidates: Candidates, num_predicates: int, missing: float) -> Calibration:
     """Maximum a posteriori of slopes and levels, on the answers that are worth showing under them."""
     first = candidates.logits[candidates.rank < BEST]
-    middle, spread = float(np.median(first)), float(first.std()) or 1.0
+    middle, spread = float(np.median(first)), float(first.std())
+    spread = spread if spread > LEAST_SPREAD else 1.0
     parameters = _Parameters.start(num_predicates)
     scores = np.zeros(len(candidates.logits))
     for number in range(ROUNDS):

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import nn
 
-from ctp_core.artifact import Artifact
+from ctp_core.artifact import Artifact, check_magnitude
 from ctp_core.base.calibration import Calibration
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.deadline import Expired, OutOfTime, never
@@ -312,6 +312,8 @@ def read_calibration(artifact: Artifact) -> tuple[float, float]:
     """(scale, offset) of the logits of an embedding or a walker; raises ArtifactError."""
     try:
         calibration = artifact.manifest["calibration"]
-        return float(calibration["scale"]), float(calibration["offset"])
+        scale, offset = float(calibration["scale"]), float(calibration["offset"])
     except (KeyError, TypeError) as error:
         raise ArtifactError(f"the artifact of a calibrated model has no {error}") from None
+    check_magnitude("the scale and the offset", scale, offset)
+    return scale, offset

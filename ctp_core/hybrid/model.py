@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from ctp_core.artifact import Artifact
+from ctp_core.artifact import Artifact, check_magnitude
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_probabilities
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.base.model import Model, Scoring
@@ -114,6 +114,7 @@ class HybridModel(FactsModel):
             weights = _weights(artifact)
         except (KeyError, TypeError, ValueError) as error:
             raise ArtifactError(f"the artifact of a hybrid has no {error}") from None
+        check_magnitude("the weights", *weights.tolist())
         reader = ProofsModel if isinstance(config.proofs, ProofsConfig) else RulesModel
         proofs = reader.from_artifact(parts["proofs"], device)
         embedding = EmbeddingModel.from_artifact(parts["embedding"], device)

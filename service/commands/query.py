@@ -127,7 +127,7 @@ def print_answers(found: Answers, every: bool = False) -> None:
         out.print()
         out.print(proof_tree(proof.tree))
     if found.truncated:
-        out.print("the time budget ended before the search did", style="yellow")
+        out.print("the answer was cut short: there may be more answers or proofs", style="yellow")
 
 
 def proof_tree(root: Node) -> Tree:

@@ -1,25 +1,32 @@
-"""Writes an imported version in many short transactions, so that others need not wait; the last makes it visible.
+"""Writes a version with its rules in many short transactions, so that others need not wait; the last shows it.
 
-Until then the version belongs to a tenant that nobody can be, under its id as its name.
+Until then an imported version belongs to a tenant that nobody can be, under its id as its name. The rules of a training
+are staged under such a version too, one for each attempt, and given to the model when the job ends
+(`training.outcomes`): an attempt that is broken off leaves only what nobody sees.
 """
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import structlog
-from sqlalchemy import ColumnElement, delete, exists, func, select
+from sqlalchemy import ColumnElement, case, delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from service.db.clock import now
 from service.db.engine import Database
-from service.db.tables import ModelVersion, RuleRow
+from service.db.tables import Job, ModelVersion, RuleRow
 from service.errors import Unavailable
+from service.names import new_id
 from service.training.outcomes import add_rules
+from service.training.repository import ACTIVE, Claim, check_held
 
 log = structlog.get_logger()
 IMPORTING = ":importing"  # not a valid name of a tenant
 CHUNK_RULES = 2000
+Write = Callable[[Callable[[Session], None]], None]  # calls a function in a transaction
 # A pause between transactions lets others write: SQLite does not serve waiting writers in turn.
 PAUSE_SECONDS = 0.01
 # A version that is not visible after this time belongs to an import that was broken off.
@@ -28,7 +35,7 @@ ABANDONED_SECONDS = 3600.0
 
 def stage(database: Database, model: ModelVersion, rules: Sequence[str]) -> None:
     """Writes the version and its rules, which are JSON, invisible to everybody."""
-    model.tenant, model.name, model.version, model.status = IMPORTING, model.id, 1, "pending"
+    _hide(model)
     with database.write() as session:
         session.add(model)
     for first in range(0, len(rules), CHUNK_RULES):
@@ -36,6 +43,40 @@ def stage(database: Database, model: ModelVersion, rules: Sequence[str]) -> None
         with database.write() as session:
             add_rules(session, model.id, chunk, first)
         time.sleep(PAUSE_SECONDS)
+
+
+def _hide(model: ModelVersion) -> None:
+    model.tenant, model.name, model.version, model.status = IMPORTING, model.id, 1, "pending"
+
+
+def stage_rules(write: Write, claim: Claim, rules: Sequence[Mapping[str, Any]]) -> str | None:
+    """Writes the rules of a training; returns the version that has them until the job ends, None without rules.
+
+    `write` may repeat a transaction whose commit it has not heard of. Raises LeaseLost if the claim no longer holds.
+    """
+    if not rules:
+        return None
+    model_id = new_id("model")
+    write(partial(_stage_empty, claim, model_id))
+    for first in range(0, len(rules), CHUNK_RULES):
+        write(partial(_stage_chunk, claim, model_id, rules[first : first + CHUNK_RULES], first))
+        time.sleep(PAUSE_SECONDS)
+    return model_id
+
+
+def _stage_empty(claim: Claim, model_id: str, session: Session) -> None:
+    check_held(session, claim)
+    trained = session.get_one(ModelVersion, session.get_one(Job, claim.job_id).model_id)
+    like = {name: getattr(trained, name) for name in ("kb_sha256", "kind", "method", "code_version")}
+    model = ModelVersion(id=model_id, config={}, metrics={}, tags={}, trained_by=claim.job_id, **like)
+    _hide(model)
+    session.merge(model)
+
+
+def _stage_chunk(claim: Claim, model_id: str, rules: Sequence[Mapping[str, Any]], first: int, session: Session) -> None:
+    check_held(session, claim)
+    session.execute(delete(RuleRow).where(RuleRow.model_id == model_id, RuleRow.position >= first))
+    add_rules(session, model_id, rules, first)
 
 
 def staged(session: Session, model_id: str) -> ModelVersion:
@@ -71,14 +112,21 @@ def _forget_rules(database: Database, *which: ColumnElement[bool]) -> None:
 
 
 def sweep(database: Database) -> None:
-    """Removes what imports that were broken off have left, and the rules of deleted versions."""
-    old = ModelVersion.created_at < now() - ABANDONED_SECONDS
+    """Removes what imports and trainings that were broken off have left, and the rules of deleted versions."""
     with database.read() as session:
-        abandoned = session.scalars(select(ModelVersion.id).where(ModelVersion.tenant == IMPORTING, old)).all()
+        abandoned = session.scalars(select(ModelVersion.id).where(ModelVersion.tenant == IMPORTING, _abandoned())).all()
         has_rules = exists().where(RuleRow.model_id == ModelVersion.id)
         deleted = session.scalars(select(ModelVersion.id).where(ModelVersion.status == "deleted", has_rules)).all()
     for model_id in deleted:
         _forget_rules(database, ModelVersion.id == model_id, ModelVersion.status == "deleted")
     for model_id in abandoned:
         unstage(database, model_id)
-        log.info("import_swept", model_id=model_id)
+        log.info("staged_swept", model_id=model_id)
+
+
+def _abandoned() -> ColumnElement[bool]:
+    """An import that has taken too long, or a training that has ended, as has the parent that may choose its model."""
+    old = ModelVersion.created_at < now() - ABANDONED_SECONDS
+    active = select(Job.id).where(Job.status.in_(ACTIVE))
+    needed = select(Job.id).where(or_(Job.status.in_(ACTIVE), Job.parent_id.in_(active)))
+    return case((ModelVersion.trained_by.is_(None), old), else_=ModelVersion.trained_by.not_in(needed))

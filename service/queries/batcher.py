@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from service.errors import TooMany, Unavailable
 from service.health import counters
 from service.http.turns import Turns
-from service.queries.wire import LARGE_FACTS, Reply, encode_facts, facts_key, unpack
+from service.queries.wire import LARGE_FACTS, Reply, encode_facts, facts_key, unpack, waits_key
 from service.queue import QUERY_QUEUE, QUERY_TASK, alive_key, make_celery, make_redis, redis_url
 from service.settings import MIB, Settings
 
@@ -86,7 +86,7 @@ class Batcher:
         self.celery: Celery = make_celery(settings)
         self.redis = Redis.from_url(redis_url(settings))
         self.publisher = Turns(2, "publish")
-        self.beside = make_redis(settings)  # for facts that do not travel in a message
+        self.beside = make_redis(settings)  # for what does not travel in a message
         self.lanes: defaultdict[Target, Lane] = defaultdict(Lane)
         # Who waits for a semaphore gets it in turn, so that each model of a tenant sends one batch after the other.
         self.shares: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(TENANT_UNDER_WAY))
@@ -231,8 +231,10 @@ class Batcher:
 
     def _publish(self, message: dict[str, Any]) -> None:
         try:
+            seconds = math.ceil(self.settings.reply_seconds)
+            message = {**message, "waits": waits_key(message["batch_id"])}
+            self.beside.set(message["waits"], b"", ex=seconds)
             if sum(map(len, message["facts"])) > LARGE_FACTS:
-                seconds = math.ceil(self.settings.reply_seconds)
                 self.beside.set(facts_key(message["batch_id"]), encode_facts(message["facts"]), ex=seconds)
                 message = {**message, "facts": None}
             self.celery.send_task(
@@ -241,7 +243,6 @@ class Batcher:
                 queue=QUERY_QUEUE,
                 retry=False,
                 ignore_result=True,
-                expires=self.settings.reply_seconds,
                 # Otherwise Celery formats all questions once more for its logs.
                 argsrepr="(…)",
             )

@@ -25,6 +25,11 @@ def pack(batch_id: str, replies: Sequence[Reply]) -> bytes:
     return b"".join([json.dumps({"batch_id": batch_id, "replies": head}).encode(), b"\n", *bodies])
 
 
+def waits_key(batch_id: str) -> str:
+    """Exists as long as somebody waits for the batch: no two clocks need agree on when that ends."""
+    return f"ctp:waits:{batch_id}"
+
+
 def facts_key(batch_id: str) -> str:
     return f"ctp:facts:{batch_id}"
 

@@ -101,6 +101,7 @@ class Witness:
     def __init__(self, database: Database, every: float, gap: float) -> None:
         self.database, self.every, self.gap = database, every, gap
         self._wrote_at = self._writes_since = float("-inf")
+        self._lock = threading.Lock()  # two threads write: noted out of order, their times would look like a break
 
     def watch(self, stop: threading.Event) -> None:
         """Writes until told to stop; runs in its own thread, so that waiting for Redis is not a break."""
@@ -110,13 +111,16 @@ class Witness:
             except SQLAlchemyError as error:
                 log.warning("no_write_taken", error=str(error))
 
-    def write(self) -> None:
-        with self.database.write() as session:
-            leadership.take(session, WITNESS, WITNESS, 0.0)
-            wrote_at = session.scalars(select(now())).one()
-        if not 0 <= wrote_at - self._wrote_at <= self.gap:
-            self._writes_since = wrote_at
-        self._wrote_at = wrote_at
+    def write(self) -> float:
+        """Returns for how many seconds the database has taken writes now."""
+        with self._lock:
+            with self.database.write() as session:
+                leadership.take(session, WITNESS, WITNESS, 0.0)
+                wrote_at = session.scalars(select(now())).one()
+            if not 0 <= wrote_at - self._wrote_at <= self.gap:
+                self._writes_since = wrote_at
+            self._wrote_at = wrote_at
+            return wrote_at - self._writes_since
 
     def expired(self, lease_seconds: float) -> Sequence[Job]:
         """Returns the jobs to take back: workers have been silent although they could have renewed their leases.
@@ -130,5 +134,4 @@ class Witness:
 
     def has_seen(self, seconds: float) -> bool:
         """Tells whether the database has taken writes for the last `seconds`."""
-        self.write()
-        return self._wrote_at - self._writes_since >= seconds
+        return self.write() >= seconds

@@ -1,9 +1,15 @@
-"""A service of an earlier commit is stopped with jobs under way; the service as it is now takes all of them over."""
+"""A service of an earlier commit is stopped with jobs under way; the service as it is now takes all of them over.
+
+The way back is a backup from before, made and restored as the README says.
+"""
 
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,11 +39,27 @@ def unpack_earlier(folder: Path) -> bool:
     return True
 
 
+def back_up(data: Path, backup: Path) -> None:
+    """What `sqlite3 .ctp/ctp.db ".backup backup/ctp.db"` and `cp -r .ctp/artifacts backup/` do."""
+    backup.mkdir()
+    with closing(sqlite3.connect(data / "ctp.db")) as source, closing(sqlite3.connect(backup / "ctp.db")) as copy:
+        source.backup(copy)
+    shutil.copytree(data / "artifacts", backup / "artifacts")
+
+
+def restore(backup: Path, data: Path) -> None:
+    shutil.rmtree(data / "artifacts")
+    shutil.copytree(backup / "artifacts", data / "artifacts")
+    for rest in ("ctp.db-wal", "ctp.db-shm"):
+        (data / rest).unlink(missing_ok=True)
+    shutil.copy(backup / "ctp.db", data / "ctp.db")
+
+
 @pytest.mark.timeout(1200)
-def test_jobs_of_an_earlier_version_run_after_the_upgrade_and_there_is_no_way_back(
+def test_jobs_of_an_earlier_version_run_after_the_upgrade_and_only_a_backup_leads_back(
     tmp_path: Path, needs: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    earlier, data = tmp_path / "earlier", tmp_path / "data"
+    earlier, data, backup = (tmp_path / name for name in ("earlier", "data", "backup"))
     earlier.mkdir()
     needs(f"commit {EARLIER}", unpack_earlier(earlier))
     monkeypatch.chdir(earlier)  # a module that is run is looked for here first
@@ -48,6 +70,7 @@ def test_jobs_of_an_earlier_version_run_after_the_upgrade_and_there_is_no_way_ba
             return bool(client.get(f"/jobs/{jobs[0]}").json()["progress"].get("epoch"))
 
         wait_for(begun, "the first job trains")
+        back_up(data, backup)  # while it runs
     monkeypatch.chdir(REPOSITORY)
     with running_service(data) as service, service.client() as client:
         wait_for(lambda: client.get(f"/jobs/{jobs[0]}").json()["status"] == "running", "it goes on")
@@ -64,3 +87,10 @@ def test_jobs_of_an_earlier_version_run_after_the_upgrade_and_there_is_no_way_ba
     assert refused.returncode == 1
     assert "made by a newer version of ctp" in refused.stdout.splitlines()[-1]
     assert "Traceback" not in refused.stdout + refused.stderr
+    restore(backup, data)
+    with running_service(data, {"PYTHONPATH": str(earlier)}) as service, service.client() as client:
+        found = [client.get(f"/jobs/{job}").json()["status"] for job in jobs]
+        assert set(found) <= {"queued", "running"}, "as they were when the backup was made"
+        wait_for(lambda: client.get(f"/jobs/{jobs[0]}").json()["status"] == "running", "the first job goes on")
+        for job in jobs:
+            assert client.post(f"/jobs/{job}/cancel").status_code == 200

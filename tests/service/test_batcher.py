@@ -5,6 +5,8 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,10 @@ from service.models.contest import Asking, ContestQuestion, Prepared, hold
 from service.models.probe import PROBE
 from service.models.schemas import Contest
 from service.queries.batcher import MAX_BATCH, TENANT_UNDER_WAY, UNDER_WAY, Asked, Batcher, Target, apart, next_batch
-from service.queries.wire import LARGE_FACTS, Reply, encode_facts, facts_key
+from service.queries.wire import LARGE_FACTS, Reply, encode_facts, facts_key, waits_key
 from service.queue import QUERY_QUEUE, alive_key
 from service.settings import Settings
+from worker.query_children import QueryChildren
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 NOBODY = Target("default", "model_none", f"models/none/{'0' * 64}")
@@ -68,6 +71,35 @@ def test_many_facts_lie_beside_the_queue_until_they_are_answered(settings: Setti
         [],
         facts[:1],
     ]
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_an_api_whose_clock_is_wrong_is_answered(settings: Settings, hours: int) -> None:
+    async def ask() -> list[object]:
+        batcher = Batcher(settings.model_copy(update={"reply_seconds": 20.0}))
+        batcher.celery.now = lambda: datetime.now(UTC) + timedelta(hours=hours)  # type: ignore[method-assign]
+        await batcher.start()
+        try:
+            return list(await batcher.ask(NOBODY, [PROBE], ""))
+        finally:
+            await batcher.stop()
+
+    (reply,) = asyncio.run(ask())
+    assert isinstance(reply, dict)
+    assert reply["code"] == "bad_artifact"
+
+
+def test_a_batch_is_answered_only_while_somebody_waits_for_it(settings: Settings) -> None:
+    children = QueryChildren(settings)  # none of which is started: whoever is asked for waits a moment in vain
+    shared = {"reply_to": "ctp:replies:test", "batch_id": "b", "waits": waits_key("b"), "reply_seconds": 0.1}
+    message = {**shared, **asdict(NOBODY), "questions": [PROBE], "facts": [[]], "request_ids": ["r"], "seconds": 1.0}
+    children.answer(message)
+    assert not children.redis.exists(message["reply_to"])
+    children.redis.set(message["waits"], b"", ex=60)
+    children.answer(message)
+    assert children.redis.llen(message["reply_to"]) == 1
+    assert not children.redis.exists(message["waits"])
+    children.redis.delete(message["reply_to"])
 
 
 def test_a_strange_name_does_not_blind_the_watch_over_workers(settings: Settings) -> None:

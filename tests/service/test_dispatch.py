@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
+from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import Job, Outbox
 from service.dispatch import Dispatcher
@@ -85,6 +87,36 @@ def test_a_break_is_seen_and_a_time_without_one_is_not(dispatcher: Dispatcher) -
     witness.gap = 0.1
     time.sleep(0.2)  # what an outage is to it
     assert not witness.has_seen(0.1)
+
+
+class Delayed(Database):
+    """The first writer hears of its commit late, after the second if that does not wait for it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.first, self.second = threading.Event(), threading.Event()
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        is_first = not self.first.is_set()
+        with super().write() as session:
+            yield session
+        self.first.set()
+        if is_first:
+            self.second.wait(0.5)
+
+
+def test_two_threads_that_write_at_the_same_time_are_not_a_break(dispatcher: Dispatcher) -> None:
+    database = Delayed(str(dispatcher.database.engine.url))
+    witness = Witness(database, 1.0, float("inf"))  # the only break that it knows is a time that goes back
+    watching = threading.Thread(target=witness.write)
+    watching.start()
+    assert database.first.wait(30)
+    seen = witness.write()
+    database.second.set()
+    watching.join()
+    assert witness.has_seen(seen)
+    database.dispose()
 
 
 def test_a_time_in_which_nobody_could_write_is_a_break(dispatcher: Dispatcher) -> None:

@@ -50,11 +50,11 @@ def job_of(database: Database, job: Job) -> Job:
         return session.get_one(Job, job.id)
 
 
-def finish(database: Database, held: Claim, mrr: float | None = None) -> None:
+def finish(database: Database, held: Claim, mrr: float | None = None, staged: str | None = None) -> None:
     with database.write() as session:
         values = {} if mrr is None else {"mrr": mrr}
         session.add(Metric(job_id=held.job_id, epoch=1, attempt=held.attempt, loss=1.0, values=values))
-        outcomes.succeed(session, held, Trained(f"models/x/{held.job_id}", 1, []))
+        outcomes.succeed(session, held, Trained(f"models/x/{held.job_id}", 1, staged))
 
 
 def model_of(database: Database, job: Job) -> ModelVersion:

@@ -16,7 +16,8 @@ from ctp_core.proofs import Proof, ProofNode, Unification
 from ctp_core.registry import create_trainer
 from ctp_core.rules import Body, Rule, Step
 from ctp_core.symbols import Fact
-from worker.answer_json import answers_json
+from service.settings import MIB
+from worker.answer_json import CUT, answers_json
 
 MODEL = create_trainer(
     ProofsConfig(templates={"1": 1}, epochs=1),
@@ -64,7 +65,7 @@ def plain(node: ProofNode) -> dict[str, Any]:
 @pytest.mark.parametrize("truncated", [True, False])
 def test_it_is_what_json_dumps_would_say(name: str, truncated: bool) -> None:
     answers = answers_about(name)
-    written = answers_json(MODEL, Answers(answers, truncated, (name,) if truncated else ()))
+    written = answers_json(MODEL, Answers(answers, truncated, (name,) if truncated else ()), MIB)
     expected = {
         "explainable": True,
         "scoring": "evidence",
@@ -95,4 +96,30 @@ def test_it_is_what_json_dumps_would_say(name: str, truncated: bool) -> None:
 def test_a_number_that_json_cannot_hold_is_an_error(place: str, number: float) -> None:
     answer = replace(Answer(Fact("a", "p", "b"), 0.5, known=False), **{place: number})
     with pytest.raises(ArtifactError, match="not a number: train or export it again"):
-        answers_json(MODEL, Answers((answer,), truncated=False))
+        answers_json(MODEL, Answers((answer,), truncated=False), MIB)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_part_of_a_score_that_json_cannot_hold_is_null(number: float) -> None:
+    answer = Answer(Fact("a", "p", "b"), 0.5, known=False, score_parts={"bias": number, "proofs": 1.5})
+    written = answers_json(MODEL, Answers((answer,)), MIB)
+    assert json.loads(b"{%b}" % written)["answers"][0]["score_parts"] == {"bias": None, "proofs": 1.5}
+
+
+def test_answers_are_cut_where_they_would_take_too_many_bytes() -> None:
+    """At every number of bytes, there is a beginning of all answers and of the proofs of the last one."""
+    answers = Answers(answers_about("ü") * 2)
+    everything = answers_json(MODEL, answers, MIB)
+    whole = json.loads(b"{%b}" % everything)["answers"]
+    seen = set()
+    for max_bytes in range(-1, len(everything)):
+        written = answers_json(MODEL, answers, max_bytes)
+        found = json.loads(b"{%b}" % written)
+        listed = found["answers"]
+        assert len(written.partition(b'"answers":')[2]) <= max(0, max_bytes) + len("[]")
+        seen.add(tuple(len(answer["proofs"]) for answer in listed))
+        for answer, complete in zip(listed, whole[: len(listed)], strict=True):
+            assert answer | {"proofs": []} == complete | {"proofs": []}
+            assert answer["proofs"] == complete["proofs"][: len(answer["proofs"])]
+        assert (listed == whole) is (not found["truncated"]) is (CUT not in found["warnings"])
+    assert seen == {(), (0,), (1,), (2,), (2, 0), (2, 0, 0), (2, 0, 1), (2, 0, 2), (2, 0, 2, 0)}

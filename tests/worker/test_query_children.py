@@ -1,7 +1,11 @@
 """What becomes of a batch when the child that has it hangs or ends. Real children are in tests/faults."""
 
+import os
+import threading
 import time
 from collections import Counter
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import Any
 
 import pytest
@@ -9,7 +13,8 @@ import pytest
 from service.health.counters import QUERIES_KILLED
 from service.settings import Settings
 from worker.names import Answered, decode_word, encode_word
-from worker.query_children import BUSY, LOST, Gone, Hung, QueryChildren, TooLarge
+from worker.pipes import LENGTH, send
+from worker.query_children import BUSY, LOST, Gone, Hung, QueryChild, QueryChildren, TooLarge
 from worker.shares import Seat
 
 
@@ -111,6 +116,50 @@ def test_a_lost_child_is_held_by_its_tenant_until_the_next_is_ready(goal: str) -
         children.shares.arrived(seat, Scripted())  # type: ignore[arg-type]
     replies(children, message(one=[goal]))
     assert [seat.holder for seat in seats if seat.holder] == [("a", ("x", None))] * (1 if goal == "hang" else 2)
+
+
+@pytest.mark.parametrize("size", [3, LENGTH.size, LENGTH.size + 5])
+def test_a_child_that_stops_halfway_through_a_message_hangs(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.query_children.READ_SECONDS", 0.1)
+    child, words = half_child()
+    os.write(words.fileno(), (LENGTH.pack(100) + b"half of what it wanted to say")[:size])
+    heard: list[type[BaseException]] = []
+
+    def listen() -> None:
+        try:
+            child._heard(60.0)
+        except Exception as error:
+            heard.append(type(error))
+
+    listening = threading.Thread(target=listen, daemon=True)
+    listening.start()
+    listening.join(30)
+    assert heard == [Hung]
+
+
+def test_a_child_that_ends_halfway_through_a_message_is_gone() -> None:
+    child, words = half_child()
+    os.write(words.fileno(), LENGTH.pack(100) + b"half")
+    words.close()
+    with pytest.raises(Gone):
+        child._heard(60.0)
+
+
+def test_a_message_larger_than_a_pipe_is_heard_in_pieces() -> None:
+    child, words = half_child()
+    word = Answered([b"x" * 5_000_000], Counter(), frozenset())
+    saying = threading.Thread(target=lambda: send(words.fileno(), encode_word(word)))
+    saying.start()
+    assert child._heard(60.0) == word
+    saying.join()
+
+
+def half_child() -> tuple[QueryChild, Connection]:
+    """What a parent has of a child, and the end of the pipe on which the child speaks."""
+    child = QueryChild.__new__(QueryChild)
+    child.limit = None
+    child._words, words = Pipe(duplex=False)
+    return child, words
 
 
 @pytest.mark.parametrize(

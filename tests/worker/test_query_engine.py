@@ -1,6 +1,7 @@
 """A query worker's engine on real model files: who fails, who waits, what is counted."""
 
 import gc
+import json
 import time
 import weakref
 from collections.abc import Sequence
@@ -13,22 +14,27 @@ from sqlalchemy.exc import OperationalError
 
 from ctp_core.artifact import encode
 from ctp_core.base.config import BaseConfig
-from ctp_core.base.model import Answers, Budget, Model, Question
+from ctp_core.base.model import Answer, Answers, Budget, Model, Question
 from ctp_core.errors import CtpError
 from ctp_core.manifest import TENSORS
 from ctp_core.methods import parse_config
+from ctp_core.proofs import Proof, ProofNode
 from ctp_core.registry import create_trainer
+from ctp_core.symbols import Fact
 from service.files.storage import Files
 from service.health.counters import CACHE_EVICTIONS
 from service.samples import read_sample
 from service.settings import Settings
 from tests.stores import folder_store
+from worker import model_cache
+from worker.answer_json import CUT
 from worker.names import LOAD_SECONDS
 from worker.query_engine import QueryEngine
 
 pytestmark = pytest.mark.slow
 CONFIG = {"method": "proofs", "templates": {"1": 4, "2": 4}, "epochs": 2}
 GOAL = [None, "grandparent", "morty"]
+FACT = Fact("rick", "grandparent", "morty")
 QUESTION = {"goal": GOAL, "facts": 0, "top_k": 3, "proofs": 1, "depth": None, "exclude_known": False}
 
 
@@ -44,7 +50,8 @@ def engine(folder: Path, **more: Any) -> QueryEngine:
 
 def message(artifact: str, *questions: dict[str, Any]) -> dict[str, Any]:
     times = {"seconds": 5.0, "seconds_left": 16.0}
-    return {"artifact": artifact, "kb_id": None, **times, "questions": list(questions), "facts": [[]]}
+    asked = {"questions": list(questions), "request_ids": [f"r{number}" for number in range(len(questions))]}
+    return {"artifact": artifact, "kb_id": None, **times, **asked, "facts": [[]]}
 
 
 def test_all_children_of_a_worker_together_keep_as_much_as_is_set(tmp_path: Path) -> None:
@@ -116,6 +123,54 @@ class Dawdler(Model):
         raise NotImplementedError
 
 
+def answers_of(reply: Any) -> list[Any]:
+    assert isinstance(reply, bytes)
+    found: dict[str, Any] = json.loads(b"{%b}" % reply)
+    assert found["truncated"] is (CUT in found["warnings"])
+    return list(found["answers"])
+
+
+def test_the_answers_to_one_request_share_its_bytes(tmp_path: Path, files: Files) -> None:
+    key = folder_store(tmp_path / "artifacts").put("models/m", files)
+    batch = message(key, *[QUESTION] * 3)
+    size = len(engine(tmp_path).replies(batch)[0])
+    asked = engine(tmp_path, max_answer_bytes=size + size // 2)
+    first, second, third = map(answers_of, asked.replies(batch | {"request_ids": ["one", "one", "two"]}))
+    assert len(first) == len(third) == 3
+    assert 0 < len(second) < 3, "what the first question of the request has left"
+
+
+def test_the_answers_of_a_batch_are_bounded_however_many_requests_it_has(tmp_path: Path, files: Files) -> None:
+    key = folder_store(tmp_path / "artifacts").put("models/m", files)
+    size = len(engine(tmp_path).replies(message(key, QUESTION))[0])
+    found = engine(tmp_path, max_answer_bytes=size).replies(message(key, *[QUESTION] * 6))
+    assert [len(answers_of(reply)) for reply in found] == [3, 3, 3, 3, 0, 0]
+
+
+def test_a_proof_too_deep_to_be_written_fails_its_question_alone(tmp_path: Path, files: Files) -> None:
+    key = folder_store(tmp_path / "artifacts").put("models/m", files)
+    asked = engine(tmp_path)
+    asked.models.get(key, None).model = Digger()
+    shallow, deep = asked.replies(message(key, QUESTION, QUESTION | {"depth": 100_000}))
+    assert len(answers_of(shallow)) == 1
+    assert isinstance(deep, dict)
+    assert (deep["status"], deep["code"]) == (422, "proof_too_deep")
+
+
+class Digger(Dawdler):
+    """Answers with a proof that is as deep as it may be."""
+
+    def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
+        return [Answers((Answer(FACT, 1.0, known=True, proofs=(Proof(_dug(one.depth or 0)),)),)) for one in questions]
+
+
+def _dug(depth: int) -> ProofNode:
+    node = ProofNode(FACT, 1.0, "fact", fact=FACT)
+    for _ in range(depth):
+        node = ProofNode(FACT, 1.0, "fact", children=(node,))
+    return node
+
+
 def test_room_is_made_also_when_a_question_failed(tmp_path: Path, files: Files) -> None:
     storage = folder_store(tmp_path / "artifacts")
     keys = [storage.put(f"models/{name}", files) for name in "ab"]
@@ -124,6 +179,39 @@ def test_room_is_made_also_when_a_question_failed(tmp_path: Path, files: Files) 
         (reply,) = asked.replies(message(key, QUESTION | {"top_k": "ten"}))
         assert isinstance(reply, dict)
     assert asked.counts[CACHE_EVICTIONS] == 1
+
+
+def test_room_is_made_before_a_model_is_loaded(tmp_path: Path, files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = folder_store(tmp_path / "artifacts")
+    keys = [storage.put(f"models/{name}", files) for name in "abc"]
+    asked = engine(tmp_path, query_processes=1)
+    beside: list[int] = []
+    load = model_cache.load_model
+    monkeypatch.setattr(model_cache, "load_model", lambda *a: (beside.append(len(asked.models.keys)), load(*a))[1])
+    sizes = [asked.models.get(key, None).num_bytes for key in keys[:2]]
+    asked.models.max_bytes = sum(sizes) + 1
+    asked.models.get(keys[2], None)
+    assert beside[2] < 2, "the models of others would have been in the way"
+
+
+def test_where_memory_does_not_suffice_the_models_of_others_give_way(
+    tmp_path: Path, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = folder_store(tmp_path / "artifacts")
+    keys = [storage.put(f"models/{name}", files) for name in "abc"]
+    asked = engine(tmp_path)
+    load = model_cache.load_model
+
+    def cramped(*given: Any) -> Model:
+        if asked.models.keys:
+            raise MemoryError
+        return load(*given)
+
+    monkeypatch.setattr(model_cache, "load_model", cramped)
+    for key in keys:
+        (reply,) = asked.replies(message(key, QUESTION))
+        assert isinstance(reply, bytes)
+    assert asked.counts[CACHE_EVICTIONS] == 2
 
 
 def test_a_model_that_gives_way_is_gone_even_where_it_refers_to_itself(tmp_path: Path, files: Files) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
 from service.db.migrate import migrate
-from service.db.tables import Job, ModelVersion
+from service.db.tables import Job, ModelVersion, RuleRow
 from service.files.store_owner import adopt
 from service.kbs import service as kbs
 from service.local.cluster import wait_for
@@ -75,6 +75,26 @@ def test_a_training_that_goes_on_after_a_cancel_is_known_to_cling(
     monkeypatch.setattr("worker.training_job.limit_threads", hang)
     job, _ = run(training)
     assert (job.status, clung, training.clings) == ("cancelled", [False], False)
+
+
+def test_a_model_keeps_no_more_rules_than_an_archive_may_hold_the_best_first(
+    training: TrainingJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kept() -> list[str]:
+        _, model = run(training)
+        with training.database.read() as session:
+            statement = select(RuleRow.text).where(RuleRow.model_id == model.id).order_by(RuleRow.position)
+            return list(session.scalars(statement))
+
+    everything = kept()
+    monkeypatch.setattr("worker.training_job.MAX_RULES", 2)
+    with structlog.testing.capture_logs() as lines:
+        best = kept()
+    assert len(everything) > len(best) == 2
+    assert best == everything[:2]
+    assert {"event": "rules_cut", "found": len(everything), "kept": 2}.items() <= next(
+        line for line in lines if line["event"] == "rules_cut"
+    ).items()
 
 
 def test_a_job_of_another_service_is_told_as_such(training: TrainingJob) -> None:

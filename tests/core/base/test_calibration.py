@@ -144,6 +144,8 @@ def test_a_calibration_is_stored_and_read_again() -> None:
         {"slopes": [1.0], "levels": [0.0, 0.0], "ece": None},
         {"slopes": [1.0, -1.0], "levels": [0.0, 0.0], "ece": None},
         {"slopes": [1.0, 1.0], "levels": [0.0, float("nan")], "ece": None},
+        {"slopes": [1.0, 1e308], "levels": [0.0, 0.0], "ece": None},
+        {"slopes": [1.0, 1.0], "levels": [0.0, -1e10], "ece": None},
         {"slopes": [1.0, 1.0]},
         "nothing",
     ],

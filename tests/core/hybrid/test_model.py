@@ -122,6 +122,14 @@ def test_an_artifact_with_one_weight_for_all_predicates_is_still_read() -> None:
     assert set(HybridModel.from_artifact(artifact, torch.device("cpu")).weights.tolist()) == {0.7}
 
 
+@pytest.mark.parametrize("weight", [1e308, -1e10, float("nan")])
+def test_a_weight_that_cannot_be_computed_with_is_refused(weight: float) -> None:
+    artifact = weighing_apart().to_artifact()
+    artifact.manifest["weights"][0] = weight
+    with pytest.raises(ArtifactError, match="the weights of the artifact are not all finite, or beyond 1e"):
+        HybridModel.from_artifact(artifact, torch.device("cpu"))
+
+
 def test_a_checkpoint_that_does_not_name_a_setting_had_its_default() -> None:
     config = HybridConfig(proofs=ProofsConfig(templates={"1": 2}, epochs=2), embedding=ComplexConfig(rank=2, epochs=1))
     trainer = create_trainer(config, KB, torch.device("cpu"))

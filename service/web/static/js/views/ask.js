@@ -125,7 +125,7 @@ async function answer(place, question, signal) {
   };
   show(place, cautions(found), h("div", { class: "results" },
     h("section", { class: "card flush", "aria-label": "Answers" },
-      h("div", { class: "card-head" }, h("h2", {}, plural(found.answers.length, "answer")), h("span", { class: "note" }, `${Math.round(found.elapsed_ms)} ms${found.truncated ? ", time ran out" : ""}`)),
+      h("div", { class: "card-head" }, h("h2", {}, plural(found.answers.length, "answer")), h("span", { class: "note" }, `${Math.round(found.elapsed_ms)} ms${found.truncated ? ", cut short" : ""}`)),
       list),
     panel));
   const at = Math.min(Math.max(1, Number(question.params.get("answer")) || 1), found.answers.length) - 1;

@@ -20,6 +20,7 @@ from service.http.problems import add_problem_handlers
 from service.http.request_log import Observed
 from service.kbs.router import formats
 from service.kbs.router import router as kbs
+from service.kbs.upload import uploading
 from service.keys.gate import Gate
 from service.keys.service import Keyring
 from service.logs import configure_logs
@@ -56,6 +57,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             app.state.comparing.stop()
             app.state.downloading.stop()
             app.state.importing.stop()
+            app.state.uploading.stop()
             app.state.redis.close()
             app.state.database.dispose()
 
@@ -76,6 +78,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.downloading = downloads(settings.max_downloads)
     app.state.comparing = comparing(settings.max_comparisons)
     app.state.importing = importing(settings.max_imports)
+    app.state.uploading = uploading(settings.max_uploads)
     app.state.unpacking = asyncio.Lock()
     app.state.redis = make_redis(settings)
     parts = Parts(app.state.database, app.state.redis, app.state.storage)

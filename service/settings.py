@@ -137,6 +137,12 @@ class Settings(BaseSettings):
         le=1000,
         description="Most imports of models that one tenant may have under way in one API process.",
     )
+    max_uploads: int = Field(
+        2,
+        gt=0,
+        le=1000,
+        description="Most uploads of KBs that one tenant may have under way in one API process.",
+    )
     max_comparisons: int = Field(
         2,
         gt=0,

@@ -99,7 +99,7 @@ async def compare_models(
     references = [reference.strip() for reference in ids.split(",") if reference.strip()]
     comparing: Places = request.app.state.comparing
     with comparing.place(tenant):
-        compared = await comparing.run(partial(comparison.prepare, database, tenant, references, questions))
+        compared = await comparing.run(tenant, partial(comparison.prepare, database, tenant, references, questions))
         asking = Asking(request.app.state.batcher, request.scope.get("ctp.request_id", ""))
         return await comparison.contested(compared, asking, disagreements)
 
@@ -120,8 +120,8 @@ async def import_model(
     """Import an archive made by `export`, here or elsewhere, as a new version that is ready at once."""
     importing: Places = request.app.state.importing
     async with transfer.alone(request.app.state.unpacking, settings.reply_seconds):
-        found = await importing.run(partial(transfer.Import, archive.file, name or archive.name, settings))
-        await importing.run(partial(found.store, database, storage))
+        found = await importing.run(once.tenant, partial(transfer.Import, archive.file, name or archive.name, settings))
+        await importing.run(once.tenant, partial(found.store, database, storage))
 
     def create(session: Session) -> CreationReply:
         model = found.register(session, once.tenant)
@@ -132,11 +132,11 @@ async def import_model(
         await transfer.check_answers(
             request.app.state.batcher, once.tenant, found.model_id, found.artifact, found.probe
         )
-        await importing.run(partial(found.stage, database))
+        await importing.run(once.tenant, partial(found.stage, database))
     except Exception:
-        await importing.run(partial(found.drop, database))
+        await importing.run(once.tenant, partial(found.drop, database))
         raise
-    reply = await importing.run(partial(found.create, database, once, create))
+    reply = await importing.run(once.tenant, partial(found.create, database, once, create))
     response.headers.update(reply.headers)
     return ModelOut.model_validate(reply.body)
 

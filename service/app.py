@@ -25,6 +25,7 @@ from service.keys.gate import Gate
 from service.keys.service import Keyring
 from service.logs import configure_logs
 from service.models.comparison import comparing
+from service.models.groundings import grounding
 from service.models.router import router as models
 from service.models.upload import importing
 from service.queries.batcher import Batcher
@@ -56,6 +57,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             app.state.waiting.stop()
             app.state.comparing.stop()
             app.state.downloading.stop()
+            app.state.grounding.stop()
             app.state.importing.stop()
             app.state.uploading.stop()
             app.state.redis.close()
@@ -77,6 +79,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.waiting = Waiting(settings.max_waiting_calls)
     app.state.downloading = downloads(settings.max_downloads)
     app.state.comparing = comparing(settings.max_comparisons)
+    app.state.grounding = grounding(settings.max_groundings)
     app.state.importing = importing(settings.max_imports)
     app.state.uploading = uploading(settings.max_uploads)
     app.state.unpacking = asyncio.Lock()

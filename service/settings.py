@@ -149,6 +149,12 @@ class Settings(BaseSettings):
         le=1000,
         description="Most comparisons of models that one tenant may have under way in one API process.",
     )
+    max_groundings: int = Field(
+        4,
+        gt=0,
+        le=1000,
+        description="Most calls for the facts behind rules that one tenant may have under way in one API process.",
+    )
     compare_seconds: float = Field(
         40.0,
         gt=0,

@@ -317,7 +317,8 @@ RULE_WRITERS = {"text/plain": _prolog, "text/csv": _csv}
     "/{model}/rules/{rule_id}/groundings",
     responses=example(200, {"items": [EXAMPLE_GROUNDING], "next_cursor": None, "truncated": False}),
 )
-def list_groundings(
+async def list_groundings(
+    request: Request,
     model: str,
     rule_id: str,
     database: DatabaseDep,
@@ -327,5 +328,6 @@ def list_groundings(
 ) -> Groundings:
     """List the facts behind a rule; those whose conclusion is a known fact come first."""
     after = max(0, (decode_cursor(cursor, int) or [0])[0])
-    with database.read() as session:
-        return service.grounded(session, tenant, model, rule_id, after, limit)
+    grounding: Places = request.app.state.grounding
+    with grounding.place(tenant):
+        return await grounding.run(tenant, partial(service.grounded, database, tenant, model, rule_id, after, limit))

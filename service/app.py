@@ -60,8 +60,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             app.state.grounding.stop()
             app.state.importing.stop()
             app.state.uploading.stop()
+            app.state.targets.stop()
             app.state.redis.close()
             app.state.database.dispose()
+            look_ups.dispose()
 
     app = FastAPI(
         title="CTP",
@@ -75,7 +77,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.database = Database(settings.database)
     app.state.storage = make_storage(settings)
-    app.state.targets = Targets(app.state.database)
+    # Whatever takes all connections of the routes, keys and targets of queries are still looked up.
+    look_ups = app.state.database.twin()
+    app.state.targets = Targets(look_ups)
     app.state.waiting = Waiting(settings.max_waiting_calls)
     app.state.downloading = downloads(settings.max_downloads)
     app.state.comparing = comparing(settings.max_comparisons)
@@ -90,7 +94,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(RateLimit, settings=settings)
-    app.add_middleware(Gate, keyring=Keyring(app.state.database, settings))
+    app.add_middleware(Gate, keyring=Keyring(look_ups, settings))
     app.add_middleware(Observed)
     # Routes are tried in order, so the one that must be fastest comes first.
     app.include_router(queries)

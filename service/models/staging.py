@@ -5,7 +5,7 @@ Until then the version belongs to a tenant that nobody can be, under its id as i
 
 import json
 import time
-from collections.abc import Sequence
+from itertools import islice
 
 import structlog
 from sqlalchemy import ColumnElement, delete, exists, func, select
@@ -15,6 +15,7 @@ from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import ModelVersion, RuleRow
 from service.errors import Unavailable
+from service.models.held_rules import HeldRules
 from service.training.outcomes import add_rules
 
 log = structlog.get_logger()
@@ -26,13 +27,14 @@ PAUSE_SECONDS = 0.01
 ABANDONED_SECONDS = 3600.0
 
 
-def stage(database: Database, model: ModelVersion, rules: Sequence[str]) -> None:
-    """Writes the version and its rules, which are JSON, invisible to everybody."""
+def stage(database: Database, model: ModelVersion, rules: HeldRules) -> None:
+    """Writes the version and its rules, invisible to everybody."""
     model.tenant, model.name, model.version, model.status = IMPORTING, model.id, 1, "pending"
     with database.write() as session:
         session.add(model)
+    waiting = iter(rules)
     for first in range(0, len(rules), CHUNK_RULES):
-        chunk = [json.loads(rule) for rule in rules[first : first + CHUNK_RULES]]
+        chunk = [json.loads(rule) for rule in islice(waiting, CHUNK_RULES)]
         with database.write() as session:
             add_rules(session, model.id, chunk, first)
         time.sleep(PAUSE_SECONDS)

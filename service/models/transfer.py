@@ -73,7 +73,7 @@ class Import:
         self.artifact = ""
         rules = sha256()
         for rule in self.rules:
-            rules.update(rule.encode())
+            rules.update(rule)
         parts = (self.name.encode(), self.card.model_dump_json().encode(), *(self.files[n] for n in sorted(self.files)))
         # Two imports with the same digests are the same import.
         self.content = b"".join([rules.digest(), *(sha256(part).digest() for part in parts)])

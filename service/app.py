@@ -1,6 +1,5 @@
 """Builds the FastAPI app: the only place where its parts are put together."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,6 +17,7 @@ from service.http.parameters import KNOWN_PARAMETERS
 from service.http.places import downloads
 from service.http.problems import add_problem_handlers
 from service.http.request_log import Observed
+from service.http.turns import Turns
 from service.kbs.router import formats
 from service.kbs.router import router as kbs
 from service.kbs.upload import uploading
@@ -59,6 +59,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             app.state.downloading.stop()
             app.state.grounding.stop()
             app.state.importing.stop()
+            app.state.unpacking.stop()
             app.state.uploading.stop()
             app.state.targets.stop()
             app.state.redis.close()
@@ -86,7 +87,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.grounding = grounding(settings.max_groundings)
     app.state.importing = importing(settings.max_imports)
     app.state.uploading = uploading(settings.max_uploads)
-    app.state.unpacking = asyncio.Lock()
+    app.state.unpacking = Turns(1, "unpack")  # one archive at a time is in memory
     app.state.redis = make_redis(settings)
     parts = Parts(app.state.database, app.state.redis, app.state.storage)
     app.state.parts = Cache(lambda _: parts.states(), PARTS_SECONDS)

@@ -119,9 +119,8 @@ async def import_model(
 ) -> ModelOut:
     """Import an archive made by `export`, here or elsewhere, as a new version that is ready at once."""
     importing: Places = request.app.state.importing
-    async with transfer.alone(request.app.state.unpacking, settings.reply_seconds):
-        found = await importing.run(once.tenant, partial(transfer.Import, archive.file, name or archive.name, settings))
-        await importing.run(once.tenant, partial(found.store, database, storage))
+    unpack = partial(transfer.Import.stored, archive.file, name or archive.name, settings, database, storage)
+    found = await request.app.state.unpacking.run(once.tenant, unpack)
 
     def create(session: Session) -> CreationReply:
         model = found.register(session, once.tenant)

@@ -1,6 +1,5 @@
 """Builds the FastAPI app: the only place where its parts are put together."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,12 +17,15 @@ from service.http.parameters import KNOWN_PARAMETERS
 from service.http.places import downloads
 from service.http.problems import add_problem_handlers
 from service.http.request_log import Observed
+from service.http.turns import Turns
 from service.kbs.router import formats
 from service.kbs.router import router as kbs
+from service.kbs.upload import uploading
 from service.keys.gate import Gate
 from service.keys.service import Keyring
 from service.logs import configure_logs
 from service.models.comparison import comparing
+from service.models.groundings import grounding
 from service.models.router import router as models
 from service.models.upload import importing
 from service.queries.batcher import Batcher
@@ -55,9 +57,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             app.state.waiting.stop()
             app.state.comparing.stop()
             app.state.downloading.stop()
+            app.state.grounding.stop()
             app.state.importing.stop()
+            app.state.unpacking.stop()
+            app.state.uploading.stop()
+            app.state.targets.stop()
             app.state.redis.close()
             app.state.database.dispose()
+            look_ups.dispose()
 
     app = FastAPI(
         title="CTP",
@@ -71,12 +78,16 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.database = Database(settings.database)
     app.state.storage = make_storage(settings)
-    app.state.targets = Targets(app.state.database)
+    # Whatever takes all connections of the routes, keys and targets of queries are still looked up.
+    look_ups = app.state.database.twin()
+    app.state.targets = Targets(look_ups)
     app.state.waiting = Waiting(settings.max_waiting_calls)
     app.state.downloading = downloads(settings.max_downloads)
     app.state.comparing = comparing(settings.max_comparisons)
+    app.state.grounding = grounding(settings.max_groundings)
     app.state.importing = importing(settings.max_imports)
-    app.state.unpacking = asyncio.Lock()
+    app.state.uploading = uploading(settings.max_uploads)
+    app.state.unpacking = Turns(1, "unpack")  # one archive at a time is in memory
     app.state.redis = make_redis(settings)
     parts = Parts(app.state.database, app.state.redis, app.state.storage)
     app.state.parts = Cache(lambda _: parts.states(), PARTS_SECONDS)
@@ -84,7 +95,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimit, settings=settings)
     app.add_middleware(RateLimit, settings=settings)
-    app.add_middleware(Gate, keyring=Keyring(app.state.database, settings))
+    app.add_middleware(Gate, keyring=Keyring(look_ups, settings))
     app.add_middleware(Observed)
     # Routes are tried in order, so the one that must be fastest comes first.
     app.include_router(queries)

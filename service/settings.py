@@ -90,10 +90,16 @@ class Settings(BaseSettings):
         description="Time in which the headers of a request must arrive, and what is left of a body that was refused.",
     )
     body_seconds: float = Field(
-        10.0, gt=0, description="Time that the API waits for a body before the minimum rate below applies."
+        10.0,
+        gt=0,
+        description="Time that the API waits for a body, or for an answer to be read, before the minimum rate below "
+        "applies.",
     )
     min_body_bytes_per_second: int = Field(
-        8192, gt=0, description="Slowest rate at which a body may arrive; slower bodies are refused."
+        8192,
+        gt=0,
+        description="Slowest rate at which a body may arrive, or an answer be read; slower bodies are refused, slower "
+        "readers cut off.",
     )
     max_facts: int = Field(
         2_000_000, gt=0, description="Most facts in one KB; more take more memory and training time."
@@ -145,11 +151,23 @@ class Settings(BaseSettings):
         le=1000,
         description="Most imports of models that one tenant may have under way in one API process.",
     )
+    max_uploads: int = Field(
+        2,
+        gt=0,
+        le=1000,
+        description="Most uploads of KBs that one tenant may have under way in one API process.",
+    )
     max_comparisons: int = Field(
         2,
         gt=0,
         le=1000,
         description="Most comparisons of models that one tenant may have under way in one API process.",
+    )
+    max_groundings: int = Field(
+        4,
+        gt=0,
+        le=1000,
+        description="Most calls for the facts behind rules that one tenant may have under way in one API process.",
     )
     compare_seconds: float = Field(
         40.0,

@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,15 +146,28 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.engine = make_engine(url)
-        # Remembered, since reading another place of the same file may find nothing wrong.
-        self.damaged = False
+        self._damage = threading.Event()
         event.listen(self.engine, "handle_error", self._note_damage)
         self._writers = sessionmaker(self.engine, expire_on_commit=False)
         self._readers = sessionmaker(self.engine.execution_options(read_only=True), expire_on_commit=False)
 
     def _note_damage(self, context: ExceptionContext) -> None:
         if isinstance(context.original_exception, Exception) and fault_of(context.original_exception) is DAMAGED:
-            self.damaged = True
+            self._damage.set()
+
+    @property
+    def damaged(self) -> bool:
+        """Remembered, since reading another place of the same file may find nothing wrong."""
+        return self._damage.is_set()
+
+    def twin(self) -> "Database":
+        """Returns the same database with connections of its own, for work that must not wait for other work.
+
+        Damage that either finds is known to both.
+        """
+        twin = Database(self.engine.url.render_as_string(hide_password=False))
+        twin._damage = self._damage
+        return twin
 
     @contextmanager
     def write(self) -> Iterator[Session]:

@@ -2,16 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 CACHE_SECONDS = 2.0
 MAX_KEYS = 10_000
-# Threads of their own: nobody's slow work may keep others from looking up their keys.
-_threads = ThreadPoolExecutor(4, thread_name_prefix="look-up")
+THREADS = 4
+Run = Callable[[K, Callable[[], V]], Awaitable[V]]
 
 
 class Cache(Generic[K, V]):
@@ -21,8 +22,10 @@ class Cache(Generic[K, V]):
     of the same key whenever its answer expires.
     """
 
-    def __init__(self, look_up: Callable[[K], V], seconds: float = CACHE_SECONDS) -> None:
-        self._look_up, self._seconds = look_up, seconds
+    def __init__(self, look_up: Callable[[K], V], seconds: float = CACHE_SECONDS, run: Run[K, V] | None = None) -> None:
+        """`run` says where a key is looked up; the default is threads of this cache alone, first come, first served."""
+        self._look_up, self._seconds, self._run = look_up, seconds, run or self._in_a_thread
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="look-up")
         self._known: dict[K, tuple[float, asyncio.Future[V]]] = {}
 
     async def get(self, key: K, *, fresh: bool = False) -> V:
@@ -33,11 +36,14 @@ class Cache(Generic[K, V]):
         if found is None or fresh or (asked - found[0] >= self._seconds and found[1].done()):
             if len(self._known) >= MAX_KEYS:
                 self._known.clear()
-            looking = asyncio.get_running_loop().run_in_executor(_threads, self._look_up, key)
+            looking = asyncio.ensure_future(self._run(key, partial(self._look_up, key)))
             found = self._known[key] = (asked, looking)
             found[1].add_done_callback(lambda task: self._forget_error(key, task))
         # A caller that is cancelled must not cancel the look-up for the others.
         return await asyncio.shield(found[1])
+
+    async def _in_a_thread(self, _: K, look_up: Callable[[], V]) -> V:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
 
     def _forget_error(self, key: K, task: asyncio.Future[V]) -> None:
         known = self._known.get(key)

@@ -22,7 +22,7 @@ async def get_app_settings(request: Request) -> Settings:
     return settings
 
 
-def get_storage(request: Request) -> Storage:
+async def get_storage(request: Request) -> Storage:
     storage: Storage = request.app.state.storage
     return storage
 
@@ -60,7 +60,7 @@ IdempotencyKey = Annotated[
 ]
 
 
-def get_once(request: Request, tenant: TenantDep, key: IdempotencyKey = None) -> Once:
+async def get_once(request: Request, tenant: TenantDep, key: IdempotencyKey = None) -> Once:
     return Once(tenant, f"{request.method} {request.scope['route'].path}", key)
 
 

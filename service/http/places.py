@@ -1,9 +1,7 @@
 """Bounds the costly calls of each tenant, and gives them threads of their own."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -12,6 +10,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.errors import TooMany
+from service.http.turns import Turns
 
 T = TypeVar("T")
 DOWNLOAD_THREADS = 2
@@ -20,13 +19,14 @@ DOWNLOAD_THREADS = 2
 class Places:
     """The places that one API process has for one kind of call, and the threads in which such calls work.
 
-    Threads of their own, since a call that needs the default ones may be somebody else's look-up of a key.
+    Threads of their own, since a call that needs the default ones may be somebody else's. A tenant works in one of them
+    at a time, so that its calls never take all.
     """
 
     def __init__(self, limit: int, threads: int, code: str, detail: str) -> None:
         """`code` and `detail` are those of the refusal once a tenant holds `limit` places."""
         self.limit, self.code, self.detail = limit, code, detail
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=code)
+        self._turns = Turns(threads, code)
         self._held: Counter[str] = Counter()
 
     @contextmanager
@@ -48,12 +48,12 @@ class Places:
         if not self._held[tenant]:
             del self._held[tenant]
 
-    async def run(self, work: Callable[[], T]) -> T:
-        """Runs `work` in one of the threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def run(self, tenant: str, work: Callable[[], T]) -> T:
+        """Runs `work` in one of the threads, after the earlier work of this tenant."""
+        return await self._turns.run(tenant, work)
 
     def stop(self) -> None:
-        self._threads.shutdown(wait=False)
+        self._turns.stop()
 
 
 class PlacedStream(StreamingResponse):
@@ -86,7 +86,7 @@ async def download(places: Places, tenant: str, begin: Callable[[], Download]) -
     """Takes a place and begins a download in a thread; raises TooMany, or what `begin` raises."""
     places.take(tenant)
     try:
-        begun = await places.run(begin)
+        begun = await places.run(tenant, begin)
     except BaseException:
         places.give_back(tenant)
         raise

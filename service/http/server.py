@@ -1,4 +1,4 @@
-"""Runs uvicorn with a deadline for what a request begins with and ends with: on its own, uvicorn waits for ever."""
+"""Runs uvicorn with deadlines for callers who send or read slowly: on its own, uvicorn waits for ever."""
 
 import asyncio
 import sys
@@ -26,9 +26,12 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
 
         The rest of a body that was answered early is read and dropped until the same deadline: closing a connection
         with unread bytes resets it, and the client may lose the answer.
+
+        A connection whose answer is read too slowly is cut: it holds memory, and if it is a download a place.
         """
 
         _timer: asyncio.TimerHandle | None = None
+        _reading: asyncio.TimerHandle | None = None
         _head_bytes = 0
         _in_body = False
 
@@ -38,7 +41,19 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_timer()
+            self._stop_reading()
             super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            """Called when the caller is behind with so many bytes that no more are written."""
+            super().pause_writing()
+            behind = self.transport.get_write_buffer_size()
+            seconds = settings.body_seconds + behind / settings.min_body_bytes_per_second
+            self._reading = self.loop.call_later(seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            self._stop_reading()
+            super().resume_writing()
 
         def data_received(self, data: bytes) -> None:
             if self._timer is None and (self.cycle is None or self.cycle.response_complete):
@@ -67,6 +82,11 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+
+        def _stop_reading(self) -> None:
+            if self._reading is not None:
+                self._reading.cancel()
+                self._reading = None
 
         def _give_up(self) -> None:
             self._timer = None

@@ -1,6 +1,6 @@
 """The SQL of KBs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -228,8 +228,14 @@ def facts_by_split(session: Session, kb: Kb) -> dict[str, int]:
     return {name: counts.get(name, 0) for name in SPLITS if name in kb.splits}
 
 
-def graph_rows(session: Session, kb: Kb) -> Sequence[GraphRow]:
-    return session.scalars(select(GraphRow).where(GraphRow.kb == kb.number).order_by(GraphRow.number)).all()
+def graph_rows(session: Session, kb: Kb, after: int = -1, limit: int | None = None) -> Sequence[GraphRow]:
+    statement = select(GraphRow).where(GraphRow.kb == kb.number, GraphRow.number > after)
+    return session.scalars(statement.order_by(GraphRow.number).limit(limit)).all()
+
+
+def graph_of(row: GraphRow, facts: Iterable[Fact], entities: Vocabulary, predicates: Vocabulary) -> Graph:
+    label = predicates.names[row.label] if row.label >= 0 else None
+    return Graph(tuple(facts), entities.names[row.subject], entities.names[row.object], label)
 
 
 def check_whole(kb: Kb, num_entities: int, num_facts: int) -> None:
@@ -263,9 +269,8 @@ def _graphs(
     for row in graphs:
         own = ids[start : start + row.num_facts]
         start += row.num_facts
-        facts = tuple(Fact(entities.names[s], predicates.names[p], entities.names[o]) for s, p, o in own)
-        label = predicates.names[row.label] if row.label >= 0 else None
-        splits[row.split].append(Graph(facts, entities.names[row.subject], entities.names[row.object], label))
+        facts = (Fact(entities.names[s], predicates.names[p], entities.names[o]) for s, p, o in own)
+        splits[row.split].append(graph_of(row, facts, entities, predicates))
     return graphs_kb(splits)
 
 

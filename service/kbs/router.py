@@ -1,17 +1,19 @@
 """`/kbs` and `/formats`."""
 
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ctp_core.kb.formats.registry import FORMATS
+from service.db.engine import Database
 from service.db.tables import Kb, Symbol
 from service.http.dependencies import DatabaseDep, DownloadingDep, OnceDep, SettingsDep, TenantDep
-from service.http.idempotency import CreationReply
+from service.http.idempotency import CreationReply, Once
 from service.http.openapi import example, upload_body
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
-from service.http.places import Download, download
+from service.http.places import Download, Places, download
 from service.kbs import repository, service
 from service.kbs.kinds import check_format, default_format, suffix
 from service.kbs.schemas import (
@@ -30,7 +32,7 @@ from service.kbs.schemas import (
 )
 from service.kbs.service import FoundFact
 from service.kbs.upload import Upload, read_upload
-from service.settings import NAME_LIMIT
+from service.settings import NAME_LIMIT, Settings
 
 router = APIRouter(prefix="/kbs", tags=["knowledge bases"])
 formats = APIRouter(tags=["knowledge bases"])
@@ -55,7 +57,8 @@ def shown(kb: Kb) -> KbOut:
 @router.post(
     "", summary="Upload a KB", status_code=201, responses=example(201, EXAMPLE_KB), openapi_extra=upload_body(KbCreate)
 )
-def create_kb(
+async def create_kb(
+    request: Request,
     upload: Annotated[Upload, Depends(read_upload)],
     response: Response,
     database: DatabaseDep,
@@ -63,19 +66,25 @@ def create_kb(
     once: OnceDep,
 ) -> KbOut:
     """Upload a knowledge base, as JSON facts or as files. Answers 200 if the same content has this name already."""
-    built = upload.build(settings)
-
-    def reply(kb: Kb, created: bool) -> CreationReply:
-        return CreationReply(201 if created else 200, shown(kb).model_dump(mode="json"), {"Location": f"/kbs/{kb.id}"})
-
-    content = f"{upload.name}\n{built.sha256}".encode()
-    answer = once.kept(database, content)
-    if answer is None:
-        with service.begin_load(database, once.tenant, upload.name, built) as load:
-            answer = once.create(database, content, lambda session: reply(load.finish(session), load.created))
+    uploading: Places = request.app.state.uploading
+    answer = await uploading.run(once.tenant, partial(_loaded, upload, database, settings, once))
     response.status_code = answer.status
     response.headers.update(answer.headers)
     return KbOut.model_validate(answer.body)
+
+
+def _loaded(upload: Upload, database: Database, settings: Settings, once: Once) -> CreationReply:
+    built = upload.build(settings)
+    content = f"{upload.name}\n{built.sha256}".encode()
+    kept = once.kept(database, content)
+    if kept is not None:
+        return kept
+    with service.begin_load(database, once.tenant, upload.name, built) as load:
+        return once.create(database, content, lambda session: _reply(load.finish(session), load.created))
+
+
+def _reply(kb: Kb, created: bool) -> CreationReply:
+    return CreationReply(201 if created else 200, shown(kb).model_dump(mode="json"), {"Location": f"/kbs/{kb.id}"})
 
 
 @router.get("", summary="List KBs", responses=example(200, {"items": [EXAMPLE_KB], "next_cursor": None}))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from sqlalchemy.orm import Session
@@ -10,7 +11,7 @@ from ctp_core.kb.facts_builder import BuiltKB
 from ctp_core.kb.formats.registry import FORMATS
 from ctp_core.kb.formats.tsv import UNSAFE, write_tsv
 from ctp_core.kb.graphs_builder import BuiltGraphs
-from ctp_core.kb.knowledge_base import SPLITS
+from ctp_core.kb.knowledge_base import SPLITS, Graph
 from ctp_core.kb.profile import Profile
 from ctp_core.symbols import Fact, Vocabulary
 from service.db.engine import Database
@@ -23,6 +24,7 @@ from service.kbs.store import NO_LABEL, Load, StoredKB
 
 EXPORT_BLOCKS = 16
 EXPORT_LINES = 2000
+EXPORT_GRAPHS = 500
 
 
 def begin_load(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> Load:
@@ -209,14 +211,14 @@ def neighbourhood(session: Session, kb: Kb, entity: str, limit: int) -> tuple[li
 def export(database: Database, kb: Kb, format_name: str, split: str | None) -> Iterator[bytes]:
     """Yields the KB as a file, piece by piece; no transaction stays open while a slow reader downloads it."""
     with database.read() as session:
-        if kb.kind == "graphs":
-            whole = repository.read_kb(session, kb)
-            return _encoded(FORMATS[format_name].to_text(g for s in _wanted(kb, split) for g in whole.splits[s]))
         entities, predicates = (
             repository.vocabulary(session, kb, role) for role in (repository.ENTITY, repository.PREDICATE)
         )
         counts = repository.facts_by_split(session, kb)
         repository.check_whole(kb, len(entities), sum(counts.values()))
+    if kb.kind == "graphs":
+        graphs = _export_graphs(database, kb, entities, predicates, _wanted(kb, split))
+        return _encoded(FORMATS[format_name].to_text(graphs))
     rows = _export_facts(database, kb, entities, predicates, _range(counts, split))
     if format_name == "tsv":
         unsafe = any(UNSAFE.search(name) for names in (entities, predicates) for name in names)
@@ -257,6 +259,27 @@ def _export_facts(
             for subject, predicate, object_, position in block.tolist():
                 if position in positions:
                     yield Fact(entities.names[subject], predicates.names[predicate], entities.names[object_])
+
+
+def _export_graphs(
+    database: Database, kb: Kb, entities: Vocabulary, predicates: Vocabulary, wanted: list[str]
+) -> Iterator[Graph]:
+    """Yields the graphs of the wanted splits, each with its facts, which follow those of the graph before it.
+
+    Raises ArtifactError if the KB is deleted meanwhile.
+    """
+    facts, after = _export_facts(database, kb, entities, predicates, range(kb.num_facts)), -1
+    while True:
+        with database.read() as session:
+            rows = repository.graph_rows(session, kb, after, EXPORT_GRAPHS)
+        if not rows:
+            repository.check_whole(kb, len(entities), kb.num_facts - sum(1 for _ in facts))
+            return
+        for row in rows:
+            own = tuple(islice(facts, row.num_facts))
+            if row.split in wanted:
+                yield repository.graph_of(row, own, entities, predicates)
+        after = rows[-1].number
 
 
 def _encoded(lines: Iterable[str]) -> Iterator[bytes]:

@@ -1,6 +1,7 @@
 """Turns the body of `POST /kbs` into a KB, or into an error that names the first fault."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -16,6 +17,7 @@ from ctp_core.kb.knowledge_base import SPLITS
 from service.errors import Invalid, UnsupportedMedia
 from service.http.bodies import parse_json
 from service.http.forms import MAX_TEXTS, known_fields, room_for
+from service.http.places import Places
 from service.kbs.kinds import GRAPHS, KINDS, check_format, kind_of
 from service.kbs.schemas import KbCreate
 from service.names import check_name
@@ -25,6 +27,13 @@ FILE_FIELDS = ("file", *SPLITS)
 TEXT_FIELDS = ("name", "kind", "format")
 MAX_FILE_NAME = 200
 BODY = "body"
+THREADS = 2
+
+
+def uploading(limit: int) -> Places:
+    """The uploads of KBs that one tenant may have under way in one API process."""
+    detail = f"{limit} uploads of yours are under way (CTP_MAX_UPLOADS): wait for one to end"
+    return Places(limit, THREADS, "too_many_uploads", detail)
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,14 @@ class OpenFile:
 
 
 async def read_upload(request: Request) -> AsyncIterator[Upload]:
-    """FastAPI dependency that reads the body as JSON or multipart; files are kept on disk, not in memory."""
+    """FastAPI dependency that takes a place and reads the body as JSON or multipart; files are kept on disk."""
+    with request.app.state.uploading.place(request.scope["ctp.tenant"]):
+        async with _upload(request) as upload:
+            yield upload
+
+
+@asynccontextmanager
+async def _upload(request: Request) -> AsyncIterator[Upload]:
     content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if content_type == "application/json":
         # Not `read_json`: a name that cannot be stored is reported with its line later.

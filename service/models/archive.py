@@ -7,7 +7,6 @@ it in a query worker (`transfer.check_answers`).
 
 import io
 import json
-import lzma
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,15 +17,15 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 from ctp_core.errors import ArtifactError, ConfigError, DataError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
 from ctp_core.methods import stored_config
-from ctp_core.rules import MAX_BODY, each_once
+from ctp_core.rules import MAX_BODY
 from ctp_core.rules_from_atoms import rule_from_values
 from service.errors import Invalid, PayloadTooLarge
 from service.files.storage import Files
 from service.http.bodies import first_faults, holds_nul
 from service.http.pieces import LongList, flat, rest_and_pieces
+from service.models.held_rules import HeldRules, held
 from service.models.schemas import Tags
 from service.settings import MIB, NAME_LIMIT, Settings
-from service.training.outcomes import rule_values
 
 CARD = "model.json"
 MEMBERS = (CARD, MANIFEST, TENSORS)
@@ -34,13 +33,14 @@ ZIP64_BYTES = 2 * 1024 * MIB - 64 * MIB  # a little less than a member may have:
 MAX_RULES = 100_000
 MAX_TRIALS, MAX_SETTINGS = 1000, 200  # more than any search tries, and than any method has
 ENCRYPTED = 0x1
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others may ask for gigabytes before they unpack a byte
 MAX_ARGUMENT = 2 * NAME_LIMIT + 2  # a constant is quoted, and any of its characters may be escaped
 # A zip ends with a record of its directory's length; a 64-bit zip has a locator before that record.
 END, LOCATOR = b"PK\x05\x06", b"PK\x06\x07"
 END_BYTES, LOCATOR_BYTES = 22, 20
 DIRECTORY_SIZE = slice(12, 16)
 MAX_DIRECTORY_BYTES = 4096
-UNREADABLE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, ValueError, OSError)
+UNREADABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError, OSError)
 
 
 class CardAtom(BaseModel):
@@ -121,34 +121,31 @@ RULES = LongList(
 )
 
 
-def _rules(pieces: Iterable[Sequence[CardRule]]) -> list[str]:
-    """Returns what is to be stored of the rules, as JSON, in the form and with the ids of this version, each once.
-
-    As JSON, because a hundred thousand rules are millions of objects, and Python's garbage collector stops everything
-    for a second to look at so many. Of equal rules the most confident is kept, and the first of equally confident ones.
-    """
-    kept: dict[str, str] = {}
-    confidence: dict[str, float] = {}
-    for piece in pieces:
-        for rule in each_once(rule_from_values(one.model_dump()) for one in piece):
-            if rule.confidence > confidence.get(rule.id, -1.0):
-                confidence[rule.id], kept[rule.id] = rule.confidence, json.dumps(rule_values([rule])[0])
-    return list(kept.values())
+Sized = tuple[int, Iterable[bytes]]  # a file: its size and its pieces
 
 
-def pack(card: Card, files: Mapping[str, tuple[int, Iterable[bytes]]]) -> Iterator[bytes]:
-    """Yields the archive piece by piece; `files` are the size and the pieces of each file, by name."""
-    described = card.model_dump_json().encode()
+def pack(card: Card, rules: Iterable[Sequence[Mapping[str, Any]]], files: Mapping[str, Sized]) -> Iterator[bytes]:
+    """Yields the archive piece by piece; `rules`, some at a time, have the fields of CardRule and are not checked."""
     sent = Outbox()
     # The fastest level: weights hardly shrink, whatever the effort. Members that are opened by name have a fixed date,
     # so that the same model always gives the same file.
     with zipfile.ZipFile(cast("BinaryIO", sent), "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, (size, pieces) in {CARD: (len(described), [described]), **files}.items():
+        for name, (size, pieces) in {CARD: (0, _described(card, rules)), **files}.items():
             with archive.open(name, "w", force_zip64=size > ZIP64_BYTES) as file:
                 for piece in pieces:
                     file.write(piece)
                     yield sent.taken()
     yield sent.taken()
+
+
+def _described(card: Card, rules: Iterable[Sequence[Mapping[str, Any]]]) -> Iterator[bytes]:
+    """Yields the card with these rules as JSON: to write a hundred thousand at once would hold up all other calls."""
+    yield card.model_dump_json(exclude={"rules"}).encode().removesuffix(b"}") + b',"rules":['
+    between = b""
+    for some in filter(None, rules):
+        yield between + json.dumps(some, separators=(",", ":"))[1:-1].encode()
+        between = b","
+    yield b"]}"
 
 
 class Outbox:
@@ -170,10 +167,10 @@ class Outbox:
 
 
 class Unpacked(NamedTuple):
-    """What is in an archive: the card without its rules, the rules as JSON, the model's files and its config."""
+    """What is in an archive: the card without its rules, its rules, the model's files and its config."""
 
     card: Card
-    rules: list[str]
+    rules: HeldRules
     files: Files
     config: dict[str, Any]
 
@@ -221,6 +218,8 @@ def _members(archive: zipfile.ZipFile, max_bytes: int) -> dict[str, zipfile.ZipI
         raise _bad(f"it must hold exactly {', '.join(MEMBERS)}")
     if any(member.flag_bits & ENCRYPTED for member in found.values()):
         raise _bad("a member is encrypted")
+    if any(member.compress_type not in COMPRESSIONS for member in found.values()):
+        raise _bad("a member is neither stored nor deflated")
     if sum(member.file_size for member in found.values()) > max_bytes:
         raise PayloadTooLarge("model_too_large", f"the model is larger than {max_bytes} bytes (CTP_MAX_MODEL_BYTES)")
     return found
@@ -235,12 +234,12 @@ def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     return content
 
 
-def _card(content: bytes) -> tuple[Card, list[str]]:
+def _card(content: bytes) -> tuple[Card, HeldRules]:
     if holds_nul(content):
         raise _bad(f"{CARD}: a string contains the character NUL")
     try:
         card, pieces = rest_and_pieces(Card, content, MAX_RULES, RULES)
-        return card, _rules(pieces)
+        return card, held([rule_from_values(one.model_dump()) for one in piece] for piece in pieces)
     except ValidationError as error:
         fault = first_faults(error)[0]
         raise _bad(f"{CARD}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None

@@ -2,27 +2,38 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from ctp_core.errors import ArtifactError
 from ctp_core.rules import is_constant, unquoted
 from ctp_core.symbols import Fact
 from service.db.tables import GraphRow, Kb, RuleRow
+from service.http.places import Places
 from service.kbs import repository
-from service.kbs.blocks import OBJECT, POSITION, SUBJECT
+from service.kbs.blocks import COLUMNS, OBJECT, POSITION, SUBJECT
 from service.kbs.blocks import PREDICATE as PREDICATE_COLUMN
+from service.kbs.blocks import Rows as BlockRows
 
 Binding = dict[str, int]
 Pairs = tuple[tuple[int, int], ...]
 Row = tuple[int, int, int]  # graph, subject, object
 Rows = NDArray[np.int64]  # [fact, 3]
 Column = NDArray[np.int64]  # [fact]
-NO_ROWS = np.zeros((0, 3), dtype=np.int64)
 PIECE = 4096
 NOBODY = -1
-SECONDS = 1.0  # Limit of the search, which shares its process with other callers.
+SECONDS = 1.0  # limit of the search, which shares its process with other callers
+LEAST_SHARE = 0.25  # of the time that is left after the facts are sorted
+THREADS = 2
+
+
+def grounding(limit: int) -> Places:
+    """The calls for facts behind rules that one tenant may have under way in one API process."""
+    detail = f"{limit} calls of yours for facts behind rules are under way (CTP_MAX_GROUNDINGS): wait for one to end"
+    return Places(limit, THREADS, "too_many_groundings", detail)
 
 
 class Ends:
@@ -80,21 +91,56 @@ class TimeLimitReached(Exception):
     """The search has reached its time limit."""
 
 
+@dataclass(frozen=True)
+class Premises:
+    """All that a search needs of the database, so that it holds no connection while it works."""
+
+    rule: RuleRow
+    kind: str
+    found: dict[str, BlockRows]  # by predicate
+    num_train: int
+    graph_ends: Column
+    labelled: Rows | None  # graph, subject, object of the graphs whose label is the head; None in a KB of facts
+    constants: Binding
+
+    @classmethod
+    def read(cls, session: Session, kb: Kb, rule: RuleRow) -> "Premises":
+        graphs = repository.graph_rows(session, kb) if kb.kind == "graphs" else ()
+        head = rule.head["predicate"]
+        names = {atom["predicate"] for atom in rule.body} | (set() if graphs else {head})
+        return cls(
+            rule=rule,
+            kind=kb.kind,
+            found={name: _found(session, kb, name) for name in names},
+            num_train=repository.facts_by_split(session, kb).get("train", 0),
+            # The facts of each graph follow those of the previous one; a KB of facts is one graph.
+            graph_ends=np.cumsum([graph.num_facts for graph in graphs], dtype=np.int64),
+            labelled=_labelled(session, kb, head, graphs) if graphs else None,
+            constants=_constants(session, kb, rule),
+        )
+
+    def edges(self, predicate: str) -> Edges:
+        """Returns the facts of a predicate in the training split, which is stored first."""
+        rows = self.found[predicate]
+        rows = rows[rows[:, POSITION] < self.num_train].astype(np.int64)
+        graphs = np.searchsorted(self.graph_ends, rows[:, POSITION], side="right")
+        return Edges(np.column_stack([graphs, rows[:, SUBJECT], rows[:, OBJECT]]))
+
+
 class Search:
     """Searches for the ways in which training facts make the body of a rule true."""
 
-    def __init__(self, session: Session, kb: Kb, rule: RuleRow, seconds: float = SECONDS) -> None:
-        graphs = repository.graph_rows(session, kb) if kb.kind == "graphs" else ()
-        # The facts of each graph follow those of the previous one; a KB of facts is one graph.
-        graph_ends = np.cumsum([graph.num_facts for graph in graphs], dtype=np.int64)
-        edges = {name: _edges(session, kb, name, graph_ends) for name in {atom["predicate"] for atom in rule.body}}
+    def __init__(self, premises: Premises, seconds: float = SECONDS) -> None:
+        began, rule = time.monotonic(), premises.rule
+        edges = {name: premises.edges(name) for name in premises.found}
         self.body = [(atom["subject"], atom["object"], edges[atom["predicate"]]) for atom in rule.body]
         self.head = rule.head["subject"], rule.head["object"]
-        head = rule.head["predicate"]
-        self.stated = _labelled(session, kb, head, graphs) if graphs else _edges(session, kb, head, graph_ends)
-        self.anywhere = 0 if kb.kind == "facts" else None  # all facts of such a KB are in graph 0
-        self.constants = _constants(session, kb, rule)
-        self.ends = time.monotonic() + seconds
+        labelled = premises.labelled
+        self.stated = edges[rule.head["predicate"]] if labelled is None else Edges(labelled)
+        self.anywhere = 0 if premises.kind == "facts" else None  # all facts of such a KB are in graph 0
+        self.constants = premises.constants
+        # To sort millions of facts may take all of the time, but nothing is found without a search.
+        self.ends = max(began + seconds, time.monotonic() + LEAST_SHARE * seconds)
         self.truncated = False
 
     def found(self, known: bool, limit: int) -> list[Pairs]:
@@ -144,28 +190,26 @@ def _constants(session: Session, kb: Kb, rule: RuleRow) -> Binding:
     return {name: NOBODY if position is None else position for name, position in found.items()}
 
 
-def _edges(session: Session, kb: Kb, predicate: str, graph_ends: Column) -> Edges:
-    """Returns the facts of a predicate in the training split, which is stored first."""
+def _found(session: Session, kb: Kb, predicate: str) -> BlockRows:
     position = repository.position_of(session, kb, repository.PREDICATE, predicate)
     if position is None:
-        return Edges(NO_ROWS)
-    rows = repository.found_rows(session, kb, {PREDICATE_COLUMN: position}, None, kb.num_facts)
-    rows = rows[rows[:, POSITION] < repository.facts_by_split(session, kb).get("train", 0)].astype(np.int64)
-    graphs = np.searchsorted(graph_ends, rows[:, POSITION], side="right")
-    return Edges(np.column_stack([graphs, rows[:, SUBJECT], rows[:, OBJECT]]))
+        return np.zeros((0, len(COLUMNS)), dtype=np.int32)
+    return repository.found_rows(session, kb, {PREDICATE_COLUMN: position}, None, kb.num_facts)
 
 
-def _labelled(session: Session, kb: Kb, predicate: str, graphs: Sequence[GraphRow]) -> Edges:
+def _labelled(session: Session, kb: Kb, predicate: str, graphs: Sequence[GraphRow]) -> Rows:
     """Returns the query pairs of the graphs whose label is this predicate."""
     position = repository.position_of(session, kb, repository.PREDICATE, predicate)
     rows = [(graph.number, graph.subject, graph.object) for graph in graphs if graph.label == position]
-    return Edges(np.array(rows, dtype=np.int64).reshape(-1, 3))
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 
 def named(session: Session, kb: Kb, rule: RuleRow, ways: list[Pairs]) -> list[tuple[Fact, ...]]:
     """Turns groundings into facts with names."""
     wanted = {entity for pairs in ways for pair in pairs for entity in pair}
     names = repository.names_of(session, kb, repository.ENTITY, wanted)
+    if len(names) < len(wanted):
+        raise ArtifactError(f"the KB {kb.name!r} was deleted while it was being read")
     predicates = [atom["predicate"] for atom in rule.body]
     return [
         tuple(Fact(names[s], predicate, names[o]) for predicate, (s, o) in zip(predicates, pairs, strict=True))

@@ -152,6 +152,16 @@ def rules(
     return session.scalars(statement.order_by(RuleRow.position).limit(limit)).all()
 
 
+def num_rules(session: Session, model: ModelVersion) -> int:
+    return session.scalar(select(func.count()).where(RuleRow.model_id == model.id)) or 0
+
+
+def least_confident(session: Session, model: ModelVersion, count: int) -> set[int]:
+    """Returns the positions of the rules with the least confidence."""
+    statement = select(RuleRow.position).where(RuleRow.model_id == model.id)
+    return set(session.scalars(statement.order_by(RuleRow.confidence, RuleRow.position.desc()).limit(count)))
+
+
 class ToldRule(NamedTuple):
     """The part of a rule that a comparison shows."""
 

@@ -99,7 +99,7 @@ async def compare_models(
     references = [reference.strip() for reference in ids.split(",") if reference.strip()]
     comparing: Places = request.app.state.comparing
     with comparing.place(tenant):
-        compared = await comparing.run(partial(comparison.prepare, database, tenant, references, questions))
+        compared = await comparing.run(tenant, partial(comparison.prepare, database, tenant, references, questions))
         asking = Asking(request.app.state.batcher, request.scope.get("ctp.request_id", ""))
         return await comparison.contested(compared, asking, disagreements)
 
@@ -119,9 +119,8 @@ async def import_model(
 ) -> ModelOut:
     """Import an archive made by `export`, here or elsewhere, as a new version that is ready at once."""
     importing: Places = request.app.state.importing
-    async with transfer.alone(request.app.state.unpacking, settings.reply_seconds):
-        found = await importing.run(partial(transfer.Import, archive.file, name or archive.name, settings))
-        await importing.run(partial(found.store, database, storage))
+    unpack = partial(transfer.Import.stored, archive.file, name or archive.name, settings, database, storage)
+    found = await request.app.state.unpacking.run(once.tenant, unpack)
 
     def create(session: Session) -> CreationReply:
         model = found.register(session, once.tenant)
@@ -132,11 +131,11 @@ async def import_model(
         await transfer.check_answers(
             request.app.state.batcher, once.tenant, found.model_id, found.artifact, found.probe
         )
-        await importing.run(partial(found.stage, database))
+        await importing.run(once.tenant, partial(found.stage, database))
     except Exception:
-        await importing.run(partial(found.drop, database))
+        await importing.run(once.tenant, partial(found.drop, database))
         raise
-    reply = await importing.run(partial(found.create, database, once, create))
+    reply = await importing.run(once.tenant, partial(found.create, database, once, create))
     response.headers.update(reply.headers)
     return ModelOut.model_validate(reply.body)
 
@@ -317,7 +316,8 @@ RULE_WRITERS = {"text/plain": _prolog, "text/csv": _csv}
     "/{model}/rules/{rule_id}/groundings",
     responses=example(200, {"items": [EXAMPLE_GROUNDING], "next_cursor": None, "truncated": False}),
 )
-def list_groundings(
+async def list_groundings(
+    request: Request,
     model: str,
     rule_id: str,
     database: DatabaseDep,
@@ -327,5 +327,6 @@ def list_groundings(
 ) -> Groundings:
     """List the facts behind a rule; those whose conclusion is a known fact come first."""
     after = max(0, (decode_cursor(cursor, int) or [0])[0])
-    with database.read() as session:
-        return service.grounded(session, tenant, model, rule_id, after, limit)
+    grounding: Places = request.app.state.grounding
+    with grounding.place(tenant):
+        return await grounding.run(tenant, partial(service.grounded, database, tenant, model, rule_id, after, limit))

@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 from ctp_core.kb.knowledge_base import Kind
 from ctp_core.methods import METHODS
 from service.db.clock import now
-from service.db.engine import lock_name
-from service.db.tables import Alias, Job, ModelVersion, RuleRow
+from service.db.engine import Database, lock_name
+from service.db.tables import Alias, Job, Kb, ModelVersion, RuleRow
 from service.errors import Conflict, Invalid, NotFound
 from service.files.removals import remove_later
 from service.http.pages import encode_cursor
@@ -160,8 +160,30 @@ def rules(
     return found
 
 
-def grounded(session: Session, tenant: str, reference: str, rule_id: str, after: int, limit: int) -> Groundings:
+def grounded(database: Database, tenant: str, reference: str, rule_id: str, after: int, limit: int) -> Groundings:
     """Returns a page of the facts behind a rule, after the first `after`; those with a known head come first."""
+    with database.read() as session:
+        kb, rule = kb_and_rule(session, tenant, reference, rule_id)
+        premises = groundings.Premises.read(session, kb, rule)
+    search = groundings.Search(premises)
+    end = after + limit
+    ways: list[tuple[bool, groundings.Pairs]] = []
+    # Always in the same order, so that groundings of earlier pages are found again and skipped.
+    for known in (True, False):
+        ways += [(known, pairs) for pairs in search.found(known, end + 1 - len(ways))]
+    with database.read() as session:
+        facts = groundings.named(session, kb, rule, [pairs for _, pairs in ways[after:end]])
+    items = [
+        GroundingOut(known=known, facts=[FactRef.model_validate(fact._asdict()) for fact in body])
+        for (known, _), body in zip(ways[after:end], facts, strict=True)
+    ]
+    return Groundings(
+        items=items, next_cursor=encode_cursor([end]) if len(ways) > end else None, truncated=search.truncated
+    )
+
+
+def kb_and_rule(session: Session, tenant: str, reference: str, rule_id: str) -> tuple[Kb, RuleRow]:
+    """Raises NotFound without the rule, Conflict without the KB of the model."""
     model = ready(session, tenant, reference)
     rule = repository.rule(session, model, rule_id)
     if rule is None:
@@ -170,19 +192,4 @@ def grounded(session: Session, tenant: str, reference: str, rule_id: str, after:
     kb = repository.kb_of(session, model)
     if kb is None:
         raise Conflict("kb_not_here", f"the KB of model {reference!r} is not on this service: upload it first")
-    search = groundings.Search(session, kb, rule)
-    end = after + limit
-    ways: list[tuple[bool, groundings.Pairs]] = []
-    for known in (
-        True,
-        False,
-    ):  # always in the same order, so that groundings of earlier pages are found again and skipped
-        ways += [(known, pairs) for pairs in search.found(known, end + 1 - len(ways))]
-    facts = groundings.named(session, kb, rule, [pairs for _, pairs in ways[after:end]])
-    items = [
-        GroundingOut(known=known, facts=[FactRef.model_validate(fact._asdict()) for fact in body])
-        for (known, _), body in zip(ways[after:end], facts, strict=True)
-    ]
-    return Groundings(
-        items=items, next_cursor=encode_cursor([end]) if len(ways) > end else None, truncated=search.truncated
-    )
+    return kb, rule

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -19,6 +20,7 @@ from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import Job, ModelVersion, RuleRow
 from service.errors import Unavailable
+from service.models.held_rules import HeldRules
 from service.names import new_id
 from service.training.outcomes import add_rules
 from service.training.repository import ACTIVE, Claim, check_held
@@ -33,13 +35,14 @@ PAUSE_SECONDS = 0.01
 ABANDONED_SECONDS = 3600.0
 
 
-def stage(database: Database, model: ModelVersion, rules: Sequence[str]) -> None:
-    """Writes the version and its rules, which are JSON, invisible to everybody."""
+def stage(database: Database, model: ModelVersion, rules: HeldRules) -> None:
+    """Writes the version and its rules, invisible to everybody."""
     _hide(model)
     with database.write() as session:
         session.add(model)
+    waiting = iter(rules)
     for first in range(0, len(rules), CHUNK_RULES):
-        chunk = [json.loads(rule) for rule in rules[first : first + CHUNK_RULES]]
+        chunk = [json.loads(rule) for rule in islice(waiting, CHUNK_RULES)]
         with database.write() as session:
             add_rules(session, model.id, chunk, first)
         time.sleep(PAUSE_SECONDS)

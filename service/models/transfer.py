@@ -1,24 +1,24 @@
 """Exports models from one registry and imports them into another."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+import structlog
 from sqlalchemy.orm import Session
 
+from ctp_core.errors import ArtifactError
 from service.db.clock import now
 from service.db.engine import Database
 from service.db.tables import ModelVersion
-from service.errors import Invalid, ServiceError, TooMany, Unavailable
+from service.errors import Invalid, ServiceError, Unavailable
 from service.files.removals import keep, remove_later
 from service.files.storage import Storage, checked_sizes
 from service.http.idempotency import CreationReply, Once
 from service.http.places import Download
 from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service, staging
-from service.models.archive import Card, CardRule, pack, unpack
+from service.models.archive import MAX_RULES, Card, CardRule, pack, unpack
 from service.models.probe import Question, probe
 from service.names import check_name, new_id
 from service.queries.batcher import Batcher, Target
@@ -26,7 +26,9 @@ from service.settings import Settings
 from service.training.outcomes import model_owner
 from service.training.repository import next_version
 
+log = structlog.get_logger()
 ARCHIVE = "application/zip"
+EXPORTED_RULES = 500  # that are read and written in a few milliseconds
 # Files of an import whose row does not appear within this time are removed.
 UNCLAIMED_SECONDS = 3600.0
 
@@ -38,27 +40,38 @@ def export(database: Database, storage: Storage, tenant: str, reference: str) ->
     """
     with database.read() as session:
         model = service.ready(session, tenant, reference)
-        rules = repository.rules(session, model, repository.ALL_RULES)
     values = {key: getattr(model, key) for key in Card.model_fields if key != "rules"}
-    values["rules"] = [{key: getattr(rule, key) for key in CardRule.model_fields} for rule in rules]
-    card = Card.model_validate(values)
+    card = Card.model_validate({**values, "rules": []})
     key = model.artifact or ""
     sizes = checked_sizes(storage, key)
     files = {name: (size, storage.pieces(key, name)) for name, size in sizes.items()}
-    return Download(f"{model.name}-{model.version}.ctp.zip", ARCHIVE, pack(card, files))
+    content = pack(card, exported_rules(database, model), files)
+    return Download(f"{model.name}-{model.version}.ctp.zip", ARCHIVE, content)
 
 
-@asynccontextmanager
-async def alone(unpacking: asyncio.Lock, seconds: float) -> AsyncIterator[None]:
-    """Lets one archive at a time into memory; raises TooMany if others take longer than `seconds`."""
-    try:
-        await asyncio.wait_for(unpacking.acquire(), seconds)
-    except TimeoutError:
-        raise TooMany("too_many_imports", "other imports are being unpacked: try again in a moment") from None
-    try:
-        yield
-    finally:
-        unpacking.release()
+def exported_rules(database: Database, model: ModelVersion, most: int = MAX_RULES) -> Iterator[list[dict[str, Any]]]:
+    """Returns the rules some at a time; of more than `most`, without the least confident ones."""
+    with database.read() as session:
+        num_rules = repository.num_rules(session, model)
+        left_out = repository.least_confident(session, model, max(0, num_rules - most))
+    if left_out:
+        log.warning("rules_left_out_of_export", model_id=model.id, rules=num_rules, left_out=len(left_out))
+    return _rules_without(database, model, num_rules, left_out)
+
+
+def _rules_without(
+    database: Database, model: ModelVersion, num_left: int, left_out: set[int]
+) -> Iterator[list[dict[str, Any]]]:
+    """Yields the rules; raises ArtifactError if the model is deleted meanwhile, since a file must not be cut short."""
+    after = -1
+    while num_left:
+        with database.read() as session:
+            rules = repository.rules(session, model, repository.ALL_RULES, after, EXPORTED_RULES)
+        if not rules:
+            raise ArtifactError(f"the model {model.name}@{model.version} was deleted while it was being read")
+        kept = [rule for rule in rules if rule.position not in left_out]
+        yield [{key: getattr(rule, key) for key in CardRule.model_fields} for rule in kept]
+        num_left, after = num_left - len(rules), rules[-1].position
 
 
 class Import:
@@ -73,11 +86,20 @@ class Import:
         self.artifact = ""
         rules = sha256()
         for rule in self.rules:
-            rules.update(rule.encode())
+            rules.update(rule)
         parts = (self.name.encode(), self.card.model_dump_json().encode(), *(self.files[n] for n in sorted(self.files)))
         # Two imports with the same digests are the same import.
         self.content = b"".join([rules.digest(), *(sha256(part).digest() for part in parts)])
         self.num_bytes = sum(map(len, self.files.values()))
+
+    @classmethod
+    def stored(
+        cls, file: BinaryIO, name: str | None, settings: Settings, database: Database, storage: Storage
+    ) -> "Import":
+        """Unpacks an archive and stores its files; only meanwhile are they in memory."""
+        found = cls(file, name, settings)
+        found.store(database, storage)
+        return found
 
     def store(self, database: Database, storage: Storage) -> None:
         """Stores the files and frees their memory.

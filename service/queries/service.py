@@ -5,9 +5,10 @@ from typing import Any
 
 from ctp_core.errors import ArtifactError
 from service.db.engine import Database
-from service.errors import Invalid, PayloadTooLarge
+from service.errors import Invalid, NotFound, PayloadTooLarge
 from service.http.cache import Cache
 from service.http.pieces import too_many_facts
+from service.http.turns import Turns
 from service.kbs import service as kbs
 from service.models import service as models
 from service.queries.batcher import Batcher, Target
@@ -16,21 +17,37 @@ from service.queries.wire import Reply
 from service.settings import Settings
 
 Reference = tuple[str, str, str | None]  # tenant, model, kb
+THREADS = 4
 
 
 class Targets:
-    """Finds the model that a name currently refers to; remembers it for a moment."""
+    """Finds the model that a name currently refers to; remembers it, or that there is none, for a moment.
+
+    Tenants take turns: to find the names that are near a misspelt one takes long.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._known = Cache(self._look_up)
+        self._turns = Turns(THREADS, "target")
+        self._known = Cache(self._look_up, run=lambda reference, look_up: self._turns.run(reference[0], look_up))
 
     async def find(self, reference: Reference, *, fresh: bool = False) -> Target:
         """Returns the target of a query; raises NotFound or Conflict if the model cannot answer."""
-        return await self._known.get(reference, fresh=fresh)
+        found = await self._known.get(reference, fresh=fresh)
+        if isinstance(found, NotFound):
+            raise found.with_traceback(None)  # each time it is raised would add to the last traceback
+        return found
 
-    def _look_up(self, reference: Reference) -> Target:
-        tenant, model_name, kb_name = reference
+    def stop(self) -> None:
+        self._turns.stop()
+
+    def _look_up(self, reference: Reference) -> Target | NotFound:
+        try:
+            return self._target(*reference)
+        except NotFound as error:
+            return error.with_traceback(None)
+
+    def _target(self, tenant: str, model_name: str, kb_name: str | None) -> Target:
         with self.database.read() as session:
             model = models.ready(session, tenant, model_name)
             kb = None if kb_name is None else kbs.get(session, tenant, kb_name)

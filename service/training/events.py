@@ -86,7 +86,7 @@ async def stream(waiting: Waiting, database: Database, job: Job, seen: Position)
     yield format_sse_event(retry=RETRY_MILLISECONDS, comment="events of a training job")
     while not seen.ended:
         try:
-            found = await waiting.run(partial(look, database, job, seen))
+            found = await waiting.run(job.tenant, partial(look, database, job, seen))
         except AWAY_ERRORS:
             return
         events = news(found, seen, before)

@@ -63,7 +63,7 @@ async def finished(waiting: Waiting, database: Database, tenant: str, job_id: st
     """Waits for the end of a job, at most `seconds`; returns its state then. The caller must hold a waiting place."""
     deadline = time.monotonic() + seconds
     while True:
-        job = await waiting.run(partial(_look_up, database, tenant, job_id))
+        job = await waiting.run(tenant, partial(_look_up, database, tenant, job_id))
         if job.status in repository.TERMINAL or time.monotonic() >= deadline:
             return job
         await asyncio.sleep(WAIT_STEP_SECONDS)

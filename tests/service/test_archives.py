@@ -5,10 +5,12 @@ import io
 import json
 import os
 import stat
+import threading
 import tracemalloc
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,28 +20,30 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from pydantic import ValidationError
-from sqlalchemy import event, func, select
+from sqlalchemy import delete, event, func, select
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
 from ctp_core.rules import quoted
 from service.app import create_app
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import ModelVersion, Removal, RuleRow
-from service.errors import Conflict, Invalid, TooMany, storage_problem
+from service.errors import Conflict, Invalid, storage_problem
 from service.files.removals import due
-from service.files.storage import StorageFull
+from service.files.storage import Storage, StorageFull
 from service.http.idempotency import CreationReply, Once
 from service.models import repository as models
 from service.models import service, staging
 from service.models.archive import CARD, Card, CardTrial, pack, unpack
 from service.models.schemas import TagsIn
 from service.models.staging import CHUNK_RULES
-from service.models.transfer import Import, alone
+from service.models.transfer import EXPORTED_RULES, Import, export, exported_rules
 from service.models.upload import SPOOL_BYTES, write_pieces
 from service.settings import NAME_LIMIT, Settings
+from service.training.outcomes import add_rules
 from service.training.schemas import TrainRequest
 from tests.service.test_large_bodies import ticks_during
 from tests.stores import folder_store
@@ -83,7 +87,9 @@ def test_a_full_disk_is_told_as_such() -> None:
 
 
 def packed(card: Card, files: dict[str, bytes]) -> bytes:
-    return b"".join(pack(card, {name: (len(content), [content]) for name, content in files.items()}))
+    rules = [rule.model_dump() for rule in card.rules]
+    some = [rules[first : first + 100] for first in range(0, len(rules), 100)]
+    return b"".join(pack(card, some, {name: (len(content), [content]) for name, content in files.items()}))
 
 
 def archive(**changes: Any) -> bytes:
@@ -227,19 +233,37 @@ def test_an_archive_that_lies_about_its_compression_is_refused() -> None:
         unpack(io.BytesIO(bytes(lie)), Settings())
 
 
-def test_one_archive_at_a_time_is_in_memory() -> None:
-    async def both() -> str:
-        importing = asyncio.Lock()
-        async with alone(importing, 1.0):
-            try:
-                async with alone(importing, 0.01):
-                    return "two at once"
-            except TooMany as error:
-                refused = error.code
-        async with alone(importing, 0.01):
-            return refused
+def test_who_has_no_import_under_way_is_not_refused_for_those_of_others(tmp_path: Path) -> None:
+    app = create_app(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", reply_seconds=0.01))
+    migrate(app.state.database.engine)
 
-    assert asyncio.run(both()) == "too_many_imports"
+    async def crowd() -> httpx.Response:
+        over = threading.Event()
+        waits = partial(over.wait, 30)
+        others = [asyncio.ensure_future(app.state.unpacking.run("another", waits)) for _ in range(2)]
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as client:
+            headers = {"Content-Type": "application/zip"}
+            mine = asyncio.ensure_future(client.post("/models/import", content=b"not a zip", headers=headers))
+            assert not (await asyncio.wait([mine], timeout=0.2))[0], "one archive at a time is in memory"
+            over.set()
+            assert await asyncio.gather(*others) == [True, True]
+            return await mine
+
+    answer = asyncio.run(crowd())
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_archive")
+    app.state.database.dispose()
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_needs_gigabytes_to_be_unpacked_is_refused(compression: int) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive())) as whole, zipfile.ZipFile(out, "w", compression) as zipped:
+        for name in whole.namelist():
+            zipped.writestr(name, whole.read(name))
+    with pytest.raises(Invalid, match="a member is neither stored nor deflated") as caught:
+        unpack(out, Settings())
+    assert caught.value.code == "bad_archive"
 
 
 def test_a_refused_import_keeps_neither_memory_nor_files(tmp_path: Path) -> None:
@@ -263,7 +287,7 @@ def test_a_refused_import_keeps_neither_memory_nor_files(tmp_path: Path) -> None
     database.dispose()
 
 
-RULES = [
+RULES: list[dict[str, Any]] = [
     {
         "head": {"predicate": f"p{number}", "subject": "X", "object": "Y"},
         "body": [{"predicate": "q", "subject": "X", "object": "Y"}],
@@ -336,6 +360,66 @@ def test_others_are_answered_while_an_archive_of_many_rules_is_unpacked() -> Non
     ticks, found = asyncio.run(ticks_during(asyncio.to_thread(unpack, many, Settings())))
     assert len(found.rules) == 30_000
     assert ticks > 100
+
+
+def test_rules_are_held_in_few_large_pieces() -> None:
+    """Python's allocator never gives back what it took for as many small objects."""
+    rules = unpack(io.BytesIO(archive(rules=RULES[:1000])), Settings()).rules
+    assert len(rules.pieces) == 10
+    assert min(map(len, rules.pieces)) > 512
+    assert [json.loads(rule)["head"]["predicate"] for rule in rules] == [f"p{number}" for number in range(1000)]
+
+
+def test_of_equal_rules_in_a_long_list_the_most_confident_is_held() -> None:
+    better, worse = [{**RULES[number], "confidence": c} for number, c in ((7, 0.8), (8, 0.2))]
+    rules = unpack(io.BytesIO(archive(rules=[*RULES[:300], better, worse])), Settings()).rules
+    found = {rule["head"]["predicate"]: rule["confidence"] for rule in map(json.loads, rules)}
+    assert (len(rules), len(found), found["p7"], found["p8"]) == (300, 300, 0.8, 0.5)
+
+
+def trained(database: Database, storage: Storage, rules: list[dict[str, Any]]) -> None:
+    """A model with these rules."""
+    with zipfile.ZipFile(io.BytesIO(archive())) as whole:
+        files = {name: whole.read(name) for name in (MANIFEST, TENSORS)}
+    model = ModelVersion(id="model_1", tenant="default", name="m", version=1, status="ready", kind="facts", config={})
+    model.method, model.metrics, model.tags, model.trials, model.kb_sha256 = "proofs", {}, {}, [], "0" * 64
+    model.code_version, model.artifact = "1", storage.put("models/model_1/x", files)
+    with database.write() as session:
+        session.add(model)
+        session.flush()
+        add_rules(session, model.id, [{"rule_id": "r", "predicate": "p", "text": "", **rule} for rule in rules])
+
+
+def test_rules_are_exported_some_at_a_time_as_they_are_stored(sqlite_database: Database, tmp_path: Path) -> None:
+    storage = folder_store(tmp_path / "artifacts")
+    trained(sqlite_database, storage, RULES[: EXPORTED_RULES + 1])
+    exported = export(sqlite_database, storage, "default", "m")
+    rules = unpack(io.BytesIO(b"".join(exported.content)), Settings()).rules
+    assert [json.loads(rule)["head"] for rule in rules] == [rule["head"] for rule in RULES[: EXPORTED_RULES + 1]]
+
+
+def test_of_more_rules_than_an_archive_may_hold_the_least_confident_are_left_out(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    confidences = (0.1, 0.9, 0.1, 0.5, 0.9)
+    rules = [{**rule, "confidence": c} for rule, c in zip(RULES, confidences, strict=False)]
+    trained(sqlite_database, folder_store(tmp_path / "artifacts"), rules)
+    with sqlite_database.read() as session:
+        model = session.get_one(ModelVersion, "model_1")
+    exported = [rule["head"]["predicate"] for some in exported_rules(sqlite_database, model, most=4) for rule in some]
+    assert exported == ["p0", "p1", "p3", "p4"]
+
+
+def test_an_export_of_a_model_that_is_deleted_meanwhile_is_not_cut_short(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    storage = folder_store(tmp_path / "artifacts")
+    trained(sqlite_database, storage, RULES[:10])
+    exported = export(sqlite_database, storage, "default", "m")
+    with sqlite_database.write() as session:
+        session.execute(delete(RuleRow))
+    with pytest.raises(ArtifactError, match="deleted while it was being read"):
+        b"".join(exported.content)
 
 
 def test_a_fault_in_a_rule_is_told_with_its_place() -> None:

@@ -1,21 +1,31 @@
 """Exports are sent while they are read, and a tenant may have a few under way."""
 
 import asyncio
+import io
 import json
 import os
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import delete
 from starlette.types import Message
 
+from ctp_core.errors import ArtifactError
+from ctp_core.kb.facts_builder import KbLimits
+from ctp_core.kb.formats.registry import FORMATS
+from ctp_core.kb.formats.rows import FileLimits
+from ctp_core.kb.graphs_builder import GraphsBuilder
 from ctp_core.manifest import MANIFEST, TENSORS, encode_manifest
 from service.app import create_app
+from service.db.engine import Database
 from service.db.migrate import migrate
-from service.db.tables import ModelVersion
+from service.db.tables import GraphRow, Kb, ModelVersion
 from service.kbs import service as kbs
+from service.kbs.service import EXPORT_LINES
 from service.settings import MIB, Settings
 from tests.built_kbs import built
 from tests.stores import folder_store
@@ -121,3 +131,36 @@ def test_a_tenant_has_so_many_downloads_and_gets_them_back(app: FastAPI, path: s
     assert refused["code"] == "too_many_downloads"
     assert "CTP_MAX_DOWNLOADS" in refused["detail"]
     assert [reader.status for reader in readers[3:]] == [404, 200]
+
+
+def story(number: int) -> dict[str, Any]:
+    """A graph of one to three facts."""
+    facts = [[f"a{number}", f"p{fact}", "b"] for fact in range(1 + number % 3)]
+    return {"facts": facts, "subject": f"a{number}", "object": "b", "label": "q"}
+
+
+@pytest.fixture
+def stories(sqlite_database: Database) -> Kb:
+    """A KB of more graphs than one piece of an export has lines, in two splits."""
+    builder = GraphsBuilder(KbLimits())
+    for split, numbers in {"train": range(EXPORT_LINES + 1), "test": range(5)}.items():
+        content = io.BytesIO("\n".join(json.dumps(story(number)) for number in numbers).encode())
+        builder.add(split, FORMATS["graphs"].read(content, split, FileLimits()), split)
+    return kbs.create(sqlite_database, "default", "stories", builder.build())[0]
+
+
+@pytest.mark.parametrize(("split", "numbers"), [("test", [range(5)]), (None, [range(EXPORT_LINES + 1), range(5)])])
+def test_graphs_are_exported_as_they_were_uploaded(
+    sqlite_database: Database, stories: Kb, split: str | None, numbers: list[range]
+) -> None:
+    lines = b"".join(kbs.export(sqlite_database, stories, "graphs", split)).splitlines()
+    assert list(map(json.loads, lines)) == [story(number) for some in numbers for number in some]
+
+
+def test_graphs_are_read_while_they_are_exported_and_never_cut_short(sqlite_database: Database, stories: Kb) -> None:
+    content = kbs.export(sqlite_database, stories, "graphs", None)
+    next(content)
+    with sqlite_database.write() as session:
+        session.execute(delete(GraphRow).where(GraphRow.number >= EXPORT_LINES))
+    with pytest.raises(ArtifactError, match="deleted while it was being read"):
+        list(content)

@@ -1,23 +1,33 @@
 """The facts behind a rule, on KBs where looking for all of them would take too long."""
 
+import asyncio
 import io
 import json
 import time
 import tracemalloc
 from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar
 
+import httpx
 import numpy as np
 import pytest
+from sqlalchemy import event
 
 from ctp_core.kb.facts_builder import KbLimits
 from ctp_core.kb.formats.registry import FORMATS
 from ctp_core.kb.formats.rows import FileLimits
 from ctp_core.kb.graphs_builder import GraphsBuilder
+from service.app import create_app
 from service.db.engine import Database
+from service.db.migrate import migrate
 from service.db.tables import Kb, ModelVersion, RuleRow
 from service.kbs import service as kbs
-from service.models.groundings import NO_ROWS, NOBODY, Edges, Search, named
+from service.models import service
+from service.models.groundings import NOBODY, Edges, Premises, Search, named
 from service.models.repository import kb_of
+from service.settings import Settings
+from service.training.outcomes import add_rules
 from tests.built_kbs import built
 
 TWO_HOPS = [("X", "Z"), ("Z", "Y")]
@@ -66,13 +76,14 @@ def test_facts_are_found_by_whatever_is_known_of_them(num_graphs: int) -> None:
 
 
 def test_a_predicate_without_facts_has_none() -> None:
-    assert list(Edges(NO_ROWS).matches(None, None, None)) == list(Edges(NO_ROWS).matches(0, 1, None)) == []
+    edges = Edges(np.zeros((0, 3), dtype=np.int64))
+    assert list(edges.matches(None, None, None)) == list(edges.matches(0, 1, None)) == []
 
 
 def test_a_known_head_is_found_although_a_join_would_take_for_ever(database: Database) -> None:
     kb = hub(database, 3000)
     with database.read() as session:
-        search = Search(session, kb, rule(*TWO_HOPS), seconds=30.0)
+        search = Search(Premises.read(session, kb, rule(*TWO_HOPS)), seconds=30.0)
         began = time.process_time()
         (way,) = search.found(known=True, limit=50)
         assert time.process_time() - began < 1, "nine million ways lead over the hub"
@@ -87,7 +98,7 @@ def test_a_large_kb_takes_little_memory(database: Database) -> None:
     tracemalloc.start()
     try:
         with database.read() as session:
-            search = Search(session, kb, rule(*TWO_HOPS))
+            search = Search(Premises.read(session, kb, rule(*TWO_HOPS)))
             assert search.found(known=True, limit=1)
         assert tracemalloc.get_traced_memory()[1] < 200 * kb.num_facts
     finally:
@@ -97,7 +108,7 @@ def test_a_large_kb_takes_little_memory(database: Database) -> None:
 def test_the_search_ends_when_its_time_is_up(database: Database) -> None:
     kb = hub(database, 1000)
     with database.read() as session:
-        search = Search(session, kb, rule(*TWO_HOPS), seconds=0.2)
+        search = Search(Premises.read(session, kb, rule(*TWO_HOPS)), seconds=0.2)
         began = time.monotonic()
         assert len(search.found(known=False, limit=10**9)) > 0
         assert time.monotonic() - began < 20
@@ -107,7 +118,7 @@ def test_the_search_ends_when_its_time_is_up(database: Database) -> None:
 def test_a_body_that_leaves_an_end_open_is_shown_once(database: Database) -> None:
     kb = hub(database, 5)
     with database.read() as session:
-        search = Search(session, kb, rule(("X", "Z")))
+        search = Search(Premises.read(session, kb, rule(("X", "Z"))))
         assert len(search.found(known=True, limit=50)) == 1
         assert len(search.found(known=False, limit=50)) == 9
         assert search.found(known=False, limit=0) == []
@@ -125,7 +136,72 @@ def test_facts_of_different_graphs_do_not_meet(database: Database) -> None:
     builder.add("train", FORMATS["graphs"].read(content, "stories.jsonl", FileLimits()), "stories.jsonl")
     kb, _ = kbs.create(database, "default", "stories", builder.build())
     with database.read() as session:
-        search = Search(session, kb, rule(*TWO_HOPS))
+        search = Search(Premises.read(session, kb, rule(*TWO_HOPS)))
         known, unknown = (named(session, kb, rule(*TWO_HOPS), search.found(k, 50)) for k in (True, False))
     assert [[str(fact) for fact in way] for way in known] == [["q(ann, bob)", "q(bob, cem)"]]
     assert [[str(fact) for fact in way] for way in unknown] == [["q(ann, bob)", "q(bob, dan)"]]
+
+
+class Timed(Premises):
+    """Notes when the first facts are sorted."""
+
+    first: ClassVar[float] = 0.0
+
+    def edges(self, predicate: str) -> Edges:
+        Timed.first = Timed.first or time.monotonic()
+        return super().edges(predicate)
+
+
+def test_the_time_to_sort_the_facts_counts_but_leaves_some_for_the_search(database: Database) -> None:
+    with database.read() as session:
+        premises = Timed.read(session, hub(database, 3), rule(*TWO_HOPS))
+    assert Search(premises, seconds=1024.0).ends - 1024.0 <= Timed.first
+    before = time.monotonic()
+    assert Search(premises, seconds=0.0).ends >= before
+
+
+def test_no_connection_is_held_while_facts_are_joined(database: Database) -> None:
+    kb, wanted = hub(database, 3), rule(*TWO_HOPS)
+    model = ModelVersion(
+        id="model_1", tenant="default", name="m", version=1, status="ready", kind="facts", method="rules"
+    )
+    model.config, model.metrics, model.tags, model.trials, model.artifact = {}, {}, {}, [], "files"
+    model.kb_id, model.kb_sha256, model.code_version = kb.id, kb.sha256, "1"
+    with database.write() as session:
+        session.add(model)
+        session.flush()
+        values = {
+            "rule_id": "r",
+            "predicate": "p",
+            "text": "p(X,Y) :- q(X,Z), q(Z,Y)",
+            "template": "2",
+            "confidence": 0.5,
+        }
+        add_rules(session, model.id, [{**values, "head": wanted.head, "body": wanted.body}])
+    taken = 0
+
+    @event.listens_for(database.engine, "checkout")
+    def count(*_: Any) -> None:
+        nonlocal taken
+        taken += 1
+
+    found = service.grounded(database, "default", "m", "r", 0, 50)
+    assert (len(found.items), found.items[0].known, taken) == (9, True, 2), (
+        "one to read the facts, one to name the found"
+    )
+
+
+def test_a_tenant_has_so_many_calls_for_groundings_under_way(tmp_path: Path) -> None:
+    app = create_app(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", max_groundings=1))
+    migrate(app.state.database.engine)
+
+    async def ask() -> list[tuple[int, str]]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            with app.state.grounding.place("default"):
+                answers = [await client.get("/models/m/rules/r/groundings")]
+            answers.append(await client.get("/models/m/rules/r/groundings"))
+        return [(answer.status_code, answer.json()["code"]) for answer in answers]
+
+    assert asyncio.run(ask()) == [(429, "too_many_groundings"), (404, "model_not_found")]
+    app.state.database.dispose()

@@ -91,11 +91,11 @@ def half_a_reference(session: Session) -> None:
 
 
 def unknown_rule(session: Session) -> None:
-    service.grounded(session, TENANT, "m", "no-such-rule", 0, 10)
+    service.kb_and_rule(session, TENANT, "m", "no-such-rule")
 
 
 def kb_elsewhere(session: Session) -> None:
-    service.grounded(session, TENANT, "m", RULE.id, 0, 10)
+    service.kb_and_rule(session, TENANT, "m", RULE.id)
 
 
 @pytest.mark.parametrize(

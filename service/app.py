@@ -31,6 +31,7 @@ from service.queries.router import router as queries
 from service.queries.service import Targets
 from service.queue import make_redis
 from service.settings import Settings, get_settings
+from service.training.feed import Feeds
 from service.training.router import router as training
 from service.training.waiting import Waiting
 from service.web.router import add_page
@@ -52,6 +53,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             yield
         finally:
             await app.state.batcher.stop()
+            app.state.feeds.stop()
             app.state.waiting.stop()
             app.state.comparing.stop()
             app.state.downloading.stop()
@@ -73,6 +75,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.storage = make_storage(settings)
     app.state.targets = Targets(app.state.database)
     app.state.waiting = Waiting(settings.max_waiting_calls)
+    app.state.feeds = Feeds(app.state.database)
     app.state.downloading = downloads(settings.max_downloads)
     app.state.comparing = comparing(settings.max_comparisons)
     app.state.importing = importing(settings.max_imports)

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from ctp_core.symbols import Fact
 from service.errors import ServiceError, TooMany, Unavailable
 from service.local.cluster import Cluster
+from service.models.comparison import comparing
 from service.models.contest import Asking, Prepared, Trial, hold
 from service.models.probe import PROBE
 from service.models.schemas import Contest
@@ -211,12 +212,13 @@ def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Sett
     trial = Trial("p", ("a", "p", None), (), Fact("a", "p", "b"))
 
     async def compare() -> tuple[Contest | None, str | None]:
-        batcher = Batcher(settings)
+        batcher, threads = Batcher(settings), comparing(1)
         await batcher.start()
         try:
-            return await hold(Prepared("test", (trial,)), [NOBODY, NOBODY], Asking(batcher, ""), 20)
+            return await hold(Prepared("test", (trial,)), [NOBODY, NOBODY], Asking(batcher, threads, ""), 20)
         finally:
             await batcher.stop()
+            threads.stop()
 
     contest, note = asyncio.run(compare())
     assert contest is None

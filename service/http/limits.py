@@ -1,6 +1,7 @@
 """Limits on call rate, body size and body speed, as plain ASGI middleware in front of the app."""
 
 import asyncio
+import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +18,7 @@ JSON_TYPE = "application/json"
 # Archives of models are larger than any other body; they are written to disk as they arrive.
 IMPORT_PATH = "/models/import"
 MAX_BUCKETS = 10_000
-REFUSALS_PER_SECOND = 100.0  # answers 429 to one tenant; more of them wait for their turn
+REFUSALS_PER_SECOND = 50.0  # answers 429 to one tenant; more of them wait for their turn
 MAX_REFUSAL_SECONDS = 4.0  # clients give up after five
 
 
@@ -85,7 +86,9 @@ class RateLimit:
     def refusal_seconds(self, tenant: str) -> float:
         """Returns how long the next refusal of a tenant has to wait for its turn."""
         now = self.clock()
-        return min(_bucket(self._refusals, tenant, REFUSALS_PER_SECOND, now).queue(now), MAX_REFUSAL_SECONDS)
+        seconds = _bucket(self._refusals, tenant, REFUSALS_PER_SECOND, now).queue(now)
+        # At random, so that hundreds of callers do not all come back at the same moment.
+        return min(seconds, MAX_REFUSAL_SECONDS * random.uniform(0.5, 1.0))  # noqa: S311  it is not a secret
 
 
 def _bucket(buckets: dict[str, Bucket], tenant: str, rate: float, now: float) -> Bucket:

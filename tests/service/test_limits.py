@@ -257,10 +257,10 @@ def test_a_tenant_that_does_not_wait_after_a_429_gets_the_next_ones_in_turn() ->
         raise AssertionError("only the time is asked for")
 
     limit = RateLimit(app, Settings(), clock=lambda: now)
-    assert [limit.refusal_seconds("a") for _ in range(100)] == [0.0] * 100
-    assert [limit.refusal_seconds("a") for _ in range(3)] == pytest.approx([0.01, 0.02, 0.03])
+    assert [limit.refusal_seconds("a") for _ in range(50)] == [0.0] * 50
+    assert [limit.refusal_seconds("a") for _ in range(3)] == pytest.approx([0.02, 0.04, 0.06])
     assert limit.refusal_seconds("b") == 0.0
-    assert max(limit.refusal_seconds("a") for _ in range(1000)) == MAX_REFUSAL_SECONDS
+    assert all(limit.refusal_seconds("a") <= MAX_REFUSAL_SECONDS for _ in range(1000))
     now = 60.0
     assert limit.refusal_seconds("a") == 0.0
 

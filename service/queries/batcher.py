@@ -12,6 +12,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 import structlog
@@ -321,7 +322,7 @@ def next_batch(waiting: deque[Asked]) -> list[Asked]:
         facts = waiting[0].question["facts"]
         if id(facts) not in counted:
             counted.add(id(facts))
-            num_bytes += sum(len(name) for fact in facts for name in fact)
+            num_bytes += sum(map(len, chain.from_iterable(facts)))
         num_results += waiting[0].num_results
         if taken and (num_bytes > MAX_BATCH_BYTES or num_results > MAX_BATCH_RESULTS):
             break

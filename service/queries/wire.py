@@ -31,7 +31,7 @@ def facts_key(batch_id: str) -> str:
 
 def encode_facts(lists: Sequence[Facts]) -> bytes:
     """Returns the lists of facts as JSON; lets other threads go on meanwhile."""
-    pieces = []
+    pieces: list[bytes] = []
     for facts in lists:
         pieces += [b",[" if pieces else b"[", *_encoded(facts), b"]"]
     # Joined once: each copy of ten megabytes holds up all threads for as many milliseconds.

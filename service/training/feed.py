@@ -1,6 +1,7 @@
 """What the listeners of a job share: each look at the database serves all who follow or wait for the job."""
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
@@ -19,6 +20,7 @@ from service.training.schemas import JobOut
 T = TypeVar("T")
 THREADS = 2
 LOOK_SECONDS = 0.5  # between two looks for new events
+SPREAD = 0.8  # of that time, over which listeners are spread; less than 1, so that none misses a look
 WAIT_SECONDS = 0.2  # between two looks whether a job has ended
 KEEPALIVE_SECONDS = 15.0
 RETRY_MILLISECONDS = 1000
@@ -85,8 +87,9 @@ class Feed:
         return await asyncio.shield(self._told[key])
 
     async def pause(self) -> None:
-        """Waits until it is time for the next look."""
-        await asyncio.sleep(max(0.0, self._looks.left))
+        """Waits until it is time for the next look, and a moment more, lest hundreds of listeners wake up at once."""
+        moment = random.uniform(0.0, SPREAD * LOOK_SECONDS)  # noqa: S311  it is not a secret
+        await asyncio.sleep(max(0.0, self._looks.left) + moment)
 
     async def _look(self) -> Look:
         before = self._last

@@ -33,6 +33,7 @@ from service.queries.router import router as queries
 from service.queries.service import Targets
 from service.queue import make_redis
 from service.settings import Settings, get_settings
+from service.training.feed import Feeds
 from service.training.router import router as training
 from service.training.waiting import Waiting
 from service.web.router import add_page
@@ -54,6 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             yield
         finally:
             await app.state.batcher.stop()
+            app.state.feeds.stop()
             app.state.waiting.stop()
             app.state.comparing.stop()
             app.state.downloading.stop()
@@ -82,6 +84,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     look_ups = app.state.database.twin()
     app.state.targets = Targets(look_ups)
     app.state.waiting = Waiting(settings.max_waiting_calls)
+    app.state.feeds = Feeds(app.state.database)
     app.state.downloading = downloads(settings.max_downloads)
     app.state.comparing = comparing(settings.max_comparisons)
     app.state.grounding = grounding(settings.max_groundings)

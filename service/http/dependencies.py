@@ -9,6 +9,7 @@ from service.files.storage import Storage
 from service.http.idempotency import Once
 from service.http.places import Places
 from service.settings import Settings
+from service.training.feed import Feeds
 from service.training.waiting import Waiting
 
 
@@ -38,6 +39,11 @@ async def get_waiting(request: Request) -> Waiting:
     return waiting
 
 
+async def get_feeds(request: Request) -> Feeds:
+    feeds: Feeds = request.app.state.feeds
+    return feeds
+
+
 async def get_downloading(request: Request) -> Places:
     downloading: Places = request.app.state.downloading
     return downloading
@@ -48,6 +54,7 @@ SettingsDep = Annotated[Settings, Depends(get_app_settings)]
 StorageDep = Annotated[Storage, Depends(get_storage)]
 TenantDep = Annotated[str, Depends(get_tenant)]
 WaitingDep = Annotated[Waiting, Depends(get_waiting)]
+FeedsDep = Annotated[Feeds, Depends(get_feeds)]
 DownloadingDep = Annotated[Places, Depends(get_downloading)]
 IdempotencyKey = Annotated[
     str | None,

@@ -1,6 +1,7 @@
 """Limits on call rate, body size and body speed, as plain ASGI middleware in front of the app."""
 
 import asyncio
+import random
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,8 @@ JSON_TYPE = "application/json"
 # Archives of models are larger than any other body; they are written to disk as they arrive.
 IMPORT_PATH = "/models/import"
 MAX_BUCKETS = 10_000
+REFUSALS_PER_SECOND = 50.0  # answers 429 to one tenant; more of them wait for their turn
+MAX_REFUSAL_SECONDS = 4.0  # clients give up after five
 
 
 async def _refuse(error: ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
@@ -34,34 +37,64 @@ class Bucket:
 
     def take(self, now: float) -> float:
         """Returns 0 if the call may go on, otherwise the seconds until it may."""
-        self.level = min(self.rate, self.level + (now - self.filled) * self.rate)
-        self.filled = now
+        self._fill(now)
         if self.level >= 1:
             self.level -= 1
             return 0.0
         return (1 - self.level) / self.rate
 
+    def queue(self, now: float) -> float:
+        """Takes a token that there may be later only; returns the seconds until then."""
+        self._fill(now)
+        self.level -= 1
+        return max(0.0, -self.level / self.rate)
+
+    def _fill(self, now: float) -> None:
+        self.level = min(self.rate, self.level + (now - self.filled) * self.rate)
+        self.filled = now
+
 
 class RateLimit:
-    """Limits the calls per second of each tenant, counted in this process only."""
+    """Limits the calls per second of each tenant, counted in this process only, and the refusals per second.
+
+    Without the latter, callers that call again at once after a 429 keep the process busy with refusing them.
+    """
 
     def __init__(self, app: ASGIApp, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.app, self.rate, self.clock = app, settings.max_requests_per_second, clock
-        self._buckets: dict[str, Bucket] = {}
+        self._calls: dict[str, Bucket] = {}
+        self._refusals: dict[str, Bucket] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         tenant = scope.get("ctp.tenant")
-        if tenant is None or not self._wait(tenant):
+        if tenant is None:
             await self.app(scope, receive, send)
             return
-        detail = f"more than {self.rate:g} requests per second (CTP_MAX_REQUESTS_PER_SECOND): wait and try again"
-        await _refuse(TooMany("too_many_requests", detail), scope, receive, send)
 
-    def _wait(self, tenant: str) -> float:
+        async def pacing(message: Message) -> None:
+            if message.get("status") == TooMany.status:
+                await asyncio.sleep(self.refusal_seconds(tenant))
+            await send(message)
+
         now = self.clock()
-        if len(self._buckets) >= MAX_BUCKETS:
-            self._buckets.clear()
-        return self._buckets.setdefault(tenant, Bucket(self.rate, self.rate, now)).take(now)
+        if not _bucket(self._calls, tenant, self.rate, now).take(now):
+            await self.app(scope, receive, pacing)
+            return
+        detail = f"more than {self.rate:g} requests per second (CTP_MAX_REQUESTS_PER_SECOND): wait and try again"
+        await _refuse(TooMany("too_many_requests", detail), scope, receive, pacing)
+
+    def refusal_seconds(self, tenant: str) -> float:
+        """Returns how long the next refusal of a tenant has to wait for its turn."""
+        now = self.clock()
+        seconds = _bucket(self._refusals, tenant, REFUSALS_PER_SECOND, now).queue(now)
+        # At random, so that hundreds of callers do not all come back at the same moment.
+        return min(seconds, MAX_REFUSAL_SECONDS * random.uniform(0.5, 1.0))  # noqa: S311  it is not a secret
+
+
+def _bucket(buckets: dict[str, Bucket], tenant: str, rate: float, now: float) -> Bucket:
+    if len(buckets) >= MAX_BUCKETS:
+        buckets.clear()
+    return buckets.setdefault(tenant, Bucket(rate, rate, now))
 
 
 class HeldBytes:
@@ -115,7 +148,7 @@ class BodyLimit:
             await self.app(scope, receive, send)
             return
         body = Body(scope, receive, self.settings, self.held)
-        started = False
+        started, refusal = False, None
 
         async def noting(message: Message) -> None:
             nonlocal started
@@ -128,9 +161,11 @@ class BodyLimit:
         except (PayloadTooLarge, TooSlow, Invalid, TooMany) as error:
             if started:
                 raise
-            await _refuse(error, scope, receive, send)
+            refusal = error
         finally:
             body.let_go()
+        if refusal is not None:
+            await _refuse(refusal, scope, receive, send)
 
 
 class Body:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from math import comb
 from typing import Any
 
@@ -15,6 +16,7 @@ from ctp_core.kb.knowledge_base import FactIds, FactsKB, GraphsKB
 from ctp_core.symbols import Fact
 from service.db.tables import ModelVersion
 from service.errors import TooMany, Unavailable
+from service.http.places import Places
 from service.kbs import repository as kbs
 from service.models import repository
 from service.models.schemas import Contest, Disagreement, GivenAnswer, GroupScores
@@ -32,10 +34,19 @@ GOLDEN = (5**0.5 - 1) / 2  # its multiples, without their whole parts, fill 0 to
 
 
 Goal = tuple[str | None, str | None, str | None]
+Given = dict[str, Any] | None
 
 
 class NotAnswered(Exception):
     """A model failed to answer, which does not count as a wrong answer."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The answer that counts; `late` if the time was up before there was any."""
+
+    first: Given
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ class ContestQuestion:
         }
         return {**asked, "depth": None, "exclude_known": False}
 
-    def first(self, reply: Reply) -> dict[str, Any] | None:
+    def outcome(self, reply: Reply) -> Outcome:
         """Returns the best answer that is not in `also_right`.
 
         None if there is none, or if the model cannot be asked this, for example because it has never seen a name.
@@ -67,9 +78,10 @@ class ContestQuestion:
         if isinstance(reply, dict):
             if reply["status"] != UNANSWERABLE:
                 raise NotAnswered(reply["detail"])
-            return None
-        answers = _parsed(reply)["answers"]
-        return next((a for a in answers if _fact(a) not in self.also_right), None)
+            return Outcome(None)
+        parsed = _parsed(reply)
+        first = next((a for a in parsed["answers"] if _fact(a) not in self.also_right), None)
+        return Outcome(first, late=parsed["truncated"] and not parsed["answers"])
 
     def about(self, answer: dict[str, Any]) -> "ContestQuestion":
         """Returns the question whether this answer holds, so that only its own proofs are searched."""
@@ -79,13 +91,6 @@ class ContestQuestion:
 def _parsed(reply: bytes) -> dict[str, Any]:
     parsed: dict[str, Any] = json.loads(b"{%b}" % reply)
     return parsed
-
-
-def _found_nothing_in_time(reply: Reply) -> bool:
-    if isinstance(reply, dict):
-        return False
-    parsed = _parsed(reply)
-    return bool(parsed["truncated"]) and not parsed["answers"]
 
 
 def _fact(answer: dict[str, Any]) -> Fact:
@@ -177,26 +182,33 @@ def _answers_to(kb: FactsKB, split: str) -> list[Fact]:
 
 @dataclass(frozen=True)
 class Asking:
-    """Asks models one batch at a time, so that questions of other callers are served in between."""
+    """Asks models one batch at a time, so that questions of other callers are served in between.
+
+    Replies are read in the threads of `comparing`: a batch of them may have megabytes.
+    """
 
     batcher: Batcher
+    comparing: Places
     request_id: str
 
-    async def firsts(self, model: Target, questions: Sequence[ContestQuestion], proofs: int) -> list["Given"]:
+    async def firsts(self, model: Target, questions: Sequence[ContestQuestion], proofs: int) -> list[Given]:
         found: list[Given] = []
         for start in range(0, len(questions), MAX_BATCH):
             some = questions[start : start + MAX_BATCH]
-            bodies = [question.body(proofs) for question in some]
-            replies = await self.batcher.ask(model, bodies, self.request_id)
-            for place, reply in enumerate(replies):
-                if _found_nothing_in_time(reply):  # others in the batch may have used up the time: slow is not wrong
-                    replies[place : place + 1] = await self.batcher.ask(model, [bodies[place]], self.request_id)
-            found += _firsts(model, some, replies)
+            outcomes = await self._outcomes(model, some, proofs)
+            for place, outcome in enumerate(outcomes):
+                if outcome.late:  # others in the batch may have used up the time: slow is not wrong
+                    outcomes[place : place + 1] = await self._outcomes(model, [some[place]], proofs)
+            found += [outcome.first for outcome in outcomes]
         return found
 
+    async def _outcomes(self, model: Target, questions: Sequence[ContestQuestion], proofs: int) -> list[Outcome]:
+        replies = await self.batcher.ask(model, [question.body(proofs) for question in questions], self.request_id)
+        return await self.comparing.run(model.tenant, partial(_outcomes, model, questions, replies))
+
     async def explained(
-        self, model: Target, questions: Sequence[ContestQuestion], answers: Sequence["Given"]
-    ) -> list["Given"]:
+        self, model: Target, questions: Sequence[ContestQuestion], answers: Sequence[Given]
+    ) -> list[Given]:
         """Returns the same answers, each with its best proof if there is one."""
         asked = [
             question.about(answer) for question, answer in zip(questions, answers, strict=True) if answer is not None
@@ -256,7 +268,7 @@ async def _stopped(work: Coroutine[Any, Any, None], seconds: float, told_seconds
 
 
 async def _ask_all(
-    questions: Sequence[ContestQuestion], models: Sequence[Target], asking: Asking, answered: dict[int, list["Given"]]
+    questions: Sequence[ContestQuestion], models: Sequence[Target], asking: Asking, answered: dict[int, list[Given]]
 ) -> None:
     """Notes the answers of all models in `answered`, by the place of the question, batch by batch.
 
@@ -271,19 +283,16 @@ async def _ask_all(
 
 
 async def _explain(
-    questions: Sequence[ContestQuestion], answers: list[list["Given"]], models: Sequence[Target], asking: Asking
+    questions: Sequence[ContestQuestion], answers: list[list[Given]], models: Sequence[Target], asking: Asking
 ) -> None:
     """Adds proofs to the answers, model by model."""
     for number, model in enumerate(models):
         answers[number] = await asking.explained(model, questions, answers[number])
 
 
-Given = dict[str, Any] | None
-
-
-def _firsts(model: Target, questions: Sequence[ContestQuestion], replies: Sequence[Reply]) -> list[Given]:
+def _outcomes(model: Target, questions: Sequence[ContestQuestion], replies: Sequence[Reply]) -> list[Outcome]:
     try:
-        return [question.first(reply) for question, reply in zip(questions, replies, strict=True)]
+        return [question.outcome(reply) for question, reply in zip(questions, replies, strict=True)]
     except NotAnswered as error:
         raise NotAnswered(f"{model.model_id} did not answer: {error}") from None
 

@@ -100,7 +100,7 @@ async def compare_models(
     comparing: Places = request.app.state.comparing
     with comparing.place(tenant):
         compared = await comparing.run(tenant, partial(comparison.prepare, database, tenant, references, questions))
-        asking = Asking(request.app.state.batcher, request.scope.get("ctp.request_id", ""))
+        asking = Asking(request.app.state.batcher, comparing, request.scope.get("ctp.request_id", ""))
         return await comparison.contested(compared, asking, disagreements)
 
 

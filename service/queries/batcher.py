@@ -6,11 +6,13 @@ tenant there may be four, and its models take turns: a batch never mixes tenants
 
 import asyncio
 import math
+import time
 import uuid
 from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 import structlog
@@ -28,6 +30,7 @@ from service.settings import MIB, Settings
 log = structlog.get_logger()
 MAX_BATCH = 64
 MAX_BATCH_BYTES = 4 * MIB  # facts of one message, unless one question alone brings more
+MAX_BATCH_RESULTS = 5000  # answers and proofs in the replies to one message, unless one question asks for more
 UNDER_WAY = 2
 TENANT_UNDER_WAY = 4
 BLOCK_SECONDS = 1
@@ -36,6 +39,9 @@ WATCH_SECONDS = 0.5
 CANCEL_AGAIN_SECONDS = 0.1
 MAX_CANCELLATIONS = 50  # five seconds: a loop that misses so many is not going to end
 ATTEMPTS = 2
+_TOO_LONG = (
+    "earlier questions to this model took all of {:g} s (CTP_REPLY_SECONDS): ask fewer at once, or try again later"
+)
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,17 @@ class Target:
 
 @dataclass(frozen=True)
 class Asked:
-    """A waiting question and the id of its request."""
+    """A waiting question, the id of its request, and when it was asked."""
 
     question: dict[str, Any]
     request_id: str
     reply: "asyncio.Future[Reply]"
+    asked_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def num_results(self) -> int:
+        """Returns how many answers and proofs the reply may have."""
+        return int(self.question["top_k"] * (1 + self.question["proofs"]))
 
 
 @dataclass
@@ -63,6 +75,23 @@ class Lane:
 
     waiting: deque[Asked] = field(default_factory=deque)
     senders: int = 0
+
+    def drop(self, asked: Sequence[Asked]) -> None:
+        """Forgets questions whose caller has gone or was refused, with their facts."""
+        unanswered = [one for one in asked if not one.reply.done()]
+        for one in unanswered:
+            one.reply.cancel()
+        if unanswered:
+            kept = [one for one in self.waiting if not one.reply.done()]
+            self.waiting.clear()
+            self.waiting.extend(kept)
+
+    def refuse_late(self, seconds: float) -> None:
+        """Refuses the questions that have waited for longer; without that, thousands could wait for hours."""
+        while self.waiting and time.monotonic() - self.waiting[0].asked_at > seconds:
+            late = self.waiting.popleft().reply
+            if not late.done():
+                late.set_exception(Unavailable("query_waited_too_long", _TOO_LONG.format(seconds)))
 
 
 @dataclass
@@ -147,6 +176,8 @@ class Batcher:
         try:
             return list(await asyncio.gather(*(one.reply for one in asked)))
         finally:
+            # What is no longer counted must not wait on: its facts would pass the limits.
+            lane.drop(asked)
             self.waiting[target.tenant] -= len(asked)
             if not self.waiting[target.tenant]:
                 del self.waiting[target.tenant]
@@ -161,6 +192,7 @@ class Batcher:
         try:
             while lane.waiting:
                 async with self.shares[target.tenant]:
+                    lane.refuse_late(self.settings.reply_seconds)
                     taken = next_batch(lane.waiting)
                     # Callers that have gone away need no answer.
                     batch = [asked for asked in taken if not asked.reply.done()]
@@ -281,18 +313,19 @@ class Batcher:
 
 
 def next_batch(waiting: deque[Asked]) -> list[Asked]:
-    """Takes the next questions of a lane: at most MAX_BATCH, and no more bytes of facts than one message may have.
+    """Takes the next questions of a lane: at most MAX_BATCH, with no more facts and results than a message may have.
 
     Facts that several questions share count once, as they travel once.
     """
     taken: list[Asked] = []
-    num_bytes, counted = 0, set[int]()
+    num_bytes, num_results, counted = 0, 0, set[int]()
     while waiting and len(taken) < MAX_BATCH:
         facts = waiting[0].question["facts"]
         if id(facts) not in counted:
             counted.add(id(facts))
-            num_bytes += sum(len(name) for fact in facts for name in fact)
-        if taken and num_bytes > MAX_BATCH_BYTES:
+            num_bytes += sum(map(len, chain.from_iterable(facts)))
+        num_results += waiting[0].num_results
+        if taken and (num_bytes > MAX_BATCH_BYTES or num_results > MAX_BATCH_RESULTS):
             break
         taken.append(waiting.popleft())
     return taken

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 LARGE_FACTS = 1000  # with more than these, facts do not travel in the message
-AT_ONCE = 1000  # facts that are encoded in about a millisecond
+AT_ONCE = 100  # facts that are encoded in about a millisecond, however long their names are
 Facts = Sequence[Sequence[str]]
 Problem = dict[str, Any]
 Reply = bytes | Problem  # the JSON of an answer without its outer braces, or a problem
@@ -36,13 +36,18 @@ def facts_key(batch_id: str) -> str:
 
 def encode_facts(lists: Sequence[Facts]) -> bytes:
     """Returns the lists of facts as JSON; lets other threads go on meanwhile."""
-    return b"[%b]" % b",".join(b"[%b]" % b",".join(_encoded(facts)) for facts in lists)
+    pieces: list[bytes] = []
+    for facts in lists:
+        pieces += [b",[" if pieces else b"[", *_encoded(facts), b"]"]
+    # Joined once: each copy of ten megabytes holds up all threads for as many milliseconds.
+    return b"".join([b"[", *pieces, b"]"])
 
 
 def _encoded(facts: Facts) -> list[bytes]:
     pieces = []
     for first in range(0, len(facts), AT_ONCE):
-        pieces.append(json.dumps(facts[first : first + AT_ONCE])[1:-1].encode())
+        comma = b"," if first else b""
+        pieces.append(comma + json.dumps(facts[first : first + AT_ONCE])[1:-1].encode())
         time.sleep(0)  # hands the global lock over to whoever waits for it
     return pieces
 

@@ -81,6 +81,11 @@ def metrics(session: Session, job_id: str, after: int, limit: int | None = None)
     return session.scalars(statement.limit(limit)).all()
 
 
+def last_epoch(session: Session, job_id: str) -> int:
+    """Returns the last epoch with metrics; 0 if there is none."""
+    return session.scalar(select(func.max(Metric.epoch)).where(Metric.job_id == job_id)) or 0
+
+
 def checkpoints(session: Session, job_id: str) -> Sequence[Checkpoint]:
     """Lists the checkpoints of a job, newest first."""
     statement = select(Checkpoint).where(Checkpoint.job_id == job_id).order_by(Checkpoint.epoch.desc())

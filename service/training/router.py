@@ -3,7 +3,6 @@
 import asyncio
 import time
 from contextlib import nullcontext
-from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
@@ -13,16 +12,16 @@ from sqlalchemy.orm import Session
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import method_texts
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
-from service.db.engine import Database
-from service.db.tables import Job
 from service.http.bodies import json_body
-from service.http.dependencies import DatabaseDep, OnceDep, SettingsDep, TenantDep, WaitingDep
+from service.http.dependencies import DatabaseDep, FeedsDep, OnceDep, SettingsDep, TenantDep, WaitingDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import PlacedStream
 from service.kbs import service as kbs
-from service.training import capacity, events, repository, service
+from service.training import capacity, repository, service
+from service.training.events import Position
+from service.training.feed import WAIT_SECONDS, Feed, stream
 from service.training.schemas import (
     EXAMPLE_EVENT,
     EXAMPLE_JOB,
@@ -35,11 +34,9 @@ from service.training.schemas import (
     TrainRequest,
     TrainResponse,
 )
-from service.training.waiting import Waiting
 
 router = APIRouter(tags=["training"])
 MAX_WAIT_SECONDS = 300
-WAIT_STEP_SECONDS = 0.2
 Wait = Annotated[
     float,
     Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job to end, at most 300; 0: answer at once."),
@@ -59,19 +56,14 @@ MODEL_STATUS = {
 }
 
 
-async def finished(waiting: Waiting, database: Database, tenant: str, job_id: str, seconds: float) -> JobOut:
+async def finished(feed: Feed, seconds: float) -> JobOut:
     """Waits for the end of a job, at most `seconds`; returns its state then. The caller must hold a waiting place."""
     deadline = time.monotonic() + seconds
     while True:
-        job = await waiting.run(tenant, partial(_look_up, database, tenant, job_id))
+        job = await feed.state()
         if job.status in repository.TERMINAL or time.monotonic() >= deadline:
             return job
-        await asyncio.sleep(WAIT_STEP_SECONDS)
-
-
-def _look_up(database: Database, tenant: str, job_id: str) -> JobOut:
-    with database.read() as session:
-        return service.shown(session, [service.get(session, tenant, job_id)])[0]
+        await asyncio.sleep(WAIT_SECONDS)
 
 
 @router.post(
@@ -88,6 +80,7 @@ async def train(
     settings: SettingsDep,
     once: OnceDep,
     waiting: WaitingDep,
+    feeds: FeedsDep,
     wait: Wait = 0,
 ) -> TrainResponse:
     """Train a model on a KB. The answer names the job to follow and the model version that it will create."""
@@ -104,7 +97,7 @@ async def train(
         response.headers.update(reply.headers)
         answer = TrainResponse.model_validate(reply.body)
         if wait:
-            answer.job = await finished(waiting, database, once.tenant, answer.job.id, wait)
+            answer.job = await finished(feeds.of(once.tenant, answer.job.id), wait)
             answer.model.status = MODEL_STATUS[answer.job.status]
     return answer
 
@@ -126,12 +119,19 @@ def list_jobs(
 
 
 @router.get("/jobs/{job_id}", responses=example(200, EXAMPLE_JOB))
-async def get_job(job_id: str, database: DatabaseDep, tenant: TenantDep, waiting: WaitingDep, wait: Wait = 0) -> JobOut:
+async def get_job(
+    job_id: str, database: DatabaseDep, tenant: TenantDep, waiting: WaitingDep, feeds: FeedsDep, wait: Wait = 0
+) -> JobOut:
     """Get the state and progress of a job."""
     if wait:
         with waiting.place(tenant):
-            return await finished(waiting, database, tenant, job_id, wait)
-    return await asyncio.to_thread(_look_up, database, tenant, job_id)
+            return await finished(feeds.of(tenant, job_id), wait)
+
+    def look_up() -> JobOut:
+        with database.read() as session:
+            return service.look_up(session, tenant, job_id)
+
+    return await waiting.run(tenant, look_up)
 
 
 @router.get(
@@ -144,23 +144,20 @@ async def get_job(job_id: str, database: DatabaseDep, tenant: TenantDep, waiting
     },
 )
 async def follow_job(
-    job_id: str, database: DatabaseDep, tenant: TenantDep, waiting: WaitingDep, last_event_id: LastEventId = None
+    job_id: str, tenant: TenantDep, waiting: WaitingDep, feeds: FeedsDep, last_event_id: LastEventId = None
 ) -> Response:
     """Follow a job by Server-Sent Events: epochs, progress and status. `Last-Event-ID` resumes after that event."""
-    seen = events.Position.parse(last_event_id)
-    job = await asyncio.to_thread(_row, database, tenant, job_id)
+    seen = Position.parse(last_event_id)
+    feed = feeds.of(tenant, job_id)
+    # A call that gets no place must not cost a look into the database.
+    with waiting.place(tenant):
+        await feed.look()
     if seen.ended:
         # 204 makes a browser stop reconnecting.
         return Response(status_code=204)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    content = events.stream(waiting, database, job, seen)
     waiting.take(tenant)
-    return PlacedStream(waiting, tenant, content, headers=headers, media_type=EventSourceResponse.media_type)
-
-
-def _row(database: Database, tenant: str, job_id: str) -> Job:
-    with database.read() as session:
-        return service.get(session, tenant, job_id)
+    return PlacedStream(waiting, tenant, stream(feed, seen), headers=headers, media_type=EventSourceResponse.media_type)
 
 
 @router.post("/jobs/{job_id}/cancel", responses=example(200, EXAMPLE_JOB | {"status": "cancelled"}))

@@ -204,6 +204,10 @@ def get(session: Session, tenant: str, job_id: str) -> Job:
     return job
 
 
+def look_up(session: Session, tenant: str, job_id: str) -> JobOut:
+    return shown(session, [get(session, tenant, job_id)])[0]
+
+
 def cancel(database: Database, tenant: str, job_id: str, lease_seconds: float) -> JobOut:
     """Cancels a queued or running job at once; its worker stops within seconds. Raises Conflict if it has ended."""
     with database.write() as session:

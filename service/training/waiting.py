@@ -1,4 +1,4 @@
-"""The calls that wait for jobs."""
+"""The calls that wait for jobs, or ask how they are."""
 
 from service.http.places import Places
 
@@ -6,7 +6,7 @@ THREADS = 4
 
 
 class Waiting(Places):
-    """The waiting places and threads of one API process."""
+    """The places of one API process for calls that wait for jobs, and the threads in which jobs are looked up."""
 
     def __init__(self, limit: int) -> None:
         detail = f"{limit} calls already wait for jobs (CTP_MAX_WAITING_CALLS): end one, or call without `wait`"

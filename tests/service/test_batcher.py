@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from ctp_core.symbols import Fact
 from service.errors import ServiceError, TooMany, Unavailable
 from service.local.cluster import Cluster
+from service.models.comparison import comparing
 from service.models.contest import Asking, ContestQuestion, Prepared, hold
 from service.models.probe import PROBE
 from service.models.schemas import Contest
@@ -243,12 +244,13 @@ def test_a_comparison_tells_models_that_fail_from_models_that_err(settings: Sett
     question = ContestQuestion("p", ("a", "p", None), (), Fact("a", "p", "b"))
 
     async def compare() -> tuple[Contest | None, str | None]:
-        batcher = Batcher(settings)
+        batcher, threads = Batcher(settings), comparing(1)
         await batcher.start()
         try:
-            return await hold(Prepared("test", (question,)), [NOBODY, NOBODY], Asking(batcher, ""), 20)
+            return await hold(Prepared("test", (question,)), [NOBODY, NOBODY], Asking(batcher, threads, ""), 20)
         finally:
             await batcher.stop()
+            threads.stop()
 
     contest, note = asyncio.run(compare())
     assert contest is None
@@ -270,13 +272,30 @@ def test_a_message_has_a_bounded_number_of_bytes() -> None:
         loop = asyncio.get_running_loop()
         large = [[("x" * 500, "p", "y" * 500)] * 3000 for _ in range(3)]  # 3 MB each
         lists = [large[0], large[0], large[1], [], large[2], *[[]] * (MAX_BATCH + 5)]
-        lane = deque(Asked({"goal": [], "facts": facts}, "", loop.create_future()) for facts in lists)
+        lane = deque(Asked(PROBE | {"facts": facts}, "", loop.create_future()) for facts in lists)
         found = []
         while lane:
             found.append(len(next_batch(lane)))
         return found
 
     assert asyncio.run(sizes()) == [2, 2, MAX_BATCH, 6]
+
+
+def test_a_batch_has_a_bounded_number_of_results() -> None:
+    """Twenty thousand trees of long names are hundreds of megabytes, which one message must not have."""
+
+    async def sizes() -> list[int]:
+        loop = asyncio.get_running_loop()
+        wanted = [(1000, 1), (1000, 1), (500, 1), (5000, 3), (10, 0), (10, 3)]
+        lane = deque(
+            Asked(PROBE | {"top_k": top_k, "proofs": proofs}, "", loop.create_future()) for top_k, proofs in wanted
+        )
+        found = []
+        while lane:
+            found.append(len(next_batch(lane)))
+        return found
+
+    assert asyncio.run(sizes()) == [3, 1, 2]
 
 
 def test_a_loop_that_has_ended_is_told(alone: Settings) -> None:
@@ -343,3 +362,48 @@ def test_a_batch_never_mixes_tenants(alone: Settings) -> None:
         return {(target.tenant, *{asked.request_id for asked in batch}) for target, batch in batcher.sent}
 
     assert asyncio.run(ask()) == {("a", "a"), ("b", "b")}
+
+
+class FailsFirst(Held):
+    """Fails its first batch; the second is under way until it is let go."""
+
+    async def _send(self, target: Target, batch: list[Asked]) -> list[Reply]:
+        if not self.sent:
+            self.sent.append((target, batch))
+            raise Unavailable("query_lost", "lost")
+        return await super()._send(target, batch)
+
+
+def test_what_a_refused_call_asked_does_not_wait_on(alone: Settings) -> None:
+    """It no longer counts, so that its questions and facts would be computed beyond all limits."""
+
+    async def ask() -> None:
+        batcher = FailsFirst(alone)
+        with pytest.raises(Unavailable, match="lost"):
+            await batcher.ask(NOBODY, [PROBE] * 3 * MAX_BATCH, "")
+        assert not batcher.waiting
+        assert not batcher.lanes[NOBODY].waiting
+        batcher.let_go.release()
+        await asyncio.gather(*batcher.tasks)
+        assert len(batcher.sent) == 2, "the failed one, and one that was under way before the call was refused"
+        await batcher.stop()
+
+    asyncio.run(ask())
+
+
+def test_a_question_that_has_waited_too_long_is_refused_and_not_computed(alone: Settings) -> None:
+    async def ask() -> tuple[ServiceError, list[str]]:
+        batcher = Held(alone.model_copy(update={"reply_seconds": 0.0}))
+        batcher.lanes[NOBODY].senders = UNDER_WAY  # its lane is busy
+        late = asyncio.ensure_future(batcher.ask(NOBODY, [PROBE] * 100, "late"))
+        await asyncio.sleep(0)
+        batcher._spawn(batcher._drain(NOBODY, batcher.lanes[NOBODY]))
+        with pytest.raises(Unavailable, match="CTP_REPLY_SECONDS") as caught:
+            await late
+        sent = [asked.request_id for _, batch in batcher.sent for asked in batch]
+        await batcher.stop()
+        return caught.value, sent
+
+    error, sent = asyncio.run(ask())
+    assert (error.code, error.status, sent) == ("query_waited_too_long", 503, [])
+    assert "Retry-After" in error.headers

@@ -1,8 +1,10 @@
 """Which questions versions are compared by, and the test between them."""
 
 import asyncio
+import json
 import threading
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +18,15 @@ from service.app import create_app
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.errors import Invalid, Unavailable
-from service.models import comparison
-from service.models.comparison import prepare
+from service.http.places import Places
+from service.models import comparison, contest
+from service.models.comparison import comparing, prepare
 from service.models.contest import (
     MAX_CANDIDATES,
     Asking,
     ContestQuestion,
     NotAnswered,
+    Outcome,
     Prepared,
     _answers_to,
     _differing,
@@ -40,6 +44,13 @@ TARGET = Target("default", "model_1", "models/1/x")
 QUESTION = ContestQuestion("p", ("a", "p", None), (), Fact("a", "p", "b"))
 
 
+@pytest.fixture
+def threads() -> Iterator[Places]:
+    made = comparing(1)
+    yield made
+    made.stop()
+
+
 @pytest.mark.parametrize(
     ("only_first", "only_second", "p"), [(0, 0, 1.0), (1, 0, 1.0), (5, 0, 0.0625), (8, 1, 0.0390625), (3, 3, 1.0)]
 )
@@ -53,11 +64,12 @@ def test_other_true_answers_are_passed_over() -> None:
     question, _ = _fact_questions(FactsKB.from_facts(facts), "test")
     assert question == ContestQuestion("p", ("a", "p", None), (), Fact("a", "p", "c"), frozenset({Fact("a", "p", "b")}))
     assert question.body(0)["top_k"] == 2
-    answers = b'"answers":[{"subject":"a","predicate":"p","object":"b"},{"subject":"a","predicate":"p","object":"c"}]'
-    first = question.first(answers)
+    said = [{"subject": "a", "predicate": "p", "object": name} for name in "bc"]
+    answers = b'"truncated":false,"answers":%b' % json.dumps(said).encode()
+    first = question.outcome(answers).first
     assert first is not None
     assert first["object"] == "c"
-    assert question.first({"code": "unknown_symbol", "status": 422}) is None
+    assert question.outcome({"code": "unknown_symbol", "status": 422}) == Outcome(None)
 
 
 def test_a_proof_is_asked_for_one_answer_and_not_for_all_that_it_was_found_among() -> None:
@@ -85,7 +97,7 @@ def test_every_test_fact_is_asked_for_from_both_ends_however_few_are_asked() -> 
 @pytest.mark.parametrize("status", [409, 500, 503])
 def test_a_model_that_fails_is_not_a_model_that_errs(status: int) -> None:
     with pytest.raises(NotAnswered, match="the files are away"):
-        QUESTION.first({"code": "storage_away", "status": status, "detail": "the files are away"})
+        QUESTION.outcome({"code": "storage_away", "status": status, "detail": "the files are away"})
 
 
 def test_a_question_whose_answer_cannot_be_reached_is_left_out_and_told() -> None:
@@ -128,9 +140,9 @@ class OneInTime(Batcher):
         return [answered, *[late] * (len(batch) - 1)]
 
 
-def test_a_question_that_others_left_no_time_for_is_asked_again_alone(tmp_path: Path) -> None:
+def test_a_question_that_others_left_no_time_for_is_asked_again_alone(threads: Places, tmp_path: Path) -> None:
     batcher = OneInTime(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
-    outcome, note = asyncio.run(hold(Prepared("test", (QUESTION,) * 5), [TARGET] * 2, Asking(batcher, ""), 20))
+    outcome, note = asyncio.run(hold(Prepared("test", (QUESTION,) * 5), [TARGET] * 2, Asking(batcher, threads, ""), 20))
     assert outcome is not None
     assert note is None
     assert outcome.groups[0].right == [1.0, 1.0]
@@ -142,7 +154,7 @@ def test_only_what_answers_a_question_of_the_split_is_named() -> None:
     assert _answers_to(kb, "test") == [train[1], train[2], Fact("s1", "p", "o2")]
 
 
-def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> None:
+def test_questions_are_asked_batch_by_batch_and_not_for_ever(threads: Places, tmp_path: Path) -> None:
     """Nobody takes these questions: what waits is looked at from the side, until the time is up."""
     settings = Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", compare_seconds=0.5)
 
@@ -150,7 +162,7 @@ def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> 
         batcher = Batcher(settings)
         batcher.lanes[TARGET].senders = UNDER_WAY  # its lane is busy
         holding = asyncio.ensure_future(
-            hold(Prepared("test", (QUESTION,) * 1000), [TARGET] * 2, Asking(batcher, ""), 20)
+            hold(Prepared("test", (QUESTION,) * 1000), [TARGET] * 2, Asking(batcher, threads, ""), 20)
         )
         while not (waiting := batcher.waiting.total()):
             await asyncio.sleep(0)
@@ -163,31 +175,60 @@ def test_questions_are_asked_batch_by_batch_and_not_for_ever(tmp_path: Path) -> 
     assert (waiting, left) == (MAX_BATCH, 0)
 
 
-class Slow(Batcher):
-    """Its worker takes its time for every batch."""
+class Answers(Batcher):
+    """Its worker answers with the name of the model."""
 
     async def _send(self, target: Target, batch: list[Asked]) -> list[Reply]:
-        await asyncio.sleep(0.05)
         answer = '"truncated":false,"answers":[{"subject":"a","predicate":"p","object":"%s","score":1,"proofs":[]}]'
         return [(answer % target.model_id).encode()] * len(batch)
 
 
-def test_a_comparison_that_runs_out_of_time_tells_what_it_has(tmp_path: Path) -> None:
-    batcher = Slow(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", compare_seconds=0.6))
+class OutOfTime(Answers):
+    """The time is up when it is asked for the fifth time: independent of the clock."""
+
+    num_asked = 0
+
+    async def ask(self, target: Target, questions: Sequence[dict[str, Any]], request_id: str) -> list[Reply]:
+        self.num_asked += 1
+        if self.num_asked == 5:
+            raise TimeoutError
+        return await super().ask(target, questions, request_id)
+
+
+def test_a_comparison_that_runs_out_of_time_tells_what_it_has(threads: Places, tmp_path: Path) -> None:
+    batcher = OutOfTime(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
     questions = tuple(replace(QUESTION, group=f"group {number // 100}") for number in range(1000))
     models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
-    outcome, note = asyncio.run(hold(Prepared("test", questions, 1000), models, Asking(batcher, ""), 3))
+    outcome, note = asyncio.run(hold(Prepared("test", questions, 1000), models, Asking(batcher, threads, ""), 3))
     assert outcome is not None
     assert outcome.truncated
     assert note is not None
     assert "CTP_COMPARE_SECONDS" in note
-    assert 0 < outcome.num_questions < 1000
+    assert outcome.num_questions == 2 * MAX_BATCH
     assert outcome.groups[0].right == [1.0, 0.0]
     assert len(outcome.groups) == 11, "every group has its share of the questions"
     assert len(outcome.disagreements) == 3
 
 
-class LostAfter(Slow):
+def test_replies_are_read_once_and_beside_the_other_calls(
+    threads: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of them may have megabytes."""
+    readers: list[str] = []
+    parsed = contest._parsed
+
+    def noting(reply: bytes) -> dict[str, Any]:
+        readers.append(threading.current_thread().name)
+        return parsed(reply)
+
+    monkeypatch.setattr(contest, "_parsed", noting)
+    batcher = Answers(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+    asyncio.run(hold(Prepared("test", (QUESTION,) * 5), [TARGET] * 2, Asking(batcher, threads, ""), 0))
+    assert len(readers) == 10
+    assert threading.main_thread().name not in readers
+
+
+class LostAfter(Answers):
     """Its worker answers so many batches and is gone then."""
 
     left = 2
@@ -201,22 +242,24 @@ class LostAfter(Slow):
 
 @pytest.mark.parametrize(("batches", "num_questions"), [(2, MAX_BATCH), (5, 2 * MAX_BATCH), (0, None)])
 def test_a_comparison_that_meets_a_503_tells_what_it_has(
-    tmp_path: Path, batches: int, num_questions: int | None
+    threads: Places, tmp_path: Path, batches: int, num_questions: int | None
 ) -> None:
     batcher = LostAfter(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
     batcher.left = batches
     models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
-    outcome, note = asyncio.run(hold(Prepared("test", (QUESTION,) * 1000, 1000), models, Asking(batcher, ""), 3))
+    outcome, note = asyncio.run(
+        hold(Prepared("test", (QUESTION,) * 1000, 1000), models, Asking(batcher, threads, ""), 3)
+    )
     assert note == "earlier queries took all the time"
     assert (outcome and outcome.num_questions) == num_questions
     assert outcome is None or outcome.truncated
 
 
-def test_a_comparison_in_time_is_whole_and_in_order(tmp_path: Path) -> None:
-    batcher = Slow(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+def test_a_comparison_in_time_is_whole_and_in_order(threads: Places, tmp_path: Path) -> None:
+    batcher = Answers(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
     questions = tuple(replace(QUESTION, group=f"group {number // 50}") for number in range(100))
     models = [Target("default", "b", "models/1/x"), Target("default", "c", "models/2/x")]
-    outcome, note = asyncio.run(hold(Prepared("test", questions, 100), models, Asking(batcher, ""), 3))
+    outcome, note = asyncio.run(hold(Prepared("test", questions, 100), models, Asking(batcher, threads, ""), 3))
     assert outcome is not None
     assert (outcome.truncated, note) == (False, None)
     assert [group.name for group in outcome.groups] == ["all", "group 0", "group 1"]

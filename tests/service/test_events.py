@@ -1,6 +1,8 @@
 """The stream of a job's events, on a database of its own."""
 
 import asyncio
+import re
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import event
@@ -9,12 +11,14 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.types import Message
 
 from service.db.engine import Database
-from service.db.tables import Job
+from service.db.tables import Job, Metric
 from service.errors import TooMany
 from service.kbs import service as kbs
 from service.settings import Settings
-from service.training import events, service
-from service.training.router import follow_job
+from service.training import feed, service
+from service.training.events import Position
+from service.training.feed import Feeds, stream
+from service.training.router import finished, follow_job
 from service.training.schemas import TrainRequest
 from service.training.waiting import Waiting
 from tests.built_kbs import built
@@ -39,11 +43,11 @@ def job(database: Database) -> Job:
 )
 def test_a_listener_is_let_go_when_the_database_goes_away(database: Database, job: Job, error: Exception) -> None:
     """It comes back with what it saw last; an error in the middle of an answer would look like a fault of ours."""
-    waiting = Waiting(1)
+    feeds = Feeds(database)
 
     async def listen() -> list[bytes]:
         seen = []
-        async for message in events.stream(waiting, database, job, events.Position()):
+        async for message in stream(feeds.of(TENANT, job.id), Position()):
             seen.append(message)
             if b"event: status" in message:
                 event.listen(database.engine, "begin", fall_away)
@@ -53,12 +57,12 @@ def test_a_listener_is_let_go_when_the_database_goes_away(database: Database, jo
         raise error
 
     assert b'"status": "queued"' in asyncio.run(listen())[-1]
-    waiting.stop()
+    feeds.stop()
 
 
 def test_a_stream_is_refused_before_it_begins(database: Database, job: Job) -> None:
     """A stream that has begun has answered 200 and can only break."""
-    waiting = Waiting(1)
+    waiting, feeds = Waiting(1), Feeds(database)
 
     async def receive() -> Message:
         return {"type": "http.disconnect"}
@@ -67,11 +71,96 @@ def test_a_stream_is_refused_before_it_begins(database: Database, job: Job) -> N
         pass
 
     async def listen() -> None:
-        first = await follow_job(job.id, database, TENANT, waiting)
+        first = await follow_job(job.id, TENANT, waiting, feeds)
         with pytest.raises(TooMany, match="CTP_MAX_WAITING_CALLS"):
-            await follow_job(job.id, database, TENANT, waiting)
+            await follow_job(job.id, TENANT, waiting, feeds)
         await first({"type": "http", "asgi": {"spec_version": "2.0"}}, receive, send)
         waiting.take(TENANT)  # the place is free again
 
     asyncio.run(listen())
+    waiting.stop()
+    feeds.stop()
+
+
+@pytest.fixture
+def feeds(database: Database) -> Iterator[Feeds]:
+    made = Feeds(database)
+    yield made
+    made.stop()
+
+
+def test_listeners_of_a_job_share_its_looks_and_its_events(database: Database, job: Job, feeds: Feeds) -> None:
+    """Hundreds of streams of one job took the whole process, and every other call waited for seconds."""
+    looks: list[object] = []
+    event.listen(database.engine, "begin", looks.append)
+
+    async def first_events() -> bytes:
+        messages = stream(feeds.of(TENANT, job.id), Position())
+        await anext(messages)
+        return await anext(messages)
+
+    async def listen() -> list[bytes]:
+        return await asyncio.gather(*(first_events() for _ in range(100)))
+
+    heard = asyncio.run(listen())
+    assert b"event: status" in heard[0]
+    assert all(message is heard[0] for message in heard)
+    assert len(looks) < 20, "one for the job and one for the events; some more if the machine is busy"
+
+
+def test_calls_that_wait_for_a_job_share_its_looks(database: Database, job: Job, feeds: Feeds) -> None:
+    looks: list[object] = []
+    event.listen(database.engine, "begin", looks.append)
+
+    async def wait() -> None:
+        await asyncio.gather(*(finished(feeds.of(TENANT, job.id), 0.01) for _ in range(100)))
+
+    asyncio.run(wait())
+    assert len(looks) < 20
+
+
+def ids_and_names(messages: list[bytes]) -> list[tuple[str, str]]:
+    text = b"".join(messages).decode()
+    return list(zip(re.findall(r"^id: (.*)$", text, re.M), re.findall(r"^event: (.*)$", text, re.M), strict=True))
+
+
+@pytest.mark.parametrize(("begin", "first"), [(None, 1), ("running.1.1200", 1201), ("running.1.2400", 2401)])
+def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
+    database: Database, job: Job, feeds: Feeds, monkeypatch: pytest.MonkeyPatch, begin: str | None, first: int
+) -> None:
+    """2,500 epochs, of which the last hundred and the end come while others listen already."""
+    monkeypatch.setattr(feed, "LOOK_SECONDS", 0.0)
+
+    def write(epochs: range, status: str) -> None:
+        with database.write() as session:
+            session.add_all(Metric(job_id=job.id, epoch=epoch, attempt=1, loss=0.5, values={}) for epoch in epochs)
+            found = service.get(session, TENANT, job.id)
+            found.status, found.attempt = status, 1
+
+    async def listen(position: Position) -> list[bytes]:
+        return [message async for message in stream(feeds.of(TENANT, job.id), position)]
+
+    async def story() -> list[bytes]:
+        early = asyncio.ensure_future(listen(Position.parse("running.1.2400")))
+        await feeds.of(TENANT, job.id).look()
+        late = asyncio.ensure_future(listen(Position.parse(begin)))
+        await asyncio.to_thread(write, range(2401, 2501), "succeeded")
+        await early
+        return await late
+
+    write(range(1, 2401), "running")
+    heard = ids_and_names(asyncio.run(story()))
+    epochs = [int(place.rsplit(".", 1)[1]) for place, name in heard if name == "epoch"]
+    assert epochs == list(range(first, 2501))
+    assert heard[-1] == ("succeeded.1.2500", "status")
+
+
+def test_a_call_that_gets_no_place_costs_no_look(database: Database, job: Job, feeds: Feeds) -> None:
+    looks: list[object] = []
+    event.listen(database.engine, "begin", looks.append)
+    waiting = Waiting(1)
+    waiting.take(TENANT)
+    with pytest.raises(TooMany):
+        asyncio.run(follow_job(job.id, TENANT, waiting, feeds))
+    assert not looks
     waiting.stop()

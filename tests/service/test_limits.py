@@ -13,7 +13,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from service.errors import TooSlow
-from service.http.limits import Body, BodyLimit, Bucket, HeldBytes
+from service.http.limits import MAX_REFUSAL_SECONDS, Body, BodyLimit, Bucket, HeldBytes, RateLimit
 from service.settings import Settings
 from tests.running import RunningService, running_service
 
@@ -247,6 +247,41 @@ def test_more_calls_a_second_than_allowed_are_told_when_to_come_back(strict: Run
         assert refused[0].json()["code"] == "too_many_requests"
         assert int(refused[0].headers["retry-after"]) >= 1
         assert client.get("/healthz").status_code == 200
+
+
+def test_a_tenant_that_does_not_wait_after_a_429_gets_the_next_ones_in_turn() -> None:
+    """Callers that called again at once kept the process busy with refusing them."""
+    now = 0.0
+
+    async def app(*_: object) -> None:
+        raise AssertionError("only the time is asked for")
+
+    limit = RateLimit(app, Settings(), clock=lambda: now)
+    assert [limit.refusal_seconds("a") for _ in range(50)] == [0.0] * 50
+    assert [limit.refusal_seconds("a") for _ in range(3)] == pytest.approx([0.02, 0.04, 0.06])
+    assert limit.refusal_seconds("b") == 0.0
+    assert all(limit.refusal_seconds("a") <= MAX_REFUSAL_SECONDS for _ in range(1000))
+    now = 60.0
+    assert limit.refusal_seconds("a") == 0.0
+
+
+def test_a_refused_body_does_not_count_while_its_refusal_is_sent() -> None:
+    async def app(_: Scope, receive: Receive, __: Send) -> None:
+        await receive()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"x" * 20, "more_body": False}
+
+    limit = BodyLimit(app, Settings(max_json_bytes=10, max_tenant_waiting_bytes=10))
+    counted = []
+
+    async def send(_: Message) -> None:
+        counted.append((limit.held.by_tenant["a"], limit.held.arrived))
+
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "path": "/query", "query_string": b"", "headers": headers, "ctp.tenant": "a"}
+    asyncio.run(limit(scope, receive, send))
+    assert counted == [(0, 0)] * 2
 
 
 def test_a_body_that_does_not_come_is_told_the_settings_that_bound_it() -> None:

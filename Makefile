@@ -18,7 +18,7 @@ run: setup ## Start the whole service on http://127.0.0.1:8000 (PORT and CTP_DAT
 	@exec $(BIN)/ctp up --port $(PORT)
 
 test: setup-dev ## Run all tests, file by file in two processes (a quarter of an hour on two cores)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 40
 
 test-fast: setup-dev ## Run the tests that need no started processes (under a minute)
 	$(BIN)/python -m pytest -m "not slow and not long" --numprocesses 2 --dist loadfile

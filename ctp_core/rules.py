@@ -228,13 +228,25 @@ class Rule:
         )
 
 
+def _least_telling_last(rule: Rule) -> tuple[bool, float, float, str]:
+    return rule.prior, -rule.explains, -rule.confidence, rule.text
+
+
+def most_telling(rules: Sequence[Rule], most: int) -> Sequence[Rule]:
+    """At most so many rules, those that explain most whatever their head, in the order in which they came."""
+    if len(rules) <= most:
+        return rules
+    kept = {rule.text for rule in sorted(rules, key=_least_telling_last)[:most]}
+    return [rule for rule in rules if rule.text in kept]
+
+
 def by_what_they_explain(rules: Iterable[Rule]) -> list[Rule]:
     """Grouped by head; the head and the rules that explain most first, priors behind all other rules of their head."""
     heads: dict[str, list[Rule]] = {}
     for rule in rules:
         heads.setdefault(rule.predicate, []).append(rule)
     for group in heads.values():
-        group.sort(key=lambda rule: (rule.prior, -rule.explains, -rule.confidence, rule.text))
+        group.sort(key=_least_telling_last)
     groups = sorted(heads.items(), key=lambda head: (head[1][0].prior, -head[1][0].explains, head[0]))
     return [rule for _, group in groups for rule in group]
 

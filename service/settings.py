@@ -185,7 +185,7 @@ class Settings(BaseSettings):
         0,
         ge=0,
         description="Memory that one process of a query worker may take before it is ended; 0: half of what is free "
-        "when the worker starts, shared by its processes.",
+        "when the worker starts, shared by its processes, but at least a gigabyte each.",
     )
     model_cache_bytes: int = Field(
         2048 * MIB,

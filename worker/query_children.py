@@ -29,6 +29,7 @@ from worker.pipes import receive, silence
 from worker.shares import Seat, Shares
 
 log = structlog.get_logger()
+LEAST_BYTES = 10**9  # of a child: with less, one that has just loaded torch and a model would be ended for ever
 REPLY_TTL_SECONDS = 60
 ANSWER_SHARE = 0.8  # share of the time that the sender waits; the rest is for transport
 READ_SECONDS = 10.0  # in which a child must have read its order, or go on with what it says
@@ -135,7 +136,7 @@ class QueryChildren:
         self.shares: Shares[QueryChild] = Shares(settings.query_processes)
         # What is free before the first child is started: each has the same share.
         share = memory.share_of(memory.free_bytes(), settings.query_processes, memory.QUERY_SHARE)
-        self.limit = settings.query_memory_bytes or share
+        self.limit = settings.query_memory_bytes or (share and max(share, LEAST_BYTES))
         self.redis = make_redis(settings)
         self.on_change: Callable[[], None] = lambda: None
         self._starting = threading.Lock()  # one at a time, so that the first is ready as soon as can be

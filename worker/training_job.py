@@ -19,6 +19,7 @@ from ctp_core.base.trainer import Trainer
 from ctp_core.errors import ArtifactError, CtpError
 from ctp_core.methods import stored_config
 from ctp_core.registry import create_trainer
+from ctp_core.rules import most_telling
 from service.db.engine import Database
 from service.db.tables import Job
 from service.files.removals import remove_later
@@ -161,9 +162,10 @@ class TrainingJob:
         files = encode(model.to_artifact())
         key = self._stored(lambda: self.storage.put(self._model_owner(job, claim), files), claim, heart)
         size = sum(map(len, files.values()))
-        if len(rules) > MAX_RULES:
-            log.warning("rules_cut", found=len(rules), kept=MAX_RULES)
-        staged = stage_rules(self._write, claim, outcomes.rule_values(rules[:MAX_RULES]))  # best first
+        kept = most_telling(rules, MAX_RULES)
+        if len(kept) < len(rules):
+            log.warning("rules_cut", found=len(rules), kept=len(kept))
+        staged = stage_rules(self._write, claim, outcomes.rule_values(kept))
         trained = Trained(key, size, staged, model.config, heart.trials, ended, model.own_metrics)
         self._write(lambda session: outcomes.succeed(session, claim, trained))
         log.info("job_succeeded", rules=len(rules))

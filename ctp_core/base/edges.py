@@ -105,6 +105,11 @@ class Steps:
         return self._keys[first:last] - atom * self._num_entities, self.lengths[first:last]
 
 
+def _half(allowed: Bool[np.ndarray, "place atom"]) -> int:
+    """How many places of a path are walked from its start; the others are walked from its end."""
+    return (len(allowed) + 1) // 2
+
+
 class EdgeList:
     """Edges sorted by (tail, head, atom), so that all edges of an entity and of a pair are slices.
 
@@ -209,11 +214,11 @@ class EdgeList:
 
     def _joined(self, subjects: Ids, objects: Ids, allowed: Bool[np.ndarray, "place atom"]) -> Paths:
         """Walks half of the places from either end, once from each entity, and joins the halves where they meet."""
-        half = (len(allowed) + 1) // 2
+        half = _half(allowed)
         starts, subject = np.unique(subjects, return_inverse=True)
         ends, object_ = np.unique(objects, return_inverse=True)
         there = self._along(starts, allowed[:half])
-        back = self._along(ends, np.roll(allowed[half:][::-1], self.num_predicates, axis=1))
+        back = self._along(ends, self._turned(allowed[half:]))
         met = there.pair * self.num_entities + there.stations[:, -1]
         order = np.argsort(met, kind="stable")
         bounds = np.searchsorted(back.pair, np.arange(len(ends) + 1))
@@ -243,15 +248,34 @@ class EdgeList:
             )
         return found
 
-    def walks_along_fit(self, starts: Ids, allowed: Bool[np.ndarray, "place atom"], most: float) -> bool:
-        """Whether there are at most so many walks along allowed atoms from all starts together, after any step."""
-        here: Float[np.ndarray, " entity"] = np.bincount(starts, minlength=self.num_entities).astype(np.float64)
+    def paths_along_fit(
+        self, subjects: Ids, objects: Ids, allowed: Bool[np.ndarray, "place atom"], most: float
+    ) -> bool:
+        """Whether `paths` along allowed atoms takes at most so many walks from either end, and finds at most as many.
+
+        Paths between any of the subjects and any of the objects count, so that pairs may have fewer.
+        """
+        half = _half(allowed)
+        there = self._ends_along(subjects, allowed[:half], most)
+        back = None if there is None else self._ends_along(objects, self._turned(allowed[half:]), most)
+        return there is not None and back is not None and bool(there @ back <= most)
+
+    def _ends_along(
+        self, starts: Ids, allowed: Bool[np.ndarray, "place atom"], most: float
+    ) -> Float[np.ndarray, " entity"] | None:
+        """How many walks along allowed atoms end at each entity, once from each start; None if they are too many."""
+        here = np.zeros(self.num_entities)
+        here[starts] = 1
         for atoms in allowed:
-            if here.sum() > most:
-                return False
             kept = np.flatnonzero(atoms[self.atom])
             here = np.asarray(np.bincount(self.head[kept], here[self.tail[kept]], self.num_entities), dtype=np.float64)
-        return bool(here.sum() <= most)
+            if here.sum() > most:
+                return None
+        return here
+
+    def _turned(self, allowed: Bool[np.ndarray, "place atom"]) -> Bool[np.ndarray, "place atom"]:
+        """The same places read from their end: in reverse, with every atom inverted."""
+        return np.roll(allowed[::-1], self.num_predicates, axis=1)
 
     def degrees(self, weights: Float[np.ndarray, "reformulator atom"]) -> Float[np.ndarray, "reformulator entity"]:
         """Weighted number of edges of every entity."""

@@ -1,4 +1,4 @@
-"""The evidence head on edge lists, in double precision: what answers and their proofs are read from."""
+"""The attention head on edge lists, in double precision: what answers and their proofs are read from."""
 
 import math
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ class AttentionArrays:
         no reformulator attends to an atom by more than `most`, a proof along it has a share of up to most · Σ weights.
         """
         attended = self.attention[template][facts[rows[0], 1]].max(0)  # [place, atom]
-        for allowed in _affordable_atoms(attended, edges, facts[rows, 0]):
+        for allowed in _affordable_atoms(attended, edges, facts[rows]):
             most = float(np.where(allowed, 0, attended).max())
             paths = edges.paths(facts[rows, 0], facts[rows, 2], template, allowed)
             paths = paths._replace(pair=rows[paths.pair])
@@ -269,7 +269,7 @@ class AttentionArrays:
         return float(self.strength[template][predicate] @ self._saturate(mass, template))
 
 
-def _affordable_atoms(attended: Floats, edges: EdgeList, starts: Ids) -> Iterator[NDArray[np.bool_]]:
+def _affordable_atoms(attended: Floats, edges: EdgeList, facts: FactIds) -> Iterator[NDArray[np.bool_]]:
     """[place, atom]: along which atoms the best proofs are looked for, first along few; at least one choice.
 
     None of them leads along more than BEST_WALKS: long bodies join a dense KB in billions of ways.
@@ -280,7 +280,7 @@ def _affordable_atoms(attended: Floats, edges: EdgeList, starts: Ids) -> Iterato
         return np.asarray(attended >= ranked[:, min(kept, ranked.shape[1]) - 1, None])
 
     def fits(allowed: NDArray[np.bool_]) -> bool:
-        return edges.walks_along_fit(starts, allowed[:-1], BEST_WALKS)
+        return edges.paths_along_fit(facts[:, 0], facts[:, 2], allowed, BEST_WALKS)
 
     few, more = map(among, BEST_ATOMS)
     if not fits(few):

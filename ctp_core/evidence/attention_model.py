@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ctp_core.artifact import Artifact
+from ctp_core.artifact import Artifact, check_magnitude
 from ctp_core.base.edges import atom_tables
 from ctp_core.base.facts_model import FactsView, facts_about, load_state, read_config, read_kb, read_probabilities
 from ctp_core.base.goals import GoalIds, Place
@@ -161,6 +161,5 @@ def _offsets(artifact: Artifact, size: int) -> Float[np.ndarray, " predicate"]:
         offsets = np.array(artifact.manifest.get("offsets", [0.0] * size), dtype=np.float64).reshape(size)
     except (TypeError, ValueError) as error:
         raise ArtifactError(f"the artifact of a model of proofs has offsets that are not numbers: {error}") from None
-    if not np.isfinite(offsets).all():
-        raise ArtifactError("the artifact of a model of proofs has offsets that are not finite")
+    check_magnitude("the offsets", *offsets.tolist())
     return offsets

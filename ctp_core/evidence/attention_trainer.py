@@ -1,4 +1,4 @@
-"""Trains the evidence head: one-vs-all over all pairs of entities, a few predicates at a time."""
+"""Trains the attention head: one-vs-all over all pairs of entities, a few predicates at a time."""
 
 from collections.abc import Callable, Sequence
 

@@ -23,7 +23,7 @@ def turned(body: AtomIds, num_predicates: int) -> AtomIds:
 
 
 class Level(NamedTuple):
-    """The nodes of one depth: a node is an atom after what its parent, of the level above, has read."""
+    """The nodes of one depth: each adds one atom to the beginning that its parent, of the level above, stands for."""
 
     parent: Int[np.ndarray, " node"]  # in rising order
     atom: Int[np.ndarray, " node"]
@@ -141,8 +141,10 @@ class JoinedBodies:
 
 
 class _Halves:
+    """Bodies cut in two: the shorter half is walked from every start, the longer one once from each end."""
+
     def __init__(self, bodies: Sequence[AtomIds], num_predicates: int) -> None:
-        cut = [(len(body) + 1) // 2 for body in bodies]
+        cut = [len(body) // 2 for body in bodies]
         self._there = BodyTree([body[:half] for body, half in zip(bodies, cut, strict=True)])
         self._back = BodyTree([turned(body[half:], num_predicates) for body, half in zip(bodies, cut, strict=True)])
         lengths = np.array([len(body) for body in bodies], dtype=np.int64)
@@ -156,7 +158,7 @@ class _Halves:
         distinct, end = np.unique(ends, return_inverse=True)
         there, back = self._there.walks(edges, starts), self._back.walks(edges, distinct)
         for length, bodies in self._of_length.items():
-            half = (length + 1) // 2
+            half = length // 2
             yield from self._joined(there[half], back[length - half], bodies, end, edges.num_entities)
 
     def _joined(self, there: Walks, back: Walks, bodies: Ids, end: Ids, num_entities: int) -> Iterator[Joined]:

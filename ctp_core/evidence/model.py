@@ -24,6 +24,7 @@ from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule, Template, by_what_they_explain
 
 MIN_EVIDENCE = 0.05  # a rule whose proof moves the logit by less is not worth listing
+MOST_COUNTED = 2**53  # more cannot be computed with in floating point
 
 
 class Arrays(Protocol):
@@ -142,12 +143,18 @@ class EvidenceModel(FactsModel):
         stored = artifact.manifest.get("rule_counts", [])
         try:
             self._counts = {
-                (int(head), str(template), tuple(map(int, body))): Counts(int(support), int(pairs))
+                (int(head), str(template), tuple(map(int, body))): _counted(support, pairs)
                 for head, template, body, support, pairs in ([] if isinstance(stored, dict) else stored)
             }
         except (TypeError, ValueError) as error:
             raise ArtifactError(f"the artifact has counts of rules that cannot be read: {error}") from None
         return self
+
+
+def _counted(support: int, pairs: int) -> Counts:
+    if not 0 <= int(support) <= MOST_COUNTED or not 0 <= int(pairs) <= MOST_COUNTED:
+        raise ValueError(f"a rule cannot have been counted {str(support)[:20]} of {str(pairs)[:20]} times")
+    return Counts(int(support), int(pairs))
 
 
 def logits_by(arrays: Arrays, view: FactsView, goals: GoalIds) -> Float[np.ndarray, "goal candidate"]:

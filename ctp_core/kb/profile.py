@@ -1,4 +1,4 @@
-"""The properties of a KB from which presets choose their settings and costs are forecast."""
+"""The properties of a KB from which costs are forecast and presets for graphs choose their settings."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -44,9 +44,12 @@ class Bucket:
         return (1 - self.level) / self.rate
 
     def queue(self, now: float) -> float:
-        """Takes a token that there may be later only; returns the seconds until then."""
+        """Takes a token in advance; returns the seconds until there will be one.
+
+        Not further in advance than MAX_REFUSAL_SECONDS: who stops calling is not made to wait for long afterwards.
+        """
         self._fill(now)
-        self.level -= 1
+        self.level = max(self.level - 1, -MAX_REFUSAL_SECONDS * self.rate)
         return max(0.0, -self.level / self.rate)
 
     def _fill(self, now: float) -> None:
@@ -71,17 +74,24 @@ class RateLimit:
             await self.app(scope, receive, send)
             return
 
-        async def pacing(message: Message) -> None:
-            if message.get("status") == TooMany.status:
-                await asyncio.sleep(self.refusal_seconds(tenant))
-            await send(message)
+        refusal: list[Message] = []
+
+        async def holding_back(message: Message) -> None:
+            if refusal or message.get("status") == TooMany.status:
+                refusal.append(message)
+            else:
+                await send(message)
 
         now = self.clock()
         if not _bucket(self._calls, tenant, self.rate, now).take(now):
-            await self.app(scope, receive, pacing)
-            return
-        detail = f"more than {self.rate:g} requests per second (CTP_MAX_REQUESTS_PER_SECOND): wait and try again"
-        await _refuse(TooMany("too_many_requests", detail), scope, receive, pacing)
+            await self.app(scope, receive, holding_back)
+        else:
+            detail = f"more than {self.rate:g} requests per second (CTP_MAX_REQUESTS_PER_SECOND): wait and try again"
+            await _refuse(TooMany("too_many_requests", detail), scope, receive, holding_back)
+        if refusal:  # waits here, where the call has let go of its body and of every place that it held
+            await asyncio.sleep(self.refusal_seconds(tenant))
+            for message in refusal:
+                await send(message)
 
     def refusal_seconds(self, tenant: str) -> float:
         """Returns how long the next refusal of a tenant has to wait for its turn."""

@@ -47,9 +47,20 @@ def protocol(settings: Settings) -> type[HttpToolsProtocol]:
         def pause_writing(self) -> None:
             """Called when the caller is behind with so many bytes that no more are written."""
             super().pause_writing()
-            behind = self.transport.get_write_buffer_size()
-            seconds = settings.body_seconds + behind / settings.min_body_bytes_per_second
-            self._reading = self.loop.call_later(seconds, self.transport.abort)
+            self._watch_reading()
+
+        def _watch_reading(self) -> None:
+            """Looks after a while whether the caller has read enough; cuts the connection if not."""
+            before = self.transport.get_write_buffer_size()
+
+            def look() -> None:
+                read = before - self.transport.get_write_buffer_size()
+                if read < settings.body_seconds * settings.min_body_bytes_per_second:
+                    self.transport.abort()
+                else:
+                    self._watch_reading()
+
+            self._reading = self.loop.call_later(settings.body_seconds, look)
 
         def resume_writing(self) -> None:
             self._stop_reading()

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Turns:
-    """Whatever one tenant sends, another waits for at most one piece of it; with two threads or more, for none."""
+    """Whatever one tenant sends, another waits for at most one piece of it."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -20,8 +20,15 @@ class Turns:
     async def run(self, tenant: str, work: Callable[[], T]) -> T:
         """Runs `work` in a thread, after the earlier work of this tenant."""
         lock = self._locks.setdefault(tenant, asyncio.Lock())
-        async with lock:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        await lock.acquire()
+        try:
+            working = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except BaseException:
+            lock.release()
+            raise
+        # A caller may go away, but its work goes on: only then is it the turn of the next.
+        working.add_done_callback(lambda _: lock.release())
+        return await asyncio.shield(working)
 
     def stop(self) -> None:
         self._threads.shutdown(wait=False)

@@ -5,7 +5,7 @@ from typing import Any
 
 from ctp_core.errors import ArtifactError
 from service.db.engine import Database
-from service.errors import Invalid, NotFound, PayloadTooLarge
+from service.errors import Invalid, PayloadTooLarge
 from service.http.cache import Cache
 from service.http.pieces import too_many_facts
 from service.http.turns import Turns
@@ -33,19 +33,13 @@ class Targets:
 
     async def find(self, reference: Reference, *, fresh: bool = False) -> Target:
         """Returns the target of a query; raises NotFound or Conflict if the model cannot answer."""
-        found = await self._known.get(reference, fresh=fresh)
-        if isinstance(found, NotFound):
-            raise found.with_traceback(None)  # each time it is raised would add to the last traceback
-        return found
+        return await self._known.get(reference, fresh=fresh)
 
     def stop(self) -> None:
         self._turns.stop()
 
-    def _look_up(self, reference: Reference) -> Target | NotFound:
-        try:
-            return self._target(*reference)
-        except NotFound as error:
-            return error.with_traceback(None)
+    def _look_up(self, reference: Reference) -> Target:
+        return self._target(*reference)
 
     def _target(self, tenant: str, model_name: str, kb_name: str | None) -> Target:
         with self.database.read() as session:

@@ -94,6 +94,8 @@ def look(session: Session, tenant: str, job_id: str, before: Look | None) -> Loo
         tuple(_epochs(repository.metrics(session, member, after, MAX_EPOCHS_AT_ONCE), seed))
         for (seed, member), after in zip(members, before.until, strict=True)
     )
+    if any(len(new) == MAX_EPOCHS_AT_ONCE for new in epochs):
+        return look(session, tenant, job_id, None)  # there may be more: each listener reads those it has missed
     until = tuple(new[-1].number if new else last for new, last in zip(epochs, before.until, strict=True))
     return Look(job, members, before.until, until, epochs)
 

@@ -20,7 +20,7 @@ from service.training.schemas import JobOut
 T = TypeVar("T")
 THREADS = 2
 LOOK_SECONDS = 0.5  # between two looks for new events
-SPREAD = 0.8  # of that time, over which listeners are spread; less than 1, so that none misses a look
+SPREAD = 0.8  # of that time, over which listeners wake up; less than 1, so that each comes in time for every look
 WAIT_SECONDS = 0.2  # between two looks whether a job has ended
 KEEPALIVE_SECONDS = 15.0
 RETRY_MILLISECONDS = 1000
@@ -29,15 +29,15 @@ RETRY_MILLISECONDS = 1000
 class Kept(Generic[T]):
     """A result that is made again when somebody asks for it and it is older than `seconds`, unless it failed."""
 
-    def __init__(self, seconds: float, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._seconds, self._make = seconds, make
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._made_at = float("-inf")
         self._making: asyncio.Task[T] | None = None
 
-    def get(self) -> "asyncio.Task[T]":
+    def get(self, make: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Task[T]":
         making = self._making
         if making is None or (making.done() and (_failed(making) or self.left <= 0)):
-            making = self._making = _shared(self._make())
+            making = self._making = _shared(make())
             self._made_at = time.monotonic()
         return making
 
@@ -63,8 +63,8 @@ class Feed:
 
     def __init__(self, database: Database, turns: Turns, tenant: str, job_id: str) -> None:
         self._database, self._turns, self._tenant, self._job_id = database, turns, tenant, job_id
-        self._looks = Kept(LOOK_SECONDS, self._look)
-        self._states = Kept(WAIT_SECONDS, self._state)
+        self._looks = Kept[Look](LOOK_SECONDS)
+        self._states = Kept[JobOut](WAIT_SECONDS)
         self._last: Look | None = None
         # By what a listener has heard so far; emptied at each look.
         self._told: dict[tuple[Position, int], asyncio.Task[Heard]] = {}
@@ -72,11 +72,11 @@ class Feed:
     async def look(self) -> Look:
         """Returns the state of the job, at most `LOOK_SECONDS` old; raises NotFound."""
         # A listener that goes away must not cancel the look for the others.
-        return await asyncio.shield(self._looks.get())
+        return await asyncio.shield(self._looks.get(self._look))
 
     async def state(self) -> JobOut:
         """Returns the job, at most `WAIT_SECONDS` old; raises NotFound."""
-        return await asyncio.shield(self._states.get())
+        return await asyncio.shield(self._states.get(self._state))
 
     async def after(self, heard: Heard) -> Heard:
         """Returns what is new for a listener; raises NotFound."""

@@ -7,7 +7,7 @@ import pytest
 
 from ctp_core.errors import ConfigError, DataError
 from ctp_core.prolog_rules import MAX_RULE_LENGTH, clause, parse_rule
-from ctp_core.rules import MAX_BODY, About, Body, Rule, Step, Template, by_what_they_explain
+from ctp_core.rules import MAX_BODY, About, Body, Rule, Step, Template, by_what_they_explain, most_telling
 
 
 def written(rule: Rule) -> str:
@@ -116,3 +116,5 @@ def test_rules_are_grouped_by_head_and_ordered_by_what_they_explain() -> None:
     listed = [(found.predicate, found.body.predicates[0]) for found in by_what_they_explain(rules)]
     assert listed == [("q", "a"), ("q", "b"), ("p", "b"), ("p", "a"), ("p", "prior"), ("r", "prior")]
     assert [found.prior for found in by_what_they_explain(rules)] == [False] * 4 + [True] * 2
+    kept = [(found.predicate, found.body.predicates[0]) for found in most_telling(by_what_they_explain(rules), 3)]
+    assert kept == [("q", "a"), ("p", "b"), ("p", "a")], "the best of all heads, in the same order"

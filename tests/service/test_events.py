@@ -124,11 +124,18 @@ def ids_and_names(messages: list[bytes]) -> list[tuple[str, str]]:
     return list(zip(re.findall(r"^id: (.*)$", text, re.M), re.findall(r"^event: (.*)$", text, re.M), strict=True))
 
 
+@pytest.mark.parametrize("last", [2500, 4500])
 @pytest.mark.parametrize(("begin", "first"), [(None, 1), ("running.1.1200", 1201), ("running.1.2400", 2401)])
 def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
-    database: Database, job: Job, feeds: Feeds, monkeypatch: pytest.MonkeyPatch, begin: str | None, first: int
+    database: Database,
+    job: Job,
+    feeds: Feeds,
+    monkeypatch: pytest.MonkeyPatch,
+    begin: str | None,
+    first: int,
+    last: int,
 ) -> None:
-    """2,500 epochs, of which the last hundred and the end come while others listen already."""
+    """2,400 epochs, and then as many more as are read at once, or twice as many, and the end, while others listen."""
     monkeypatch.setattr(feed, "LOOK_SECONDS", 0.0)
 
     def write(epochs: range, status: str) -> None:
@@ -144,15 +151,15 @@ def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
         early = asyncio.ensure_future(listen(Position.parse("running.1.2400")))
         await feeds.of(TENANT, job.id).look()
         late = asyncio.ensure_future(listen(Position.parse(begin)))
-        await asyncio.to_thread(write, range(2401, 2501), "succeeded")
+        await asyncio.to_thread(write, range(2401, last + 1), "succeeded")
         await early
         return await late
 
     write(range(1, 2401), "running")
     heard = ids_and_names(asyncio.run(story()))
     epochs = [int(place.rsplit(".", 1)[1]) for place, name in heard if name == "epoch"]
-    assert epochs == list(range(first, 2501))
-    assert heard[-1] == ("succeeded.1.2500", "status")
+    assert epochs == list(range(first, last + 1))
+    assert heard[-1] == (f"succeeded.1.{last}", "status")
 
 
 def test_a_call_that_gets_no_place_costs_no_look(database: Database, job: Job, feeds: Feeds) -> None:

@@ -125,6 +125,26 @@ def test_large_bodies_of_one_tenant_keep_no_other_waiting() -> None:
     turns.stop()
 
 
+def test_a_caller_that_goes_away_keeps_its_turn_until_its_work_is_done() -> None:
+    turns, over, began = Turns(2, "parse"), threading.Event(), threading.Event()
+
+    async def leave() -> bool:
+        first = asyncio.ensure_future(turns.run("a", partial(over.wait, 30)))
+        await asyncio.sleep(0)
+        first.cancel()
+        second = asyncio.ensure_future(turns.run("a", began.set))
+        await asyncio.wait([first])
+        await turns.run("b", lambda: None)  # the other thread is free, but it is not for the same tenant
+        too_early = began.is_set()
+        over.set()
+        await second
+        return too_early
+
+    assert not asyncio.run(leave())
+    assert began.is_set()
+    turns.stop()
+
+
 def test_in_one_thread_tenants_are_served_in_turn() -> None:
     turns, over, served = Turns(1, "publish"), threading.Event(), list[str]()
 

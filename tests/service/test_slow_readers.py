@@ -3,6 +3,7 @@
 import asyncio
 import socket
 
+import pytest
 from starlette.types import Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.server import ServerState
@@ -15,10 +16,10 @@ PATIENCE = 30.0
 
 
 class Endless:
-    """An app whose answer never ends; `cut` is set when the caller is gone."""
+    """An app whose answer never ends, sent in pieces; `cut` is set when the caller is gone."""
 
-    def __init__(self) -> None:
-        self.cut = asyncio.Event()
+    def __init__(self, piece: bytes) -> None:
+        self.cut, self.piece = asyncio.Event(), piece
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
@@ -30,13 +31,13 @@ class Endless:
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         while True:
-            await send({"type": "http.response.body", "body": PIECE, "more_body": True})
+            await send({"type": "http.response.body", "body": self.piece, "more_body": True})
             await asyncio.sleep(0)
 
 
-async def cut_off(settings: Settings) -> bool:
+async def cut_off(settings: Settings, piece: bytes) -> bool:
     """Reads nothing of an answer; tells whether the connection was cut off."""
-    app, loop = Endless(), asyncio.get_running_loop()
+    app, loop = Endless(piece), asyncio.get_running_loop()
     config = Config(app, lifespan="off", log_config=None)
     config.load()
     made = protocol(settings)
@@ -50,5 +51,7 @@ async def cut_off(settings: Settings) -> bool:
     return app.cut.is_set()
 
 
-def test_who_stops_reading_an_answer_is_cut_off() -> None:
-    assert asyncio.run(cut_off(Settings(body_seconds=0.2, min_body_bytes_per_second=10**9)))
+@pytest.mark.parametrize("pieces", [1, 1000])
+def test_who_stops_reading_an_answer_is_cut_off_however_large_it_is(pieces: int) -> None:
+    settings = Settings(body_seconds=0.2, min_body_bytes_per_second=10**6)
+    assert asyncio.run(cut_off(settings, pieces * PIECE))

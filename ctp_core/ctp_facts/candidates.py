@@ -69,7 +69,7 @@ UNLESS_SAID = {name: CtpFactsConfig.model_fields[name].default for name in SEARC
 
 
 def ctp_facts_preset(profile: Profile, preset: Preset, select: SelectName | None = None) -> CtpFactsConfig:
-    """As published, with the nearest entities alone where tables of all pairs do not fit, or measured within a budget."""
+    """As published, but with the nearest entities alone where tables of pairs do not fit; or measured in a budget."""
     if preset.published:
         return _published(profile, 100 if preset.longer else 25)
     searched = tuple(name for name in SEARCHED if select is None or name != "select")

@@ -79,3 +79,17 @@ def test_edges_of_one_entity_are_its_groundings() -> None:
         assert (paths.stations[:, 0] == about[paths.pair]).all()
     weights = np.random.default_rng(0).random((2, 2 * NUM_PREDICATES))
     assert edges.degrees(weights) == pytest.approx(weights @ tables.sum(2))
+
+
+def test_paths_are_too_many_whichever_end_leads_to_many_walks() -> None:
+    """Two steps from either end: one end leads through a hub, or both do and meet in it."""
+    hub, num_spokes = 0, 20
+    facts = np.array([[spoke, 0, hub] for spoke in range(1, num_spokes + 1)])
+    edges = EdgeList(facts, num_spokes + 2, 1)
+    everything = np.ones((4, 2), dtype=bool)
+    spoke, alone = np.array([1]), np.array([num_spokes + 1])
+    assert edges.paths_along_fit(alone, alone, everything, 0)
+    assert not edges.paths_along_fit(spoke, alone, everything, num_spokes - 1)
+    assert not edges.paths_along_fit(alone, spoke, everything, num_spokes - 1)
+    assert edges.paths_along_fit(spoke, alone, everything, num_spokes)
+    assert edges.paths_along_fit(spoke, spoke, everything, num_spokes), "they meet at each spoke once"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ctp_core.base.edges import EdgeList
-from ctp_core.evidence.body_tree import JoinedBodies, turned
+from ctp_core.evidence.body_tree import BodyTree, JoinedBodies, Walks, turned
 from ctp_core.evidence.rules_chains import ChainRows, Hidden
 
 NUM_ENTITIES, NUM_PREDICATES = 7, 2
@@ -95,3 +95,30 @@ def test_a_turned_body_leads_back() -> None:
         way_back = turned(body, NUM_PREDICATES)
         back = {(walk[-1], walk[0]) for start in range(NUM_ENTITIES) for walk in walks(edges, start, way_back)}
         assert there == back
+
+
+@pytest.mark.parametrize("hub_is_object", [True, False])
+def test_facts_of_a_hub_are_joined_by_a_few_walks_for_each(
+    monkeypatch: pytest.MonkeyPatch, hub_is_object: bool
+) -> None:
+    """The longer half of a body was walked from each of the many ends, through the hub to all others."""
+    num_spokes, hub, sizes = 100, 100, list[int]()
+    spokes = np.arange(num_spokes)
+    facts = np.concatenate(
+        [np.column_stack([spokes, np.full_like(spokes, p), np.full_like(spokes, hub)]) for p in (0, 1)]
+    )
+    edges = EdgeList(facts, num_spokes + 1, NUM_PREDICATES)
+    walked = BodyTree.walks
+
+    def counted(tree: BodyTree, edges: EdgeList, starts: np.ndarray) -> list[Walks]:
+        found = walked(tree, edges, starts)
+        sizes.extend(len(one.start) for one in found)
+        return found
+
+    monkeypatch.setattr(BodyTree, "walks", counted)
+    body, ends = (0, NUM_PREDICATES, 1), (spokes, np.full_like(spokes, hub))
+    if not hub_is_object:
+        body, ends = turned(body, NUM_PREDICATES), ends[::-1]
+    found = sum(len(part.pair) for part in JoinedBodies([body], NUM_PREDICATES).paths(edges, *ends))
+    assert found == num_spokes**2
+    assert max(sizes) <= num_spokes

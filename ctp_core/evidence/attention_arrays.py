@@ -21,7 +21,7 @@ Ids = NDArray[np.int64]
 MANY_WALKS = 2e4  # by one template for all facts together: of more, only the best proofs are looked for
 BEST_ATOMS = (6, 12)  # of each place, along which the best proofs are looked for; the second where one cannot be sure
 FEWER_ATOMS = (3, 2, 1)  # the same where the walks along so many are too many
-BEST_WALKS = 5e4  # along them by one template, for all facts together: a twentieth of a second
+BEST_WALKS = 1e4  # from either end by one template, and paths that they join to: a hundredth of a second
 MAX_REACHED = 5e6  # numbers of paths to entities, at a time: 40 MB
 MAX_WALKS = 2e6  # by one template for all facts together: about two seconds and half a gigabyte
 

@@ -13,6 +13,7 @@ MIB = 1024 * 1024
 MAX_HELD_BYTES = 64 * 1024 * MIB  # more than any machine should give to bodies
 MAX_ANSWER_BYTES = 100 * MIB  # a batch has four times as many, and Redis holds values of up to 512 MiB
 NAME_LIMIT = 512  # most characters of an entity or predicate; the setting can only lower it
+MAX_RULES = 100_000  # that a model lists: a training stores no more, an archive may hold no more
 GOALS_LIMIT = 10_000  # most goals of a query, checked while parsing; the setting can only lower it
 
 

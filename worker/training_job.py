@@ -25,9 +25,8 @@ from service.db.tables import Job
 from service.files.removals import remove_later
 from service.files.storage import Storage, StorageAway, StorageError, make_storage
 from service.kbs import repository as kbs
-from service.models.archive import MAX_RULES
 from service.models.staging import stage_rules
-from service.settings import Settings
+from service.settings import MAX_RULES, Settings
 from service.training import capacity, lease, outcomes, repository
 from service.training.outcomes import Trained, checkpoint_owner, model_owner
 from service.training.repository import Claim, LeaseLost

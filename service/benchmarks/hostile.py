@@ -14,8 +14,8 @@ from typing import Any
 import httpx
 
 from service.benchmarks.callers import Call, Group
-from service.models.archive import CARD, MAX_RULES
-from service.settings import NAME_LIMIT
+from service.models.archive import CARD
+from service.settings import MAX_RULES, NAME_LIMIT
 
 CTP = {"method": "ctp", "search": [], "epochs": 1}
 # About half a hundred megabytes of vectors; what is learnt does not matter.

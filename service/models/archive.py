@@ -25,12 +25,11 @@ from service.http.bodies import first_faults, holds_nul
 from service.http.pieces import LongList, flat, rest_and_pieces
 from service.models.held_rules import HeldRules, held
 from service.models.schemas import Tags
-from service.settings import MIB, NAME_LIMIT, Settings
+from service.settings import MAX_RULES, MIB, NAME_LIMIT, Settings
 
 CARD = "model.json"
 MEMBERS = (CARD, MANIFEST, TENSORS)
 ZIP64_BYTES = 2 * 1024 * MIB - 64 * MIB  # a little less than a member may have: what does not shrink grows a little
-MAX_RULES = 100_000
 MAX_TRIALS, MAX_SETTINGS = 1000, 200  # more than any search tries, and than any method has
 ENCRYPTED = 0x1
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others may ask for gigabytes before they unpack a byte

@@ -18,11 +18,11 @@ from service.http.idempotency import CreationReply, Once
 from service.http.places import Download
 from service.kbs.repository import SAMPLE_TENANT
 from service.models import repository, service, staging
-from service.models.archive import MAX_RULES, Card, CardRule, pack, unpack
+from service.models.archive import Card, CardRule, pack, unpack
 from service.models.probe import Question, probe
 from service.names import check_name, new_id
 from service.queries.batcher import Batcher, Target
-from service.settings import Settings
+from service.settings import MAX_RULES, Settings
 from service.training.outcomes import model_owner
 from service.training.repository import next_version
 

@@ -57,6 +57,7 @@ def test_what_one_api_accepts_two_workers_train_and_another_api_answers(watch: W
 def test_several_seeds_on_two_workers_end_their_job_once(watch: Watch) -> None:
     (parent,) = watch.wait_for_end(watch.submit(SHORT, seeds=[0, 1, 2, 3])["id"])
     assert parent.status == "succeeded"
+    watch.wait_until_staged_is_swept()
 
 
 def test_a_worker_killed_here_is_resumed_there_in_the_same_bits(watch: Watch) -> None:

@@ -23,6 +23,7 @@ from service.db.engine import Database
 from service.db.tables import Job, ModelVersion, Removal
 from service.files.storage import Files, make_storage
 from service.local.cluster import Cluster, wait_for
+from service.models.staging import IMPORTING
 from service.samples import read_sample
 from service.settings import Settings
 from service.training.repository import TERMINAL
@@ -122,6 +123,19 @@ class Watch:
         finally:
             database.dispose()
 
+    def wait_until_staged_is_swept(self) -> None:
+        """Rules of a training that came to nothing are removed later."""
+        database = self.cluster.database()
+
+        def staged() -> int:
+            with database.read() as session:
+                return session.scalars(select(func.count()).where(ModelVersion.tenant == IMPORTING)).one()
+
+        try:
+            wait_for(lambda: staged() == 0, "all that was staged is given to a model or gone", 60)
+        finally:
+            database.dispose()
+
     @staticmethod
     def _removals(database: Database) -> int:
         with database.read() as session:
@@ -163,7 +177,8 @@ class Watch:
             succeeded = session.scalar(select(func.count()).where(Job.status == "succeeded", Job.parent_id.is_(None)))
             trained = (ModelVersion.status == "ready", ModelVersion.trained_by.is_not(None))
             ready = session.scalars(select(ModelVersion).where(*trained)).all()
-            waiting = session.scalar(select(func.count()).where(ModelVersion.status == "pending"))
+            pending = ModelVersion.status == "pending", ModelVersion.tenant != IMPORTING
+            waiting = session.scalar(select(func.count()).where(*pending))
         database.dispose()
         assert (len(ready), waiting) == (succeeded, 0)
         for model in ready:

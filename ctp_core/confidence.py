@@ -14,7 +14,7 @@ Number = TypeVar("Number", float, NDArray[np.float64])
 
 
 def confidence_of(support: Number, held: Number) -> Number:
-    """Of a rule whose body held so often, and whose head held with it `support` times; at most `support / held`."""
+    """The confidence of a rule whose body held `held` times, `support` times with its head; at most support ÷ held."""
     return support / (held + PESSIMISM)
 
 

@@ -25,7 +25,7 @@ _COMMA, _END = re.compile(rb"\s*,"), re.compile(rb"\s*\]")
 def flat(most_characters: int) -> bytes:
     """A pattern of what stands between brackets: strings, and anything else.
 
-    `most_characters` of a string are read before an escape, so that an endless one is no match."""
+    `most_characters` of a string are read before an escape, so that an endless one does not match."""
     characters = 12 * most_characters  # \ud83d\ude00 is one
     return rb'[^\[\]{}"]{1,1000}+|"[^"\\]{0,%d}+(?:\\.[^"\\]{0,%d}+){0,%d}+"' % ((characters,) * 3)
 

@@ -176,7 +176,7 @@ class Batcher:
         try:
             return list(await asyncio.gather(*(one.reply for one in asked)))
         finally:
-            # What is no longer counted must not wait on: its facts would pass the limits.
+            # A question that is not counted any more must leave the lane: its facts would pass the limits of memory.
             lane.drop(asked)
             self.waiting[target.tenant] -= len(asked)
             if not self.waiting[target.tenant]:

@@ -108,7 +108,7 @@ def test_a_large_body_without_facts_is_parsed_as_a_whole() -> None:
 
 
 def test_large_bodies_of_one_tenant_keep_no_other_waiting() -> None:
-    """Of two threads a tenant has one, however many bodies it sends."""
+    """A tenant has one of the two threads, however many bodies it sends."""
     turns, over = Turns(2, "parse"), threading.Event()
 
     async def crowd() -> str:

@@ -9,7 +9,9 @@ would count one reason many times.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -34,7 +36,7 @@ MOST_FACTS = 100  # facts of each such rule that are looked at
 RARE = 20  # with fewer than one id in 20 of all possible ones, sorting them is cheaper than counting in a table of all
 SOME_FACTS = 64  # about one entity, whose rules are counted together
 AT_ONCE = 2e6  # facts about entities with some features, looked at together: 100 MB
-MAX_LOOKED_AT = 5e6  # the same for one entity and one predicate: a twentieth of a second
+MAX_LOOKED_AT = 5e6  # the same for one entity and one predicate, a twentieth of a second; one that has more is a hub
 MAX_WORK = 1e7  # of a table that is kept
 KEPT = 2e7  # rules in all tables that are kept: 240 MB
 LONGER = 0.8  # so much counts of what a rule of two atoms explains
@@ -55,6 +57,16 @@ class Strongest(NamedTuple):
     evidence: Float[np.ndarray, " fact"]
 
 
+class Hubs(NamedTuple):
+    """Entities, in rising order, that rules of a predicate are looked for with only some features, for want of time.
+
+    Looked at are the features that make less work than `limits` says.
+    """
+
+    entities: Ids
+    limits: Float[np.ndarray, " hub"]
+
+
 Counted = tuple[Ids, Ids, Float[np.ndarray, " rule"]]  # feature, constant and evidence of each rule
 # For each rule, the row of its fact, the feature of that fact's entity, and the facts with its constant it explains.
 Supported = tuple[Ids, Ids, Ids]
@@ -68,6 +80,7 @@ class ConstantRules:
         self.features = self.features_in(edges)
         self.body_counts = np.diff(self.features.with_feature.indptr)
         self._tables: OrderedDict[tuple[int, Template], sparse.csr_array] = OrderedDict()  # the least used first
+        self._found_hubs: WeakKeyDictionary[EntityFeatures, dict[tuple[int, Template], Hubs]] = WeakKeyDictionary()
 
     def features_in(self, view: EdgeList) -> EntityFeatures:
         """The bodies that hold in a KB, or in it and a question."""
@@ -149,19 +162,68 @@ class ConstantRules:
         features, evidence = self._of_constant(predicate, about_answer, start)
         which, theirs = self.features.shared(features, view)
         place, entry = slices(view.with_feature.indptr[theirs], view.with_feature.indptr[theirs + 1])
+        rule, about = which[place], view.with_feature.indices[entry]
+        here = self._looked_at(view, predicate, about_answer, about, features[rule])
         other = np.zeros(len(total))
-        np.maximum.at(other, view.with_feature.indices[entry], evidence[which][place])
+        np.maximum.at(other, about[here], evidence[rule[here]])
         return total + other
 
     def _considered(self, view: EntityFeatures, predicate: int, side: Template, entity: int) -> Ids:
         """The features of an entity that rules are looked for with; of a hub, which has many, those of least work."""
         _, features = view.shared(view.of(entity), self.features)
+        return features[self._looked_at(view, predicate, side, np.full(len(features), entity), features)]
+
+    def _looked_at(
+        self, view: EntityFeatures, predicate: int, side: Template, entities: Ids, features: Ids
+    ) -> Ids | slice:
+        """Which of these features, each of its entity, are looked at: the same ones whichever place is asked for."""
+        hubs = self._hubs(view, predicate, side)
+        if not len(hubs.entities):
+            return slice(None)
+        place = np.minimum(np.searchsorted(hubs.entities, entities), len(hubs.entities) - 1)
+        of_hub = np.flatnonzero(hubs.entities[place] == entities)
+        distinct, number = np.unique(features[of_hub], return_inverse=True)
+        work = self._work(predicate, side, self._having[distinct])[number]
+        return np.delete(np.arange(len(entities)), of_hub[work >= hubs.limits[place[of_hub]]])
+
+    def _hubs(self, view: EntityFeatures, predicate: int, side: Template) -> Hubs:
+        """The hubs of a KB, or of it and a question, as rules of a predicate see them."""
+        found = self._found_hubs.setdefault(view, {})
+        if (predicate, side) not in found:
+            about = self._busy(view, predicate, side)
+            limits = np.array([self._limit(view, predicate, side, entity) for entity in about.tolist()])
+            hubs = np.flatnonzero(limits < np.inf)
+            found[predicate, side] = Hubs(about[hubs], limits[hubs])
+        return found[predicate, side]
+
+    def _busy(self, view: EntityFeatures, predicate: int, side: Template) -> Ids:
+        """Entities that may be hubs."""
         most_facts = self.edges.degrees_by(self._towards(predicate, side)).max(initial=0)
-        if self.body_counts[features].sum() * most_facts <= MAX_LOOKED_AT:
-            return features
-        work = self._work(predicate, side, self._having[features])
-        order = np.argsort(work, kind="stable")
-        return np.sort(features[order[np.cumsum(work[order]) <= MAX_LOOKED_AT]])
+        if view is not self.features:
+            return np.flatnonzero(self._shared_in(view) * most_facts > MAX_LOOKED_AT)
+        if self._shared.max(initial=0) * most_facts <= MAX_LOOKED_AT:
+            return NO_IDS
+        work = self._work(predicate, side, self._having)
+        return np.flatnonzero(self.features.of_entity @ work > MAX_LOOKED_AT)
+
+    @cached_property
+    def _shared(self) -> Float[np.ndarray, " entity"]:
+        """How many entities share the features of each entity, summed over its features."""
+        return np.asarray(self.features.of_entity @ self.body_counts.astype(np.float64))
+
+    def _shared_in(self, view: EntityFeatures) -> Float[np.ndarray, " entity"]:
+        """The same in a KB and a question, whose entities have some features more."""
+        which, ours = view.shared(np.arange(len(view.keys)), self.features)
+        counts = np.zeros(len(view.keys))
+        counts[which] = self.body_counts[ours]
+        return np.asarray(view.of_entity @ counts)
+
+    def _limit(self, view: EntityFeatures, predicate: int, side: Template, entity: int) -> float:
+        """The work of the lightest feature that is too much, after all lighter ones; infinite where none is."""
+        _, features = view.shared(view.of(entity), self.features)
+        work = np.sort(self._work(predicate, side, self._having[features]))
+        over = np.searchsorted(np.cumsum(work), MAX_LOOKED_AT, side="right")
+        return float(work[over]) if over < len(work) else np.inf
 
     def _of_features(
         self, predicate: int, side: Template, features: Ids
@@ -256,7 +318,9 @@ class ConstantRules:
             shared, ours = view.shared(view.of_entity.indices[entry], self.features)
             place = np.minimum(np.searchsorted(features, ours), len(features) - 1)
             here = np.flatnonzero(features[place] == ours)
-            yield rows[some[which[shared[here]]]], ours[here], supports[place[here]]
+            row = rows[some[which[shared[here]]]]
+            kept = self._looked_at(view, int(facts[rows[0], 1]), side, facts[row, about], ours[here])
+            yield row[kept], ours[here][kept], supports[place[here]][kept]
 
     def _in_kb(self, view: EntityFeatures, features: Ids, entities: Ids) -> Ids:
         """1 for each feature that the KB states of its entity, else 0."""

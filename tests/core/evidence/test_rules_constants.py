@@ -125,25 +125,38 @@ def test_rules_counted_at_once_and_for_one_entity_say_the_same(at_once: float, m
 
 
 def test_of_a_hub_the_features_of_least_work_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is asked for, and whether for a row of answers or for the proof of one."""
     monkeypatch.setattr(rules_constants, "MAX_LOOKED_AT", 12)
-    edges = random_edges(3)
-    rules, fewer = ConstantRules(edges), 0
+    rules, fewer = ConstantRules(random_edges(3)), 0
     for predicate, start, side in product(range(NUM_PREDICATES), range(NUM_ENTITIES), SIDES):
         features = rules._considered(rules.features, predicate, side, start)
         work = rules._work(predicate, side, rules.features.with_feature)
         left_out = np.setdiff1d(rules.features.of(start), features)
         assert work[features].sum() <= 12
-        assert work[left_out].min(initial=np.inf) >= work[features].max(initial=0)
+        assert work[left_out].min(initial=np.inf) > work[features].max(initial=0)
         fewer += len(left_out)
-        row = rules.row(rules.features, predicate, start, forward=side.about_subject)
-        ends = np.arange(NUM_ENTITIES)
-        facts = np.stack([np.full(NUM_ENTITIES, start), np.full(NUM_ENTITIES, predicate), ends], axis=1)
-        facts = facts if side.about_subject else facts[:, ::-1]
-        known = np.zeros(NUM_ENTITIES, dtype=bool)
-        found = [rules.strongest(rules.features, facts, known, side).evidence for side in SIDES]
-        assert row == pytest.approx(sum(found))
     assert fewer
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("extra", [0, 3])
+def test_evidence_at_a_hub_is_the_same_whatever_is_asked_for(
+    extra: int, long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the objects of a subject, for the subjects of an object, or for the proofs of facts, few or many at once."""
+    monkeypatch.setattr(rules_constants, "MAX_LOOKED_AT", 12)
+    rules, view = ConstantRules(random_edges(3), long=long), features_of(random_edges(3, extra), long=long)
+    size = NUM_ENTITIES + extra
+    for predicate in range(NUM_PREDICATES):
+        asked = np.array([(subject, predicate, object_) for subject, object_ in product(range(size), repeat=2)])
+        by_subject, by_object = (
+            np.stack([rules.row(view, predicate, start, forward=forward) for start in range(size)])
+            for forward in (True, False)
+        )
+        np.testing.assert_allclose(by_subject, by_object.T, atol=1e-6)
+        for facts in (asked, asked[asked[:, 0] == 4], asked[asked[:, 2] == 4]):
+            known = np.zeros(len(facts), dtype=bool)
+            found = sum(rules.strongest(view, facts, known, side).evidence for side in SIDES)
+            np.testing.assert_allclose(found, by_subject[facts[:, 0], facts[:, 2]], atol=1e-6)
 
 
 def test_few_tables_are_kept_and_no_large_one(monkeypatch: pytest.MonkeyPatch) -> None:

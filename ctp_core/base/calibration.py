@@ -35,7 +35,7 @@ MAX_CELLS = 2e7  # logits in memory at the same time
 MAX_ASKED_CELLS = 5e7  # facts times entities: fewer facts calibrate where there are more than 50,000 entities
 FOLDS = 5  # of the cross-validation where a KB has no validation facts
 ROUNDS = 6  # of fitting to the answers that the round before found worth showing
-MISSING = 2.0  # true facts that a KB lacks, for each that is held out
+MISSING = 1.5  # true facts that a KB lacks, for each that is held out
 SEED = 0
 # Standard deviations of the normal priors, on the logit scale: of the common slope around 1 standard deviation of the
 # logits, and of a predicate's own slope and level around the common ones.
@@ -125,10 +125,10 @@ def calibrate_on_unseen(
 ) -> Calibration | None:
     """Calibrates a model that proves from the facts of a KB, where no fact may prove itself.
 
-    Uses validation facts where there are any; else scores each training fact by the KB without its fold. A fold is far
-    more than a KB lacks.
+    Uses validation facts where there are enough; else scores each training fact by the KB without its fold. A fold is
+    far more than a KB lacks.
     """
-    parts, missing = ([split], MISSING) if len(split.valid) else (_folds(split), 0.0)
+    parts, missing = ([split], MISSING) if split.measurable else (_folds(split), 0.0)
     return calibrate(((score_on(part.visible(kb)), part) for part in parts), kb, missing, most)
 
 

@@ -128,4 +128,4 @@ def auc_pr(scores: Float[np.ndarray, " example"], true: Bool[np.ndarray, " examp
 def as_good(ranks: Float[np.ndarray, " question"], best: Float[np.ndarray, " question"], errors: float = 1.0) -> bool:
     """Whether reciprocal ranks of the same questions are as good as the best, within so many standard errors."""
     lost = best - ranks
-    return bool(lost.mean() <= errors * lost.std() / np.sqrt(len(lost)))
+    return bool(lost.mean() <= errors * lost.std(ddof=min(1, len(lost) - 1)) / np.sqrt(len(lost)))

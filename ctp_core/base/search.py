@@ -49,7 +49,7 @@ class SearchTrainer(Trainer):
         self.config, self.kb = config, kb
         self._create, self._space = create, space
         self._split = FactsSplit.of(kb)
-        self._rungs = space.plan() if len(self._split.valid) else ()
+        self._rungs = space.plan() if self._split.measurable else ()
         self._num_trials = sum(rung.size for rung in self._rungs)
         self._results: list[Result] = []
         first = create(space.candidates[0], kb)  # raises at once where nothing can be learnt
@@ -207,7 +207,11 @@ class SearchTrainer(Trainer):
 
     def checkpoint(self) -> Artifact:
         results = [[one.rung, one.candidate, one.cpu_seconds] for one in self._results]
-        manifest = {"config": self.config.model_dump(mode="json"), "results": results}
+        manifest = {
+            "config": self.config.model_dump(mode="json"),
+            "candidates": self._candidates_tried,
+            "results": results,
+        }
         tensors = {f"results.{i}": torch.from_numpy(one.reciprocal_ranks.copy()) for i, one in enumerate(self._results)}
         if self._fit is not None:
             fit = self._fit.checkpoint()
@@ -215,8 +219,16 @@ class SearchTrainer(Trainer):
             tensors |= {f"fit.{name}": tensor for name, tensor in fit.tensors.items()}
         return Artifact(manifest, tensors)
 
+    @property
+    def _candidates_tried(self) -> list[dict[str, Any]]:
+        """The settings that results name by their number."""
+        size = self._rungs[0].size if self._rungs else 0
+        return [one.model_dump(mode="json") for one in self._space.candidates[:size]]
+
     def restore(self, checkpoint: Artifact) -> None:
         check_config(checkpoint, self.config)
+        if checkpoint.manifest.get("candidates", self._candidates_tried) != self._candidates_tried:
+            raise ArtifactError("the checkpoint is of a search among other settings: another version wrote it")
         try:
             self._results = [
                 Result(rung, candidate, cost, checkpoint.tensors[f"results.{index}"].numpy())

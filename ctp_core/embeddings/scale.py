@@ -24,7 +24,7 @@ def fit_scale(score: Score, kb: FactsKB, split: FactsSplit) -> tuple[float, floa
     Uses validation facts where there are any. Training facts are fitted too well: without smoothing, the scale would
     grow without bound.
     """
-    learnt = not len(split.valid)
+    learnt = not split.measurable
     return _fit([(score, split.train if learnt else split.valid)], kb, smooth=learnt)
 
 

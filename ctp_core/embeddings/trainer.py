@@ -200,7 +200,7 @@ class EmbeddingTrainer(FactsTrainer):
         model = type(raw)(self.config, self.kb, raw.factorisation, fit_scale(raw.kb_logits, self.kb, self.split))
         # Without validation facts, training facts must do, although they are fitted too well.
         learnt = FactsSplit(self.split.train[:0], self.split.train)
-        split, missing = (self.split, MISSING) if len(self.split.valid) else (learnt, 0.0)
+        split, missing = (self.split, MISSING) if self.split.measurable else (learnt, 0.0)
         return model.calibrated_by(calibrate([(model.kb_logits, split)], self.kb, missing))
 
     def ranking_model(self) -> EmbeddingModel:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ctp_core.kb.graphs import templates_needed
 from ctp_core.kb.knowledge_base import FactIds, GraphsKB, Kind, KnowledgeBase
-from ctp_core.kb.splits import HOLD_OUT_FROM
+from ctp_core.kb.splits import HOLD_OUT_FROM, LEAST_VALID
 
 # What is counted once, at upload, and stored with the KB: everything below that its row does not say anyway.
 COUNTED = (
@@ -90,7 +90,7 @@ class Profile(BaseModel):
     @property
     def measurable(self) -> bool:
         """Whether settings can be compared: on validation facts, or on training facts that can be spared."""
-        return bool(self.valid_facts) or self.num_facts >= HOLD_OUT_FROM
+        return (self.valid_facts or 0) >= LEAST_VALID or self.num_facts >= HOLD_OUT_FROM
 
 
 def _counts(facts: FactIds, num_predicates: int) -> dict[str, int]:

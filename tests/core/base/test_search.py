@@ -125,6 +125,16 @@ def test_a_checkpoint_of_other_settings_is_refused() -> None:
         searching().restore(searching(seed=1).checkpoint())
 
 
+def test_a_checkpoint_of_a_search_among_other_candidates_is_refused() -> None:
+    """A later version may try other settings: results that name them by number would be credited to the wrong ones."""
+    written = searching()
+    written.train_epoch()
+    checkpoint = written.checkpoint()
+    checkpoint.manifest["candidates"][0]["rank"] += 1
+    with pytest.raises(ArtifactError, match="other settings"):
+        searching().restore(checkpoint)
+
+
 def test_a_slow_machine_tries_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = _fitted(searching())
     clock = count_by(1e4)

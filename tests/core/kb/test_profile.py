@@ -7,6 +7,7 @@ import numpy as np
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import FactsKB, Graph
 from ctp_core.kb.profile import COUNTED, Profile
+from ctp_core.kb.splits import LEAST_VALID
 from ctp_core.symbols import Fact, Vocabulary
 
 STAR = [Fact("hub", "p", "a"), Fact("hub", "p", "b"), Fact("c", "q", "hub")]
@@ -61,5 +62,6 @@ def test_a_million_facts_are_counted_in_seconds() -> None:
 def test_settings_can_be_measured_on_validation_facts_or_on_facts_that_can_be_spared() -> None:
     few = Profile(kind="facts", num_facts=10, num_entities=5, num_predicates=1)
     assert not few.measurable
-    assert few.model_copy(update={"valid_facts": 1}).measurable
+    assert not few.model_copy(update={"valid_facts": LEAST_VALID - 1}).measurable
+    assert few.model_copy(update={"valid_facts": LEAST_VALID}).measurable
     assert few.model_copy(update={"num_facts": 500}).measurable

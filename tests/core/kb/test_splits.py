@@ -15,7 +15,7 @@ from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.hybrid.trainer import HybridTrainer
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.kb.splits import HOLD_OUT_FROM
+from ctp_core.kb.splits import HOLD_OUT_FROM, LEAST_VALID, FactsSplit
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
@@ -42,6 +42,21 @@ def following_p(config: BaseConfig, kb: FactsKB) -> ReachTrainer:
         for parameter in trainer.module.parameters():
             parameter.normal_(generator=torch.Generator().manual_seed(0))
     return trainer
+
+
+@pytest.mark.parametrize(("stated", "held_out"), [(0, 25), (1, 25), (LEAST_VALID - 1, 25), (LEAST_VALID, 0)], ids=str)
+def test_few_validation_facts_are_joined_by_some_that_training_can_spare(stated: int, held_out: int) -> None:
+    valid = [Fact(f"a{i}", "p", f"b{i + 1}") for i in range(stated)]
+    kb = FactsKB.from_facts({"train": [PAIRS.fact(row) for row in PAIRS.splits["train"].tolist()], "valid": valid})
+    split = FactsSplit.of(kb)
+    assert (len(split.train), len(split.valid)) == (HOLD_OUT_FROM - held_out, stated + held_out)
+    assert split.measurable
+
+
+def test_a_small_kb_with_one_validation_fact_is_not_measurable() -> None:
+    facts = [FEW.fact(row) for row in FEW.splits["train"].tolist()]
+    split = FactsSplit.of(FactsKB.from_facts({"train": facts[1:], "valid": facts[:1]}))
+    assert (len(split.train), len(split.valid), split.measurable) == (19, 1, False)
 
 
 @each_walker

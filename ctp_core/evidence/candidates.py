@@ -22,6 +22,7 @@ from ctp_core.kb.profile import Profile
 from ctp_core.presets import Preset
 
 FIT_SHARE = 0.66  # of the budget that one full training may take: a search takes up to a third
+ALONE_SHARE = 0.85  # the same where nothing is searched
 ATTENTION_SHARE = 0.8  # of that, what attention may take
 MIN_EPOCHS = 0.4  # the least share of its epochs in which attention still learns
 # Efforts of mining, from the largest to the cheapest: the first that fits the budget is used. Paths and groundings are
@@ -96,7 +97,8 @@ def candidates(config: Config, profile: Profile) -> list[Config]:
     if not found:
         found = _minings(config, profile, seconds, MINING)
         if not Space(found, at_effort, lambda one: forecast(one, profile).cpu_seconds, budget).plan():
-            found = found[-1:]  # without a comparison the largest effort is the safer one
+            # Without a comparison the largest effort is the safer one.
+            found = _minings(config, profile, ALONE_SHARE * budget, MINING)[-1:]
     return [one.model_copy(update={"search": ()}) for one in found]
 
 

@@ -15,7 +15,7 @@ STEP = 4e-3  # seconds that a step takes however small its tables are
 WALK = 0.2e-6  # seconds to walk a path, sort it and count its body
 GROUNDING = 0.25e-6  # seconds to ground a rule once
 FITTED = 8e-9  # seconds that a grounding takes in a learning step
-PREDICATE = 0.03  # seconds for a predicate however few facts it has
+PREDICATE = 0.02  # seconds for a predicate however few facts it has
 RULE = 0.25e-3  # seconds to look at a rule, besides its groundings
 ENTITY = 3e-9  # seconds that a rule takes for every entity
 RANKED = 4e-9  # seconds to rank one entity for one question
@@ -108,7 +108,7 @@ def rules_of_predicate(config: MinedConfig, profile: Profile) -> float:
     lengths = range(1, config.max_length + 1)
     found = sum(min(config.rules_per_template, atoms**length) for length in lengths)
     facts = min(config.sample, profile.num_facts / used_predicates(profile))
-    return 20 + min(found, 4 * facts * config.max_length)
+    return 20 + min(found, 2 * facts * config.max_length)
 
 
 def degree(profile: Profile) -> float:

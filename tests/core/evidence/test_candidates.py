@@ -37,6 +37,13 @@ def test_a_preset_is_its_first_candidate(sizes: tuple[int, int, int]) -> None:
         assert candidates(config, kb)[0] == config.model_copy(update={"search": ()})
 
 
+def test_a_training_that_nothing_is_compared_with_may_use_what_a_search_would() -> None:
+    """A thousand predicates of ten facts: rules of two atoms were left out for a search that was never made."""
+    kb = profile(10_000, 1_000, 1_000)
+    [only] = candidates(proofs_preset(kb, PRESETS["fast"]), kb)
+    assert only.max_length == 2
+
+
 def test_tables_of_all_pairs_are_used_only_where_they_are_small() -> None:
     assert all(
         one.templates

@@ -18,6 +18,7 @@ from service.http.places import downloads
 from service.http.problems import add_problem_handlers
 from service.http.request_log import Observed
 from service.http.turns import Turns
+from service.http.unread import UnreadLimit
 from service.kbs.router import formats
 from service.kbs.router import router as kbs
 from service.kbs.upload import uploading
@@ -97,6 +98,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     add_problem_handlers(app)
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimit, settings=settings)
+    app.add_middleware(UnreadLimit, settings=settings)
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(Gate, keyring=Keyring(look_ups, settings))
     app.add_middleware(Observed)

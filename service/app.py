@@ -17,6 +17,7 @@ from service.http.parameters import KNOWN_PARAMETERS
 from service.http.places import downloads
 from service.http.problems import add_problem_handlers
 from service.http.request_log import Observed
+from service.http.shared_threads import IN_TURN, SharedThreads
 from service.http.turns import Turns
 from service.http.unread import UnreadLimit
 from service.kbs.router import formats
@@ -84,6 +85,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     # Whatever takes all connections of the routes, keys and targets of queries are still looked up.
     look_ups = app.state.database.twin()
     app.state.targets = Targets(look_ups)
+    app.state.shared_threads = SharedThreads()
     app.state.waiting = Waiting(settings.max_waiting_calls)
     app.state.feeds = Feeds(app.state.database)
     app.state.downloading = downloads(settings.max_downloads)
@@ -106,6 +108,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(queries)
     app.include_router(health)
     for router in (kbs, formats, training, models):
-        app.include_router(router, dependencies=[KNOWN_PARAMETERS])
+        app.include_router(router, dependencies=[KNOWN_PARAMETERS, IN_TURN])
     add_page(app)
     return app

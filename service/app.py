@@ -17,7 +17,9 @@ from service.http.parameters import KNOWN_PARAMETERS
 from service.http.places import downloads
 from service.http.problems import add_problem_handlers
 from service.http.request_log import Observed
+from service.http.shared_threads import IN_TURN, SharedThreads
 from service.http.turns import Turns
+from service.http.unread import UnreadLimit
 from service.kbs.router import formats
 from service.kbs.router import router as kbs
 from service.kbs.upload import uploading
@@ -83,6 +85,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     # Whatever takes all connections of the routes, keys and targets of queries are still looked up.
     look_ups = app.state.database.twin()
     app.state.targets = Targets(look_ups)
+    app.state.shared_threads = SharedThreads()
     app.state.waiting = Waiting(settings.max_waiting_calls)
     app.state.feeds = Feeds(app.state.database)
     app.state.downloading = downloads(settings.max_downloads)
@@ -97,6 +100,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     add_problem_handlers(app)
     # The last one added is the first to see a request.
     app.add_middleware(BodyLimit, settings=settings)
+    app.add_middleware(UnreadLimit, settings=settings)
     app.add_middleware(RateLimit, settings=settings)
     app.add_middleware(Gate, keyring=Keyring(look_ups, settings))
     app.add_middleware(Observed)
@@ -104,6 +108,6 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.include_router(queries)
     app.include_router(health)
     for router in (kbs, formats, training, models):
-        app.include_router(router, dependencies=[KNOWN_PARAMETERS])
+        app.include_router(router, dependencies=[KNOWN_PARAMETERS, IN_TURN])
     add_page(app)
     return app

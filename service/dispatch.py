@@ -26,6 +26,7 @@ from service.files.storage import Storage, StorageError, make_storage
 from service.http.idempotency import forget_old_keys
 from service.kbs.store import sweep as sweep_kbs
 from service.leadership import DISPATCHER
+from service.models.staging import PAUSE_SECONDS
 from service.models.staging import sweep as sweep_imports
 from service.queue import make_celery, make_redis, publish_job, waiting_jobs, withdraw_jobs
 from service.settings import Settings
@@ -109,8 +110,12 @@ class Dispatcher:
         with self.database.read() as session:
             unsettled = outcomes.unsettled(session)
         for parent in unsettled:
-            with self.database.write() as session:
-                outcomes.settle(session, parent)
+            while not self._settled(parent):
+                time.sleep(PAUSE_SECONDS)
+
+    def _settled(self, parent: Job) -> bool:
+        with self.database.write() as session:
+            return outcomes.settle(session, parent)
 
     def _take_back(self, job: Job) -> None:
         try:

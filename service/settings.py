@@ -70,6 +70,20 @@ class Settings(BaseSettings):
         description="JSON bodies of all tenants that one API process holds until they are answered; more are answered "
         "with 429. At least CTP_MAX_TENANT_WAITING_BYTES.",
     )
+    max_tenant_unread_bytes: int = Field(
+        64 * MIB,
+        gt=0,
+        le=MAX_HELD_BYTES,
+        description="Large answers of one tenant that one API process holds until they are read, apart from one that "
+        "is larger; more are answered with 429.",
+    )
+    max_unread_bytes: int = Field(
+        256 * MIB,
+        gt=0,
+        le=MAX_HELD_BYTES,
+        description="Large answers of all tenants that one API process holds until they are read, apart from one that "
+        "is larger; more are answered with 429.",
+    )
     max_decompressed_bytes: int = Field(
         512 * MIB, gt=0, description="Largest file of an uploaded KB after it is unzipped."
     )

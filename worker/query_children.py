@@ -31,7 +31,7 @@ from worker.shares import Seat, Shares
 log = structlog.get_logger()
 LEAST_BYTES = 10**9  # of a child: with less, one that has just loaded torch and a model would be ended for ever
 REPLY_TTL_SECONDS = 60
-ANSWER_SHARE = 0.8  # share of the time that the sender waits; the rest is for transport
+ANSWER_SHARE = 0.8  # share of the time that the sender still waits; the rest is for transport
 READ_SECONDS = 10.0  # in which a child must have read its order, or go on with what it says
 PIPE_BYTES = 32 * 1024  # that a pipe takes at once, or more
 ATTEMPTS = 2
@@ -58,6 +58,14 @@ class Hung(Exception):
 
 class TooLarge(Exception):
     """The child took more memory than it may, and was killed."""
+
+
+class Crowded(TooLarge):
+    """The same of a child that had other models or earlier answers in memory; `seat` is where the next one starts."""
+
+    def __init__(self, seat: "Seat[QueryChild]") -> None:
+        super().__init__()
+        self.seat = seat
 
 
 class QueryChild:
@@ -185,10 +193,11 @@ class QueryChildren:
 
     def answer(self, message: Message) -> None:
         """Answers a batch and sends the replies to the list that its sender listens to, if it still waits."""
-        if not self.redis.exists(message["waits"]):
+        left = cast("int", self.redis.pttl(message["waits"])) / 1000  # what it has waited in the queue is gone
+        if left <= 0:
             log.info("batch_too_late", request_ids=message["request_ids"])
             return
-        ends = time.monotonic() + ANSWER_SHARE * message["reply_seconds"]
+        ends = time.monotonic() + ANSWER_SHARE * left
         replies, counts = self._replies(message, ends)
         with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.rpush(message["reply_to"], pack(message["batch_id"], replies))
@@ -198,25 +207,33 @@ class QueryChildren:
                 pipeline.hincrby(WORKER_COUNTS, name, number)
             pipeline.execute()
 
-    def _replies(self, message: Message, ends: float) -> tuple[list[Reply], Counter[str]]:
-        """Returns a reply for each question; if the batch takes too much, its requests are asked again, each alone."""
+    def _replies(
+        self, message: Message, ends: float, seat: Seat[QueryChild] | None = None
+    ) -> tuple[list[Reply], Counter[str]]:
+        """Returns a reply for each question; if the batch takes too much, its requests are asked again, each alone.
+
+        One that was alone is asked again in a fresh child, at `seat`, if its child was not.
+        """
         try:
-            return self._answered(message, ends)
+            return self._answered(message, ends, seat)
         except (Hung, TooLarge) as error:
             told = OUT_OF_MEMORY if isinstance(error, TooLarge) else _too_long(message)
             log.warning("query_killed", code=told["code"], **{key: message[key] for key in ("request_ids", "model_id")})
-        requests = list(_requests(message))
-        if len(requests) == 1:
-            return [told] * len(message["questions"]), Counter({QUERIES_KILLED: 1})
-        replies: list[Reply] = []
+            fresh = error.seat if isinstance(error, Crowded) else None
         counts = Counter({QUERIES_KILLED: 1})
+        requests = list(_requests(message))
+        if len(requests) == 1 and fresh is None:
+            return [told] * len(message["questions"]), counts
+        replies: list[Reply] = []
         for request in requests:
-            some, counted = self._replies(request, ends)
+            some, counted = self._replies(request, ends, fresh if len(requests) == 1 else None)
             replies += some
             counts += counted
         return replies, counts
 
-    def _answered(self, message: Message, ends: float) -> tuple[list[Reply], Counter[str]]:
+    def _answered(
+        self, message: Message, ends: float, only: Seat[QueryChild] | None
+    ) -> tuple[list[Reply], Counter[str]]:
         """Has a child answer, and another one if it ends meanwhile; raises Hung or TooLarge if it had to be killed."""
         facts = None
         if message["facts"] is None:
@@ -224,15 +241,18 @@ class QueryChildren:
             if facts is None:  # nobody waits for the answer any more
                 return [BUSY] * len(message["questions"]), Counter()
         for _ in range(ATTEMPTS):
-            given = self.shares.take(message["tenant"], (message["artifact"], message["kb_id"]), ends)
+            given = self.shares.take(message["tenant"], (message["artifact"], message["kb_id"]), ends, only)
             if given is None:
                 return [BUSY] * len(message["questions"]), Counter()
             seat, child = given
+            is_fresh, left = not seat.models, max(0.0, ends - time.monotonic())
             try:
-                patience = message["seconds"] + self.settings.query_grace_seconds
-                answered = child.answer({**message, "seconds_left": ends - time.monotonic()}, patience, facts)
+                patience = min(message["seconds"], left) + self.settings.query_grace_seconds
+                answered = child.answer({**message, "seconds_left": left}, patience, facts)
             except Gone:
                 continue
+            except TooLarge:
+                raise TooLarge if is_fresh else Crowded(seat) from None
             self.shares.give_back(seat, child, answered.models)
             return answered.replies, answered.counts
         return [LOST] * len(message["questions"]), Counter()

@@ -34,6 +34,7 @@ class _Ticket(Generic[T]):
     tenant: str
     model: Key
     number: int
+    seat: Seat[T] | None = None  # the only one that will do
     given: tuple[Seat[T], T] | None = None
     called: threading.Event = field(default_factory=threading.Event)
 
@@ -54,10 +55,13 @@ class Shares(Generic[T]):
         """The number of children that can answer now or after the batch they have."""
         return sum(seat.child is not None for seat in self.seats)
 
-    def take(self, tenant: str, model: Key, ends: float) -> tuple[Seat[T], T] | None:
-        """Waits until its turn comes; returns a seat with its child, None if not before `ends` (monotonic time)."""
+    def take(self, tenant: str, model: Key, ends: float, seat: Seat[T] | None = None) -> tuple[Seat[T], T] | None:
+        """Waits until its turn comes; returns a seat with its child, None if not before `ends` (monotonic time).
+
+        `seat` is one that the tenant has just lost: its next child comes to this batch before all others.
+        """
         with self._lock:
-            ticket: _Ticket[T] = _Ticket(tenant, model, next(self._turns))
+            ticket: _Ticket[T] = _Ticket(tenant, model, next(self._turns), seat)
             self._waiting.append(ticket)
             self._call()
         if not ticket.called.wait(max(0.0, ends - time.monotonic())):
@@ -87,7 +91,7 @@ class Shares(Generic[T]):
     def _call(self) -> None:
         """Gives free seats to those who are next."""
         while (ticket := self._next()) is not None:
-            free = [seat for seat in self.seats if seat.free]
+            free = [seat for seat in self.seats if seat.free and ticket.seat in (None, seat)]
             # The one that has the model already; otherwise the one that keeps the fewest others.
             seat = min(free, key=lambda seat: (ticket.model not in seat.models, len(seat.models), seat.used))
             self._waiting.remove(ticket)
@@ -104,14 +108,15 @@ class Shares(Generic[T]):
         """Returns who is next among those whose tenant may hold one more seat, if a seat is free."""
         if not any(seat.free for seat in self.seats):
             return None
-        allowed = [ticket for ticket in self._waiting if self._held(ticket.tenant) < self.most]
+        able = [ticket for ticket in self._waiting if ticket.seat is None or ticket.seat.free]
+        allowed = [ticket for ticket in able if self._held(ticket.tenant) < self.most]
         return min(allowed, key=self._rank, default=None)
 
-    def _rank(self, ticket: _Ticket[T]) -> tuple[int, int, int, int, int]:
+    def _rank(self, ticket: _Ticket[T]) -> tuple[bool, int, int, int, int, int]:
         own = (ticket.tenant, ticket.model)
         turn, model_turn = self._last_turn.get(ticket.tenant, 0), self._last_turn.get(own, 0)
         model_held = sum(seat.holder == own for seat in self.seats)
-        return self._held(ticket.tenant), turn, model_held, model_turn, ticket.number
+        return ticket.seat is None, self._held(ticket.tenant), turn, model_held, model_turn, ticket.number
 
     def _held(self, tenant: str) -> int:
         return sum(seat.holder is not None and seat.holder[0] == tenant for seat in self.seats)

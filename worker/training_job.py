@@ -164,7 +164,7 @@ class TrainingJob:
         kept = most_telling(rules, MAX_RULES)
         if len(kept) < len(rules):
             log.warning("rules_cut", found=len(rules), kept=len(kept))
-        staged = stage_rules(self._write, claim, outcomes.rule_values(kept))
+        staged = stage_rules(self._write, job, claim, outcomes.rule_values(kept))
         trained = Trained(key, size, staged, model.config, heart.trials, ended, model.own_metrics)
         self._write(lambda session: outcomes.succeed(session, claim, trained))
         log.info("job_succeeded", rules=len(rules))

@@ -26,6 +26,9 @@ HUB_SPOKES, SLOW_SPOKES = 5000, 900
 QUERY_FACTS, TINY_FACTS = 10_000, 1_250_000
 TINY = '["a","p","b"]'
 STREAMS = 500
+UPLOADED_FACTS, UPLOADED_ENTITIES = 200_000, 20_000
+LONG_ENTITIES, MOST_ANSWERS, MOST_GOALS = 2000, 1000, 20
+SMALL = {"method": "complex", "search": [], "rank": 8, "epochs": 1}
 
 
 @dataclass
@@ -90,11 +93,33 @@ def slow_on_two(tenant: Tenant) -> Group:
 
 
 def imports(tenant: Tenant) -> Group:
-    """Imports of as many rules as a model may have, while the other tenant trains."""
+    """Imports of as many rules as a model may have."""
+    call = tenant.post("/models/import?name=imported", _many_rules(tenant), "application/zip")
+    return Group("imports", (call,), callers=2)
+
+
+def _many_rules(tenant: Tenant) -> bytes:
+    """The archive of a model with as many rules as a model may have."""
     tenant.train("family", "imported", {"epochs": 1})
     exported = tenant.client.get("/models/imported/export").raise_for_status().content
-    call = tenant.post("/models/import?name=imported", with_rules(exported, MAX_RULES), "application/zip")
-    return Group("imports", (call,), callers=2)
+    return with_rules(exported, MAX_RULES)
+
+
+def rule_exports(tenant: Tenant) -> Group:
+    """Downloads and lists of a model with as many rules as a model may have."""
+    headers = {"Content-Type": "application/zip"}
+    archive = _many_rules(tenant)
+    tenant.client.post("/models/import?name=rules", content=archive, headers=headers).raise_for_status()
+    calls = tuple(tenant.get(f"/models/rules/{what}") for what in ("export", "rules?limit=1000"))
+    return Group("rule_exports", calls, callers=8)
+
+
+def groundings(tenant: Tenant) -> Group:
+    """The facts behind the rules of a model of a dense KB."""
+    model = tenant.train("umls", "compared-1", {"epochs": 1})
+    rules = tenant.client.get(f"/models/{model['id']}/rules", params={"limit": 50}).raise_for_status().json()["items"]
+    calls = (tenant.get(f"/models/{model['id']}/rules/{rule['id']}/groundings?limit=100") for rule in rules)
+    return Group("groundings", tuple(calls), callers=16)
 
 
 def with_rules(archive: bytes, num_rules: int) -> bytes:
@@ -139,12 +164,59 @@ def tiny_facts(tenant: Tenant) -> Group:
     return Group("tiny_facts", (tenant.post("/query", body),), callers=4)
 
 
+def uploads(tenant: Tenant) -> Group:
+    """Uploads of KBs, each of which is deleted again."""
+    lines = [
+        f"entity {number % UPLOADED_ENTITIES}\tp{number % 7}\tentity {number * 31 % UPLOADED_ENTITIES + number // 1000}"
+        for number in range(UPLOADED_FACTS)
+    ]
+    calls = []
+    for name in ("upload-1", "upload-2"):
+        calls += [_upload(tenant, name, "\n".join(lines)), Call("DELETE", f"/kbs/{name}", tenant.key)]
+    return Group("uploads", tuple(calls), callers=4)
+
+
+def _upload(tenant: Tenant, name: str, lines: str) -> Call:
+    part = "--x\r\nContent-Disposition: form-data; name="
+    body = f'{part}"name"\r\n\r\n{name}\r\n{part}"file"; filename="facts.tsv"\r\n\r\n{lines}\r\n--x--\r\n'
+    return tenant.post("/kbs", body.encode(), "multipart/form-data; boundary=x")
+
+
+def _chain(tenant: Tenant, name: str, entity: str, num_entities: int) -> str:
+    """Makes a KB, unless there is one of this name."""
+    if tenant.client.get(f"/kbs/{name}").status_code != httpx.codes.OK:
+        chain = [[f"{entity}{number}", "next", f"{entity}{number + 1}"] for number in range(num_entities)]
+        tenant.client.post("/kbs", json={"name": name, "facts": chain}).raise_for_status()
+    return name
+
+
 def exports(tenant: Tenant) -> Group:
     """Downloads of a large model, eight at once."""
-    chain = [[f"e{number}", "next", f"e{number + 1}"] for number in range(LARGE_ENTITIES)]
-    tenant.client.post("/kbs", json={"name": "chain", "facts": chain}).raise_for_status()
-    tenant.train("chain", "large", LARGE)
+    tenant.train(_chain(tenant, "chain", "e", LARGE_ENTITIES), "large", LARGE)
     return Group("exports", (tenant.get("/models/large/export"),), callers=8)
+
+
+def misspelt(tenant: Tenant) -> Group:
+    """Names that do not exist, for which the nearest of many are looked for."""
+    tenant.train(_chain(tenant, "chain", "e", LARGE_ENTITIES), "spelt", SMALL)
+    calls = (
+        tenant.query("spelt", {"subject": "e123456", "predicate": "next"}),
+        tenant.query("spelled", {"subject": "e1", "predicate": "next"}),
+        tenant.query("spelt", {"subject": "e1", "predicate": "nxt"}),
+        tenant.get("/kbs/chain/facts?subject=e123456"),
+        tenant.get("/kbs/chains"),
+    )
+    return Group("misspelt", calls, callers=16)
+
+
+def huge_answers(tenant: Tenant) -> Group:
+    """As many answers with long names as a query may ask for."""
+    kb = _chain(tenant, "long", "x" * (NAME_LIMIT - 8), LONG_ENTITIES)
+    tenant.train(kb, "long", SMALL)
+    first = tenant.client.get(f"/kbs/{kb}/facts", params={"limit": MOST_GOALS}).raise_for_status().json()["items"]
+    goals = [{"subject": fact["subject"], "predicate": "next"} for fact in first]
+    body = {"model": "long", "goals": goals, "top_k": MOST_ANSWERS, "proofs": 0}
+    return Group("huge_answers", (tenant.post("/query", json.dumps(body).encode()),), callers=16)
 
 
 def streams(tenant: Tenant) -> Group:
@@ -155,5 +227,20 @@ def streams(tenant: Tenant) -> Group:
 
 LOADS: dict[str, Load] = {
     load.__name__: load
-    for load in (hub, imports, slow, slow_on_two, compare, large_queries, tiny_facts, exports, streams)
+    for load in (
+        hub,
+        imports,
+        slow,
+        slow_on_two,
+        compare,
+        large_queries,
+        tiny_facts,
+        exports,
+        uploads,
+        rule_exports,
+        groundings,
+        misspelt,
+        huge_answers,
+        streams,
+    )
 }

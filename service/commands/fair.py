@@ -40,16 +40,20 @@ def fair(
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
-    """Memory is in megabytes: idle or at its peak, and after the load."""
+    """Memory is in megabytes: idle or at its peak, after the load, and what the settings allow."""
     shown = Table(*COLUMNS, *(f"{part} MB" for part in PARTS), "given back after s", "missed")
     for row in rows:
-        most, after = row.get("memory_peak_mb", row.get("memory_idle_mb", {})), row.get("memory_after_mb", {})
+        most, after = row.get("memory_peak_mb", row["memory_before_mb"]), row.get("memory_after_mb", {})
+        bound = row.get("memory_bound_mb", {})
         shown.add_row(
             row["load"],
             *(str(row[key]) for key in ("query_p50_ms", "query_p99_ms")),
             str(sum(row["query_not_200"].values())),
             *(str(row[key]) for key in ("healthz_p50_ms", "healthz_p99_ms", "answers_500", "jobs_failed")),
-            *(f"{most.get(part, 0):.0f}" + (f" → {after[part]:.0f}" if part in after else "") for part in PARTS),
+            *(
+                f"{most.get(part, 0):.0f}" + (f" → {after[part]:.0f} of {bound[part]:.0f}" if part in after else "")
+                for part in PARTS
+            ),
             str(row.get("memory_settled_seconds", "")),
             ", ".join(row["missed"]),
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,7 +27,7 @@ class Cache(Generic[K, V]):
         """`run` says where a key is looked up; the default is threads of this cache alone, first come, first served."""
         self._look_up, self._seconds, self._run = look_up, seconds, run or self._in_a_thread
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="look-up")
-        self._known: dict[K, tuple[float, asyncio.Future[V]]] = {}
+        self._known: OrderedDict[K, tuple[float, asyncio.Future[V]]] = OrderedDict()  # the last used is the last
 
     async def get(self, key: K, *, fresh: bool = False) -> V:
         """Returns the remembered answer, or a new one if `fresh`; raises what the look-up raises."""
@@ -34,11 +35,12 @@ class Cache(Generic[K, V]):
         found = self._known.get(key)
         # One that is under way is not asked again: a part that hangs would take all threads.
         if found is None or fresh or (asked - found[0] >= self._seconds and found[1].done()):
-            if len(self._known) >= MAX_KEYS:
-                self._known.clear()
             looking = asyncio.ensure_future(self._run(key, partial(self._look_up, key)))
             found = self._known[key] = (asked, looking)
             found[1].add_done_callback(lambda task: self._forget_error(key, task))
+        self._known.move_to_end(key)
+        if len(self._known) > MAX_KEYS:  # who sends many keys must not make those of others be looked up again
+            self._known.popitem(last=False)
         # A caller that is cancelled must not cancel the look-up for the others.
         return await asyncio.shield(found[1])
 

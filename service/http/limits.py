@@ -20,6 +20,9 @@ IMPORT_PATH = "/models/import"
 MAX_BUCKETS = 10_000
 REFUSALS_PER_SECOND = 50.0  # answers 429 to one tenant; more of them wait for their turn
 MAX_REFUSAL_SECONDS = 4.0  # clients give up after five
+# Refusals that wait at once: each holds a connection and a few kilobytes.
+MAX_TENANT_REFUSALS, MAX_REFUSALS = 500, 2000
+CLOSE = (b"connection", b"close")
 
 
 async def _refuse(error: ServiceError, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,6 +70,7 @@ class RateLimit:
         self.app, self.rate, self.clock = app, settings.max_requests_per_second, clock
         self._calls: dict[str, Bucket] = {}
         self._refusals: dict[str, Bucket] = {}
+        self.waiting: Counter[str] = Counter()  # refusals by tenant
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         tenant = scope.get("ctp.tenant")
@@ -89,9 +93,22 @@ class RateLimit:
             detail = f"more than {self.rate:g} requests per second (CTP_MAX_REQUESTS_PER_SECOND): wait and try again"
             await _refuse(TooMany("too_many_requests", detail), scope, receive, holding_back)
         if refusal:  # waits here, where the call has let go of its body and of every place that it held
-            await asyncio.sleep(self.refusal_seconds(tenant))
+            await self._pace(tenant, refusal[0])
             for message in refusal:
                 await send(message)
+
+    async def _pace(self, tenant: str, start: Message) -> None:
+        """Waits for the turn of a refusal; if too many wait already, it goes at once, and closes its connection."""
+        if self.waiting[tenant] >= MAX_TENANT_REFUSALS or self.waiting.total() >= MAX_REFUSALS:
+            start["headers"] = [*start["headers"], CLOSE]
+            return
+        self.waiting[tenant] += 1
+        try:
+            await asyncio.sleep(self.refusal_seconds(tenant))
+        finally:
+            self.waiting[tenant] -= 1
+            if not self.waiting[tenant]:
+                del self.waiting[tenant]
 
     def refusal_seconds(self, tenant: str) -> float:
         """Returns how long the next refusal of a tenant has to wait for its turn."""
@@ -102,8 +119,8 @@ class RateLimit:
 
 
 def _bucket(buckets: dict[str, Bucket], tenant: str, rate: float, now: float) -> Bucket:
-    if len(buckets) >= MAX_BUCKETS:
-        buckets.clear()
+    if len(buckets) >= MAX_BUCKETS and tenant not in buckets:
+        del buckets[next(iter(buckets))]  # the oldest
     return buckets.setdefault(tenant, Bucket(rate, rate, now))
 
 

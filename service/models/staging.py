@@ -1,8 +1,8 @@
 """Writes a version with its rules in many short transactions, so that others need not wait; the last shows it.
 
 Until then an imported version belongs to a tenant that nobody can be, under its id as its name. The rules of a training
-are staged under such a version too, one for each attempt, and given to the model when the job ends
-(`training.outcomes`): an attempt that is broken off leaves only what nobody sees.
+are written under its own version, which shows none before it is ready. Those of one seed of several are staged under
+an invisible version; those of the best are given to the model before the parent ends (`training.outcomes`).
 """
 
 import json
@@ -22,12 +22,12 @@ from service.db.tables import Job, ModelVersion, RuleRow
 from service.errors import Unavailable
 from service.models.held_rules import HeldRules
 from service.names import new_id
-from service.training.outcomes import add_rules
+from service.training import outcomes
 from service.training.repository import ACTIVE, Claim, check_held
 
 log = structlog.get_logger()
+ENDED = ("deleted", "failed", "cancelled")  # versions whose rules nobody sees any more
 IMPORTING = ":importing"  # not a valid name of a tenant
-CHUNK_RULES = 2000
 Write = Callable[[Callable[[Session], None]], None]  # calls a function in a transaction
 # A pause between transactions lets others write: SQLite does not serve waiting writers in turn.
 PAUSE_SECONDS = 0.01
@@ -41,10 +41,10 @@ def stage(database: Database, model: ModelVersion, rules: HeldRules) -> None:
     with database.write() as session:
         session.add(model)
     waiting = iter(rules)
-    for first in range(0, len(rules), CHUNK_RULES):
-        chunk = [json.loads(rule) for rule in islice(waiting, CHUNK_RULES)]
+    for first in range(0, len(rules), outcomes.CHUNK_RULES):
+        chunk = [json.loads(rule) for rule in islice(waiting, outcomes.CHUNK_RULES)]
         with database.write() as session:
-            add_rules(session, model.id, chunk, first)
+            outcomes.add_rules(session, model.id, chunk, first)
         time.sleep(PAUSE_SECONDS)
 
 
@@ -52,19 +52,22 @@ def _hide(model: ModelVersion) -> None:
     model.tenant, model.name, model.version, model.status = IMPORTING, model.id, 1, "pending"
 
 
-def stage_rules(write: Write, claim: Claim, rules: Sequence[Mapping[str, Any]]) -> str | None:
-    """Writes the rules of a training; returns the version that has them until the job ends, None without rules.
+def stage_rules(write: Write, job: Job, claim: Claim, rules: Sequence[Mapping[str, Any]]) -> str | None:
+    """Writes the rules of a training; returns the version that has those of a seed until the best is chosen.
 
     `write` may repeat a transaction whose commit it has not heard of. Raises LeaseLost if the claim no longer holds.
     """
-    if not rules:
+    is_seed = job.parent_id is not None
+    if is_seed and not rules:
         return None
-    model_id = new_id("model")
-    write(partial(_stage_empty, claim, model_id))
-    for first in range(0, len(rules), CHUNK_RULES):
-        write(partial(_stage_chunk, claim, model_id, rules[first : first + CHUNK_RULES], first))
+    model_id = new_id("model") if is_seed else job.model_id
+    if is_seed:
+        write(partial(_stage_empty, claim, model_id))
+    for first in range(0, len(rules), outcomes.CHUNK_RULES):
+        write(partial(_stage_chunk, claim, model_id, rules[first : first + outcomes.CHUNK_RULES], first))
         time.sleep(PAUSE_SECONDS)
-    return model_id
+    write(partial(_drop_from, claim, model_id, len(rules)))
+    return model_id if is_seed else None
 
 
 def _stage_empty(claim: Claim, model_id: str, session: Session) -> None:
@@ -78,8 +81,16 @@ def _stage_empty(claim: Claim, model_id: str, session: Session) -> None:
 
 def _stage_chunk(claim: Claim, model_id: str, rules: Sequence[Mapping[str, Any]], first: int, session: Session) -> None:
     check_held(session, claim)
+    # An earlier attempt may have left some, and so may this one: a commit that was not heard of is repeated.
+    some = RuleRow.position.between(first, first + len(rules) - 1)
+    session.execute(delete(RuleRow).where(RuleRow.model_id == model_id, some))
+    outcomes.add_rules(session, model_id, rules, first)
+
+
+def _drop_from(claim: Claim, model_id: str, first: int, session: Session) -> None:
+    """Removes what an earlier attempt has left beyond the rules of this one."""
+    check_held(session, claim)
     session.execute(delete(RuleRow).where(RuleRow.model_id == model_id, RuleRow.position >= first))
-    add_rules(session, model_id, rules, first)
 
 
 def staged(session: Session, model_id: str) -> ModelVersion:
@@ -107,21 +118,21 @@ def _forget_rules(database: Database, *which: ColumnElement[bool]) -> None:
     models = select(ModelVersion.id).where(*which)
     with database.read() as session:
         last = session.scalar(select(func.max(RuleRow.position)).where(RuleRow.model_id.in_(models)))
-    for first in range(0, -1 if last is None else last + 1, CHUNK_RULES):
-        some = RuleRow.position.between(first, first + CHUNK_RULES - 1)
+    for first in range(0, -1 if last is None else last + 1, outcomes.CHUNK_RULES):
+        some = RuleRow.position.between(first, first + outcomes.CHUNK_RULES - 1)
         with database.write() as session:
             session.execute(delete(RuleRow).where(RuleRow.model_id.in_(models), some))
         time.sleep(PAUSE_SECONDS)
 
 
 def sweep(database: Database) -> None:
-    """Removes what imports and trainings that were broken off have left, and the rules of deleted versions."""
+    """Removes what imports and trainings that were broken off have left, and the rules of versions that are no more."""
     with database.read() as session:
         abandoned = session.scalars(select(ModelVersion.id).where(ModelVersion.tenant == IMPORTING, _abandoned())).all()
         has_rules = exists().where(RuleRow.model_id == ModelVersion.id)
-        deleted = session.scalars(select(ModelVersion.id).where(ModelVersion.status == "deleted", has_rules)).all()
-    for model_id in deleted:
-        _forget_rules(database, ModelVersion.id == model_id, ModelVersion.status == "deleted")
+        ended = session.scalars(select(ModelVersion.id).where(ModelVersion.status.in_(ENDED), has_rules)).all()
+    for model_id in ended:
+        _forget_rules(database, ModelVersion.id == model_id, ModelVersion.status.in_(ENDED))
     for model_id in abandoned:
         unstage(database, model_id)
         log.info("staged_swept", model_id=model_id)

@@ -39,8 +39,10 @@ WATCH_SECONDS = 0.5
 CANCEL_AGAIN_SECONDS = 0.1
 MAX_CANCELLATIONS = 50  # five seconds: a loop that misses so many is not going to end
 ATTEMPTS = 2
+WAIT_SHARE = 0.75  # of the time for a question, in which it must be sent: what is left must do for a short answer
 _TOO_LONG = (
-    "earlier questions to this model took all of {:g} s (CTP_REPLY_SECONDS): ask fewer at once, or try again later"
+    "your earlier questions, to this model and to your others, took all of the {:g} s in which this one had to be sent "
+    "(three quarters of CTP_REPLY_SECONDS): ask fewer at once, or try again later"
 )
 
 
@@ -192,7 +194,7 @@ class Batcher:
         try:
             while lane.waiting:
                 async with self.shares[target.tenant]:
-                    lane.refuse_late(self.settings.reply_seconds)
+                    lane.refuse_late(WAIT_SHARE * self.settings.reply_seconds)
                     taken = next_batch(lane.waiting)
                     # Callers that have gone away need no answer.
                     batch = [asked for asked in taken if not asked.reply.done()]
@@ -234,11 +236,12 @@ class Batcher:
             "facts": facts,
             "request_ids": [asked.request_id for asked in batch],  # of each question
             "seconds": self.settings.query_seconds,
-            "reply_seconds": self.settings.reply_seconds,
         }
+        # What the last of them has waited in its lane is gone.
+        seconds = self.settings.reply_seconds - (time.monotonic() - max(asked.asked_at for asked in batch))
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return await self._send_once(message)
+                return await self._send_once(message, seconds)
             except WorkerLost:
                 log.warning("query_worker_lost", attempt=attempt, request_ids=message["request_ids"])
         raise Unavailable(
@@ -246,14 +249,15 @@ class Batcher:
             "the query worker died twice during this query: try a smaller query, or try again later",
         )
 
-    async def _send_once(self, message: dict[str, Any]) -> list[Reply]:
+    async def _send_once(self, message: dict[str, Any], seconds: float) -> list[Reply]:
         batch_id = uuid.uuid4().hex
         loop = asyncio.get_running_loop()
         batch = Batch(loop.create_future(), self.workers)
         self.under_way[batch_id] = batch
         try:
-            await self.publisher.run(message["tenant"], partial(self._publish, {**message, "batch_id": batch_id}))
-            return await asyncio.wait_for(batch.future, self.settings.reply_seconds)
+            publish = partial(self._publish, {**message, "batch_id": batch_id}, seconds)
+            await self.publisher.run(message["tenant"], publish)
+            return await asyncio.wait_for(batch.future, seconds)
         except TimeoutError:
             raise Unavailable(
                 "no_query_worker", "no query worker answered in time: try again, or start another worker"
@@ -261,13 +265,13 @@ class Batcher:
         finally:
             del self.under_way[batch_id]
 
-    def _publish(self, message: dict[str, Any]) -> None:
+    def _publish(self, message: dict[str, Any], seconds: float) -> None:
         try:
-            seconds = math.ceil(self.settings.reply_seconds)
+            milliseconds = max(1, math.ceil(seconds * 1000))
             message = {**message, "waits": waits_key(message["batch_id"])}
-            self.beside.set(message["waits"], b"", ex=seconds)
+            self.beside.set(message["waits"], b"", px=milliseconds)
             if sum(map(len, message["facts"])) > LARGE_FACTS:
-                self.beside.set(facts_key(message["batch_id"]), encode_facts(message["facts"]), ex=seconds)
+                self.beside.set(facts_key(message["batch_id"]), encode_facts(message["facts"]), px=milliseconds)
                 message = {**message, "facts": None}
             self.celery.send_task(
                 QUERY_TASK,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from ctp_core.base.config import BaseConfig
@@ -24,6 +24,7 @@ from service.training.retention import DECIDING_METRICS, keep_checkpoints
 
 RULE_COLUMNS = tuple(column.key for column in RuleRow.__table__.columns if column.key not in ("model_id", "position"))
 
+CHUNK_RULES = 2000  # that one transaction writes: others wait for it
 UNSAID = {"approximate": False}  # of rules that an earlier version left in the result of a job; other columns are null
 
 
@@ -33,7 +34,7 @@ class Trained:
 
     artifact: str
     num_bytes: int
-    staged_rules: str | None = None  # the invisible version that has its rules (`models.staging`); None without rules
+    staged_rules: str | None = None  # the invisible version that has the rules of a child (`models.staging`), if any
     config: BaseConfig | None = None  # with the settings that were chosen; without it, those of the job are the model's
     trials: Sequence[Trial] = ()
     progress: Mapping[str, Any] | None = None  # the last one; None if this attempt only saved what an earlier trained
@@ -103,8 +104,9 @@ def unsettled(session: Session) -> Sequence[Job]:
     return session.scalars(statement).all()
 
 
-def settle(session: Session, parent: Job) -> None:
-    _settle_parent(session, repository.lock(session, parent.id))
+def settle(session: Session, parent: Job) -> bool:
+    """Ends a parent whose children have all ended; returns False if its model must be given more rules before."""
+    return _settle_parent(session, repository.lock(session, parent.id))
 
 
 # Steps of endings
@@ -136,15 +138,19 @@ def _settle(session: Session, job: Job) -> None:
         _end_model(session, job.model_id, job.status)
 
 
-def _settle_parent(session: Session, parent: Job) -> None:
+def _settle_parent(session: Session, parent: Job) -> bool:
+    """Returns False if only rules keep it from its end: many are given to the model in several transactions."""
     statement = select(Job).where(Job.parent_id == parent.id).order_by(Job.position)
     children = session.scalars(statement.execution_options(populate_existing=True)).all()
     session.refresh(parent)
     if parent.status in TERMINAL or any(child.status not in TERMINAL for child in children):
-        return
+        return True
     succeeded = [child for child in children if child.status == "succeeded"]
     if succeeded:
         best = min(succeeded, key=lambda child: _rank(child, succeeded))
+        staged = (best.result or {}).get("staged_rules")
+        if staged is not None and not _take_rules(session, staged, parent.model_id):
+            return False
         for child in succeeded:
             if child is not best:
                 _drop_files(session, child, 0.0)
@@ -152,13 +158,14 @@ def _settle_parent(session: Session, parent: Job) -> None:
         _register(session, best)
         for child in succeeded:
             child.result = None
-        return
+        return True
     failed = [child for child in children if child.status == "failed"]
     status = "failed" if failed else "cancelled"
     parent.error = failed[0].error if failed else None
     session.flush()
     _end(session, parent, status)
     _end_model(session, parent.model_id, status)
+    return True
 
 
 def _rank(child: Job, others: Sequence[Job]) -> tuple[float, float, int]:
@@ -199,18 +206,23 @@ def _register(session: Session, job: Job) -> None:
     values |= {"trials": result.get("trials", []), "config": result.get("config", job.config)}
     _end_model(session, job.model_id, "ready", **values, trained_by=job.id, ready_at=now())
     add_rules(session, job.model_id, result.get("rules", []))  # only what ended in an earlier version has them here
-    if (staged := result.get("staged_rules")) is not None:
-        _take_rules(session, staged, job.model_id)
     job.result = None
 
 
-def _take_rules(session: Session, staged: str, model_id: str) -> None:
-    """Gives the rules of a staged version to the model.
+def _take_rules(session: Session, staged: str, model_id: str) -> bool:
+    """Gives a chunk of the rules of a staged version to a model that is not ready; returns True if it has them all.
 
-    40,000 rules kept SQLite from other writes for 2 s on a busy machine, where inserting them took 17 s.
+    40,000 rules at once kept SQLite from other writes for 2 s on a busy machine.
     """
-    session.execute(update(RuleRow).where(RuleRow.model_id == staged).values(model_id=model_id))
+    places = select(func.min(RuleRow.position), func.max(RuleRow.position)).where(RuleRow.model_id == staged)
+    first, last = session.execute(places).one()
+    if first is not None:
+        some = RuleRow.position.between(first, first + CHUNK_RULES - 1)
+        session.execute(update(RuleRow).where(RuleRow.model_id == staged, some).values(model_id=model_id))
+        if last >= first + CHUNK_RULES:
+            return False
     session.execute(delete(ModelVersion).where(ModelVersion.id == staged))
+    return True
 
 
 def rule_values(rules: Iterable[Rule]) -> list[dict[str, Any]]:

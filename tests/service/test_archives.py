@@ -39,11 +39,10 @@ from service.models import repository as models
 from service.models import service, staging
 from service.models.archive import CARD, Card, CardTrial, pack, unpack
 from service.models.schemas import TagsIn
-from service.models.staging import CHUNK_RULES
 from service.models.transfer import EXPORTED_RULES, Import, export, exported_rules
 from service.models.upload import SPOOL_BYTES, write_pieces
 from service.settings import NAME_LIMIT, Settings
-from service.training.outcomes import add_rules
+from service.training.outcomes import CHUNK_RULES, add_rules
 from service.training.schemas import TrainRequest
 from tests.service.test_large_bodies import ticks_during
 from tests.stores import folder_store

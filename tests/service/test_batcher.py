@@ -2,12 +2,14 @@
 
 import asyncio
 import json
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -23,7 +25,7 @@ from service.queries.batcher import MAX_BATCH, TENANT_UNDER_WAY, UNDER_WAY, Aske
 from service.queries.wire import LARGE_FACTS, Reply, encode_facts, facts_key, waits_key
 from service.queue import QUERY_QUEUE, alive_key
 from service.settings import Settings
-from worker.query_children import QueryChildren
+from worker.query_children import ANSWER_SHARE, QueryChildren
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 NOBODY = Target("default", "model_none", f"models/none/{'0' * 64}")
@@ -92,15 +94,53 @@ def test_an_api_whose_clock_is_wrong_is_answered(settings: Settings, hours: int)
 
 def test_a_batch_is_answered_only_while_somebody_waits_for_it(settings: Settings) -> None:
     children = QueryChildren(settings)  # none of which is started: whoever is asked for waits a moment in vain
-    shared = {"reply_to": "ctp:replies:test", "batch_id": "b", "waits": waits_key("b"), "reply_seconds": 0.1}
+    shared = {"reply_to": "ctp:replies:test", "batch_id": "b", "waits": waits_key("b")}
     message = {**shared, **asdict(NOBODY), "questions": [PROBE], "facts": [[]], "request_ids": ["r"], "seconds": 1.0}
     children.answer(message)
     assert not children.redis.exists(message["reply_to"])
-    children.redis.set(message["waits"], b"", ex=60)
+    children.redis.set(message["waits"], b"", px=1000)
     children.answer(message)
     assert children.redis.llen(message["reply_to"]) == 1
     assert not children.redis.exists(message["waits"])
     children.redis.delete(message["reply_to"])
+
+
+def test_what_a_batch_has_waited_in_the_queue_is_taken_from_its_time(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that began when its sender was about to give up ran for its whole time."""
+    children = QueryChildren(settings)
+    left: list[float] = []
+
+    def replies(_: object, ends: float) -> tuple[list[Reply], Counter[str]]:
+        left.append(ends - time.monotonic())
+        return [b"x"], Counter()
+
+    monkeypatch.setattr(children, "_replies", replies)
+    message = {"reply_to": "ctp:replies:late", "batch_id": "late", "waits": waits_key("late"), "request_ids": ["r"]}
+    children.redis.set(message["waits"], b"", px=10_000)  # of the 60 s in the settings
+    children.answer(message)
+    children.redis.delete(message["reply_to"])
+    assert 0 < left[0] <= ANSWER_SHARE * 10
+
+
+def test_what_a_question_has_waited_in_its_lane_is_taken_from_its_time(alone: Settings) -> None:
+    given: list[float] = []
+
+    class Timed(Batcher):
+        async def _send_once(self, message: dict[str, Any], seconds: float) -> list[Reply]:
+            given.append(seconds)
+            return [b"x"] * len(message["questions"])
+
+    async def ask() -> None:
+        batcher = Timed(alone)
+        future = asyncio.get_running_loop().create_future
+        asked = [Asked(PROBE, "", future(), time.monotonic() - waited) for waited in (12.0, 7.0)]
+        await batcher._send(NOBODY, asked)
+        await batcher.stop()
+
+    asyncio.run(ask())
+    assert 0 < given[0] <= alone.reply_seconds - 7.0, "somebody waits for as long as the last one"
 
 
 def test_a_strange_name_does_not_blind_the_watch_over_workers(settings: Settings) -> None:
@@ -406,4 +446,5 @@ def test_a_question_that_has_waited_too_long_is_refused_and_not_computed(alone: 
 
     error, sent = asyncio.run(ask())
     assert (error.code, error.status, sent) == ("query_waited_too_long", 503, [])
+    assert "to this model and to your others" in error.detail, "a tenant's models share its batches"
     assert "Retry-After" in error.headers

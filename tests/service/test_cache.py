@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from service.http import cache
 from service.http.cache import Cache
 
 
@@ -83,3 +84,21 @@ def test_a_caller_that_goes_away_does_not_take_the_answer_from_others() -> None:
 
     assert asyncio.run(run()) == "A"
     assert source.asked == ["a"]
+
+
+def test_many_other_keys_do_not_make_one_in_use_be_looked_up_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything was forgotten once there were too many keys, and a stranger may send as many as it likes."""
+    monkeypatch.setattr(cache, "MAX_KEYS", 3)
+    source = Source()
+    source.may_answer.set()
+    known = Cache(source.look_up, 60.0)
+
+    async def run() -> None:
+        for number in range(10):
+            await known.get("used")
+            await known.get(f"other {number}")
+        await known.get("other 0")
+
+    asyncio.run(run())
+    assert source.asked.count("used") == 1
+    assert source.asked.count("other 0") == 2, "the number of keys is bounded"

@@ -2,13 +2,12 @@
 
 import io
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import event, select, text
 
 from service import leadership
 from service.db.engine import Database
@@ -29,10 +28,14 @@ from tests.stores import folder_store
 TENANT, LEASE, HOUR = "default", 30.0, 3600.0
 
 
-@dataclass
 class Clock:
-    """The clock of an SQLite database, by which `service.db.clock.now` reads the time."""
+    """The clock of a database, by which `service.db.clock.now` reads the time."""
 
+    ahead: float
+
+
+@dataclass
+class SqliteClock(Clock):
     ahead: float = 0.0
 
     def julianday(self, moment: str) -> float:
@@ -45,18 +48,51 @@ class Clock:
         connection.create_function("julianday", 1, self.julianday)
 
 
-@pytest.fixture
-def clock(sqlite_database: Database) -> Iterator[Clock]:
-    made = Clock()
-    event.listen(sqlite_database.engine, "connect", made.install)
-    sqlite_database.dispose()  # those that are open have the old one
-    yield made
+# Found before the one of PostgreSQL itself, since the schema comes before the system's.
+POSTGRES_CLOCK = """
+CREATE TABLE ahead (seconds double precision);
+INSERT INTO ahead VALUES (0);
+CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS
+    'SELECT pg_catalog.clock_timestamp() + seconds * interval ''1 second'' FROM public.ahead';
+"""
+
+
+class PostgresClock(Clock):
+    def __init__(self, database: Database) -> None:
+        self.engine = database.engine
+        with self.engine.begin() as connection:
+            connection.execute(text(POSTGRES_CLOCK))
+            connection.execute(text(f"ALTER DATABASE {self.engine.url.database} SET search_path = public, pg_catalog"))
+        database.dispose()  # those that are open have the old one
+
+    @property
+    def ahead(self) -> float:  # type: ignore[override]
+        with self.engine.connect() as connection:
+            return float(connection.scalars(text("SELECT seconds FROM ahead")).one())
+
+    @ahead.setter
+    def ahead(self, seconds: float) -> None:
+        with self.engine.begin() as connection:
+            connection.execute(text("UPDATE ahead SET seconds = :seconds"), {"seconds": seconds})
+
+
+def sqlite_clock(database: Database) -> Clock:
+    made = SqliteClock()
+    event.listen(database.engine, "connect", made.install)
+    database.dispose()
+    return made
 
 
 @pytest.fixture
-def database(sqlite_database: Database, clock: Clock) -> Database:
-    kbs.create(sqlite_database, TENANT, "small", built([("a", "p", "b")]))
-    return sqlite_database
+def clock(either_database: Database) -> Clock:
+    is_sqlite = either_database.engine.dialect.name == "sqlite"
+    return sqlite_clock(either_database) if is_sqlite else PostgresClock(either_database)
+
+
+@pytest.fixture
+def database(either_database: Database, clock: Clock) -> Database:
+    kbs.create(either_database, TENANT, "small", built([("a", "p", "b")]))
+    return either_database
 
 
 def running(database: Database) -> Job:

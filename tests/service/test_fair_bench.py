@@ -32,6 +32,7 @@ def test_the_benchmark_of_fairness_measures_a_load(tmp_path: Path) -> None:
     assert load["answers_500"] == load["jobs_failed"] == 0
     for part in ("api", "query", "dispatch"):
         assert load["memory_peak_mb"][part] > 20
+        assert load["memory_bound_mb"][part] > load["memory_before_mb"][part] > 20
     assert "tiny_facts" in done.stdout
 
 
@@ -55,6 +56,7 @@ def test_a_wrong_load_lists_all() -> None:
         ({"answers_500": 1}, ["500"]),
         ({"leases_lost": 1}, ["jobs"]),
         ({"memory_after_mb": {"api": 125.0, "query": 700.0}}, ["memory of api"]),
+        ({"memory_peak_mb": {"api": 500.0}, "memory_bound_mb": {"api": 400.0}}, ["most memory of api"]),
     ],
 )
 def test_a_goal_that_is_missed_is_named(change: dict[str, object], goal: list[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from service.errors import TooSlow
+from service.http import limits
 from service.http.limits import MAX_REFUSAL_SECONDS, Body, BodyLimit, Bucket, HeldBytes, RateLimit
 from service.settings import Settings
 from tests.running import RunningService, running_service
@@ -282,6 +283,43 @@ def test_a_refusal_waits_for_its_turn_after_the_call_has_let_go_of_everything() 
 
     asyncio.run(RateLimit(app, Settings())({"type": "http", "ctp.tenant": "a"}, receive, send))
     assert order == ["let go", "http.response.start", "http.response.body"]
+
+
+def test_refusals_that_wait_are_bounded_and_those_beyond_close_their_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each refused call waited for up to four seconds, however many there were."""
+    monkeypatch.setattr(limits, "MAX_TENANT_REFUSALS", 3)
+    monkeypatch.setattr(limits, "MAX_REFUSALS", 4)
+    closed: list[tuple[str, bool]] = []
+
+    async def app(_: Scope, __: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 429, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is read")
+
+    async def refused(limit: RateLimit, tenant: str) -> None:
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                closed.append((tenant, (b"connection", b"close") in message["headers"]))
+
+        await limit({"type": "http", "ctp.tenant": tenant}, receive, send)
+
+    async def crowd() -> None:
+        limit = RateLimit(app, Settings())
+        monkeypatch.setattr(limit, "refusal_seconds", lambda _: 3600.0)
+        calls = [asyncio.ensure_future(refused(limit, tenant)) for tenant in ("a", "a", "a", "a", "b", "b")]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert closed == [("a", True), ("b", True)], "the fourth of one tenant, and the fifth of all"
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert not limit.waiting
+
+    asyncio.run(crowd())
 
 
 def test_a_refused_body_does_not_count_while_its_refusal_is_sent() -> None:

@@ -1,4 +1,4 @@
-"""Mixed traffic with kills of workers, for a long time: afterwards the service holds no more than before.
+"""Mixed traffic with kills of every part, for a long time: afterwards the service holds no more than before.
 
 SOAK_MINUTES (30) says how long, SOAK_SEED (0) which dice.
 """
@@ -13,8 +13,12 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from sqlalchemy import update
 
+from service.db.engine import Database
+from service.db.tables import ModelVersion, Removal
 from service.local.cluster import wait_for
+from service.models.staging import ABANDONED_SECONDS, IMPORTING
 from tests.faults.watching import FAST
 from tests.running import RunningService, running_service
 from tests.soak.inventory import Inventory
@@ -23,6 +27,7 @@ from tests.soak.traffic import STORIES, Record, Visitor, visit
 MINUTES, SEED = float(os.environ.get("SOAK_MINUTES", "30")), int(os.environ.get("SOAK_SEED", "0"))
 VISITORS = 4
 KILL_EVERY_SECONDS = (5.0, 25.0)
+KILLED = {"api", "train", "query", "dispatch"}
 # A removed model's files stay for as long as a query may need them; a part that was killed starts within a minute.
 QUIET_SECONDS = 240
 
@@ -50,14 +55,14 @@ def warm_up(service: RunningService) -> None:
     record = Record()
     with service.client() as client:
         for story in STORIES:
-            Visitor(client, record, random.Random(SEED)).tell(story)
+            Visitor(service, client, record, random.Random(SEED)).tell(story)
     assert not record.faults, record.faults
     clean_up(service)
 
 
 def disturbed(service: RunningService) -> Record:
     over = threading.Event()
-    killer = threading.Thread(target=kill_workers, args=(service, over))
+    killer = threading.Thread(target=kill_parts, args=(service, over))
     killer.start()
     try:
         return visit(service, VISITORS, MINUTES * 60, SEED)
@@ -66,11 +71,11 @@ def disturbed(service: RunningService) -> Record:
         killer.join()
 
 
-def kill_workers(service: RunningService, over: threading.Event) -> None:
-    """A worker as a whole or one of its children, or the dispatcher."""
+def kill_parts(service: RunningService, over: threading.Event) -> None:
+    """A worker as a whole or one of its children, the dispatcher, or the API."""
     dice = random.Random(SEED)
     while not over.wait(dice.uniform(*KILL_EVERY_SECONDS)):
-        parts = {name: number for name, number in service.children().items() if name in {"train", "query", "dispatch"}}
+        parts = {name: number for name, number in service.children().items() if name in KILLED}
         if not parts:
             continue
         process = psutil.Process(dice.choice(list(parts.values())))
@@ -93,7 +98,18 @@ def clean_up(service: RunningService) -> None:
             client.delete(f"/models/{model['id']}")
         for kb in items(client, "/kbs"):
             client.delete(f"/kbs/{kb['id']}")  # samples stay: 409
+        let_an_hour_pass(service)
         wait_for(lambda: at_rest(service), "all that was deleted is gone", QUIET_SECONDS)
+
+
+def let_an_hour_pass(service: RunningService) -> None:
+    """An import whose API was killed is taken for abandoned after an hour: what it has left is made as old."""
+    database = Database(f"sqlite:///{service.folder / 'ctp.db'}")
+    with database.write() as session:
+        session.execute(update(Removal).values(due_at=Removal.due_at - ABANDONED_SECONDS))
+        broken_off = update(ModelVersion).where(ModelVersion.tenant == IMPORTING)
+        session.execute(broken_off.values(created_at=ModelVersion.created_at - ABANDONED_SECONDS))
+    database.dispose()
 
 
 def items(client: httpx.Client, path: str, **wanted: str) -> list[dict[str, Any]]:
@@ -110,4 +126,4 @@ def at_rest(service: RunningService) -> bool:
         samples = len([kb for kb in items(client, "/kbs") if kb["sample"]])
         ready = client.get("/readyz").status_code == 200
     rows = Inventory.take(service).rows
-    return ready and rows["kbs"] == samples and rows["removals"] == rows["outbox"] == 0
+    return ready and rows["kbs"] == samples and rows["removals"] == rows["outbox"] == rows["rules"] == 0

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from service.local.cluster import wait_for
 from tests.faults.watching import PROOFS
 from tests.running import RunningService
 
@@ -33,6 +34,7 @@ class Record:
 
     calls: Counter[tuple[str, int]] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
+    cut_off: Counter[str] = field(default_factory=Counter)  # because the API was killed
     faults: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -47,13 +49,17 @@ class Record:
         answers = Counter[int]()
         for (_, status), count in self.calls.items():
             answers[status] += count
-        return (
-            f"  stories ended: {dict(sorted(self.ended.items()))}\n  answers by status: {dict(sorted(answers.items()))}"
+        return "\n".join(
+            [
+                f"  stories ended: {dict(sorted(self.ended.items()))}, cut off: {dict(sorted(self.cut_off.items()))}",
+                f"  answers by status: {dict(sorted(answers.items()))}",
+            ]
         )
 
 
 @dataclass
 class Visitor:
+    service: RunningService
     client: httpx.Client
     record: Record
     dice: random.Random
@@ -66,16 +72,31 @@ class Visitor:
 
     def tell(self, story: str) -> None:
         self.story, self.made = story, []
+        api = self.service.children().get("api")
+        try:
+            self._live_through(story)
+        except httpx.TransportError as error:
+            with self.record.lock:
+                if api is not None and self.service.children().get("api") == api:
+                    self.record.faults.append(f"{story}: {error!r}")
+                self.record.cut_off[story] += 1
+            wait_for(self._is_back, "the API is back", WAIT_SECONDS)
+
+    def _live_through(self, story: str) -> None:
         try:
             STORIES[story](self)
             self.record.ended[story] += 1
         except Refused:
             pass
-        except httpx.TransportError as error:
-            self.record.faults.append(f"{story}: {error!r}")
         finally:
             for path in reversed(self.made):
                 self.call("DELETE", path, at_least=False)
+
+    def _is_back(self) -> bool:
+        try:
+            return self.client.get("/healthz").status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
 
     def call(self, method: str, path: str, at_least: bool = True, **content: Any) -> httpx.Response:
         answer = self.client.request(method, path, **content)
@@ -191,7 +212,7 @@ def visit(service: RunningService, visitors: int, seconds: float, seed: int) -> 
 
     def live(number: int) -> None:
         with service.client() as client:
-            Visitor(client, record, random.Random(seed + number)).live(until)
+            Visitor(service, client, record, random.Random(seed + number)).live(until)
 
     threads = [threading.Thread(target=live, args=(number,)) for number in range(visitors)]
     for thread in threads:

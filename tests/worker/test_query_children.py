@@ -46,9 +46,9 @@ class Children(QueryChildren):
         for seat in self.shares.seats:
             self.shares.arrived(seat, self.child)
 
-    def _answered(self, message: dict[str, Any], ends: float) -> Any:
+    def _answered(self, message: dict[str, Any], ends: float, only: Any) -> Any:
         try:
-            return super()._answered(message, ends)
+            return super()._answered(message, ends, only)
         finally:
             for seat in self.shares.seats:
                 self.shares.arrived(seat, self.child)
@@ -78,6 +78,58 @@ def test_a_request_that_takes_too_much_memory_is_a_503_that_says_so() -> None:
     assert (grown["status"], grown["code"]) == (503, "out_of_memory")
     assert "CTP_QUERY_MEMORY_BYTES" in grown["detail"]
     assert counts[QUERIES_KILLED] == 2
+
+
+class Holding(Scripted):
+    """A child with a model of another tenant in memory, beside which there is no room for this question."""
+
+    def __init__(self, seats: list[Seat[Any]]) -> None:
+        super().__init__()
+        self.seats = seats
+
+    def answer(self, message: dict[str, Any], patience: float, facts: bytes | None = None) -> Answered:
+        if any(seat.models for seat in self.seats if seat.holder):
+            self.asked.append(["crowded"])
+            raise TooLarge
+        return super().answer(message, patience, facts)
+
+
+def crowded() -> Children:
+    children = Children()
+    children.child = Holding(children.shares.seats)
+    for seat in children.shares.seats:
+        children.shares.arrived(seat, children.child)
+        seat.models = frozenset({("another", None)})
+    return children
+
+
+def test_a_question_that_has_no_room_beside_other_models_is_asked_again_in_a_fresh_child() -> None:
+    children = crowded()
+    assert replies(children, message(one=["x"])) == ([b"x"], Counter({QUERIES_KILLED: 1, "questions_answered": 1}))
+    assert children.child.asked == [["crowded"], ["x"]]
+
+
+def test_a_question_that_has_no_room_in_a_fresh_child_either_is_not_asked_a_third_time() -> None:
+    children = crowded()
+    (grown,), counts = replies(children, message(one=["grow"]))
+    assert (grown["code"], counts[QUERIES_KILLED]) == ("out_of_memory", 2)
+    assert children.child.asked == [["crowded"], ["grow"]]
+
+
+@pytest.mark.parametrize(("left", "given"), [(1.5, 1.5), (60.0, 5.0)])
+def test_a_search_that_begins_late_has_only_the_time_that_is_left(left: float, given: float) -> None:
+    children = Children()
+    told: list[tuple[float, float]] = []
+
+    def answer(message: dict[str, Any], patience: float, facts: bytes | None = None) -> Answered:
+        told.append((message["seconds_left"], patience - children.settings.query_grace_seconds))
+        return Answered([b"x"], Counter(), frozenset())
+
+    children.child.answer = answer
+    replies(children, message(one=["x"]), left)
+    ((seconds_left, patience),) = told
+    assert 0 < seconds_left <= left
+    assert 0 < patience <= given
 
 
 def test_other_requests_of_the_same_batch_do_not_notice() -> None:

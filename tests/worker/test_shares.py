@@ -38,6 +38,25 @@ def test_a_tenant_holds_all_children_but_one() -> None:
     assert now(made, "b") is not None
 
 
+def test_the_next_child_of_a_lost_seat_comes_to_who_waits_for_that_seat() -> None:
+    made = shares(2)
+    held, other = now(made, "a"), now(made, "b")
+    assert held is not None
+    made.lost(held)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(made.take, "c", ONE, time.monotonic() + 30)
+        wait_for(lambda: len(made._waiting) == 1, "c waits")
+        again = pool.submit(made.take, "a", ONE, time.monotonic() + 30, held)
+        wait_for(lambda: len(made._waiting) == 2, "a waits too")
+        made.arrived(held, "the next child")
+        assert again.result(30) == (held, "the next child")
+        assert not first.done()
+        give_back(made, other)
+        given = first.result(30)
+        assert given is not None
+        assert given[0] is other
+
+
 def test_one_child_is_for_everybody() -> None:
     made = shares(1)
     held = now(made, "a")

@@ -15,7 +15,7 @@ from service.db.tables import Job, Metric
 from service.errors import TooMany
 from service.kbs import service as kbs
 from service.settings import Settings
-from service.training import feed, service
+from service.training import events, feed, service
 from service.training.events import Position
 from service.training.feed import Feeds, stream
 from service.training.router import finished, follow_job
@@ -124,8 +124,8 @@ def ids_and_names(messages: list[bytes]) -> list[tuple[str, str]]:
     return list(zip(re.findall(r"^id: (.*)$", text, re.M), re.findall(r"^event: (.*)$", text, re.M), strict=True))
 
 
-@pytest.mark.parametrize("last", [2500, 4500])
-@pytest.mark.parametrize(("begin", "first"), [(None, 1), ("running.1.1200", 1201), ("running.1.2400", 2401)])
+@pytest.mark.parametrize("last", [250, 450])
+@pytest.mark.parametrize(("begin", "first"), [(None, 1), ("running.1.120", 121), ("running.1.240", 241)])
 def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
     database: Database,
     job: Job,
@@ -135,8 +135,9 @@ def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
     first: int,
     last: int,
 ) -> None:
-    """2,400 epochs, and then as many more as are read at once, or twice as many, and the end, while others listen."""
+    """240 epochs, and then as many more as are read at once, or twice as many, and the end, while others listen."""
     monkeypatch.setattr(feed, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(events, "MAX_EPOCHS_AT_ONCE", 100)
 
     def write(epochs: range, status: str) -> None:
         with database.write() as session:
@@ -148,14 +149,14 @@ def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
         return [message async for message in stream(feeds.of(TENANT, job.id), position)]
 
     async def story() -> list[bytes]:
-        early = asyncio.ensure_future(listen(Position.parse("running.1.2400")))
+        early = asyncio.ensure_future(listen(Position.parse("running.1.240")))
         await feeds.of(TENANT, job.id).look()
         late = asyncio.ensure_future(listen(Position.parse(begin)))
-        await asyncio.to_thread(write, range(2401, last + 1), "succeeded")
+        await asyncio.to_thread(write, range(241, last + 1), "succeeded")
         await early
         return await late
 
-    write(range(1, 2401), "running")
+    write(range(1, 241), "running")
     heard = ids_and_names(asyncio.run(story()))
     epochs = [int(place.rsplit(".", 1)[1]) for place, name in heard if name == "epoch"]
     assert epochs == list(range(first, last + 1))

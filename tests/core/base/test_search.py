@@ -95,6 +95,7 @@ def test_the_model_has_the_settings_that_were_chosen() -> None:
     assert len(trainer.trials) > 2
 
 
+@pytest.mark.slow
 def test_the_chosen_settings_given_by_hand_train_the_same_model() -> None:
     trainer = searching()
     config = trainer.fit().config
@@ -106,6 +107,7 @@ def _fitted(trainer: Trainer) -> Trainer:
     return trainer
 
 
+@pytest.mark.slow
 def test_a_search_resumed_after_any_trial_ends_with_the_same_bits() -> None:
     whole = _fitted(searching())
     first = searching()
@@ -125,6 +127,7 @@ def test_a_checkpoint_of_other_settings_is_refused() -> None:
         searching().restore(searching(seed=1).checkpoint())
 
 
+@pytest.mark.slow
 def test_a_slow_machine_tries_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = _fitted(searching())
     clock = count_by(1e4)
@@ -177,6 +180,7 @@ class Overfits(EmbeddingModel):
         return np.random.default_rng(0).normal(size=(len(goals), len(self.kb.entities)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searched", [("n3", "epochs", "rank", "eval_every"), ("n3", "rank", "eval_every")])
 def test_where_full_effort_overfits_a_lower_one_is_chosen_unless_it_was_given(searched: tuple[str, ...]) -> None:
     def create(config: Any, kb: FactsKB) -> Trainer:

@@ -114,6 +114,7 @@ def test_a_killed_hybrid_goes_on_from_its_checkpoint(data: Path, tmp_path: Path)
     assert epochs[0] == 3  # that of the embedding which was not saved
 
 
+@pytest.mark.slow
 def test_a_hybrid_is_ranked_together_with_its_parts(data: Path) -> None:
     given = {**ATTENTION, "epochs": 2, "templates": {"1": 2, "2": 2}}
     figures = run(LinksRun(data, "nations", "hybrid", settings={"epochs": 2, "proofs": given}))
@@ -143,6 +144,7 @@ def test_figures_that_cannot_be_written_are_refused_before_they_are_made(
     assert remedy in result.output
 
 
+@pytest.mark.slow
 def test_countries_validates_on_withheld_countries_that_are_not_tested(countries: Path) -> None:
     kb = read_benchmark(countries, "countries-s2")
     assert [str(fact) for fact in kb.facts("test")] == ["locatedIn(france, europe)"]
@@ -166,6 +168,7 @@ def test_a_resplit_deals_what_is_not_test_anew(data: Path) -> None:
     assert first == again != other
 
 
+@pytest.mark.slow
 def test_every_seed_of_a_resplit_run_has_its_own_facts(data: Path, tmp_path: Path) -> None:
     settings = {"epochs": 1, "learning_rate": 1e-6}
     links = LinksRun(data, "nations", "complex", settings=settings, seeds=2, split="resplit", resume=tmp_path / "saved")

@@ -149,6 +149,7 @@ def test_a_loaded_model_answers_the_same(model: CtpFactsModel) -> None:
     assert ask(again, goal) == ask(model, goal)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_from_its_checkpoint_learns_the_same() -> None:
     config = CtpFactsConfig(**SMALL, nearest=4, loss="all", epochs=4, nearest_every=3, eval_every=1, batch_size=8)
     whole, first, second = (create_trainer(config, KB, CPU) for _ in range(3))

@@ -54,6 +54,7 @@ def test_the_exact_prover_looks_at_the_time_inside_its_recursion_and_never_loses
     assert len(found) > MAX_EXACT_DEPTH + 1  # it looked more often than once a depth
 
 
+@pytest.mark.slow
 def test_a_depth_beyond_memory_is_cut_and_says_so() -> None:
     chain = tuple(Fact(f"e{i}", "brother", f"e{i + 1}") for i in range(30))
     answers = ask(model(prover="exact"), "e0", None, "e2", facts=chain, depth=20, proofs=1)
@@ -76,6 +77,7 @@ def peak_megabytes(asked: CtpGraphsModel, question: Question, budget: Budget) ->
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_depth_far_beyond_the_fixpoint_costs_what_the_fixpoint_costs() -> None:
     facts = cyclic(20)
     deep, megabytes = peak_megabytes(model(), Question(Goal("e0", None, "e7"), facts, depth=1000, proofs=1), Budget())
@@ -91,6 +93,7 @@ LONG_CHAIN = tuple(Fact(f"e{i}", "brother", f"e{i + 1}") for i in range(1100))
 PAIRS = tuple(Fact(f"a{i}", "brother", f"b{i}") for i in range(5000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("facts", "goal", "said", "most"),
     [(LONG_CHAIN, Goal("e0", None, "e1100"), "too many", 400), (PAIRS, Goal("a0", None, "b0"), "10,000 entities", 50)],

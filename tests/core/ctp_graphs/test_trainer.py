@@ -24,6 +24,7 @@ from ctp_core.kb.profile import Profile
 from ctp_core.presets import PRESETS
 from ctp_core.select.registry import VARIANTS, SelectName
 from ctp_core.symbols import Fact
+from tests.variants import slow_but
 
 CPU = torch.device("cpu")
 SETTINGS = {
@@ -165,6 +166,7 @@ def test_what_the_listener_raises_ends_the_epoch() -> None:
         trainer().train_epoch(stop)
 
 
+@pytest.mark.slow
 def test_training_stops_early_when_validation_no_longer_improves() -> None:
     run = trainer(epochs=500, patience=2, eval_every=1, learning_rate=0.5, schedule="constant")
     run.fit()
@@ -172,6 +174,7 @@ def test_training_stops_early_when_validation_no_longer_improves() -> None:
     assert run.stale == 2
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss() -> None:
     run = trainer(epochs=15, learning_rate=0.1)
     losses: list[float] = []
@@ -270,7 +273,7 @@ def test_enough_steps_mean_fewer_epochs_on_more_graphs(graphs: int, epochs: int)
     assert enough_epochs(CtpGraphsConfig(epochs=7, batch_size=32), graphs) == 7
 
 
-@pytest.mark.parametrize("preset", ["fast", "best", "paper", "paper-long"])
+@pytest.mark.parametrize("preset", slow_but(["fast"], ["fast", "best", "paper", "paper-long"]))
 @pytest.mark.parametrize("select", VARIANTS)
 def test_every_parameter_of_every_preset_has_a_gradient_on_the_first_batch(select: SelectName, preset: str) -> None:
     kb = graphs_kb({"train": family_graphs(300, (2, 3), seed=1)})

@@ -144,6 +144,7 @@ def test_a_checkpoint_that_does_not_name_a_setting_had_its_default() -> None:
         other.restore(checkpoint)
 
 
+@pytest.mark.slow
 def test_who_goes_back_to_a_checkpoint_chooses_the_weight_again() -> None:
     config = HybridConfig(proofs=ProofsConfig(templates={"1": 2}, epochs=3), embedding=ComplexConfig(rank=2, epochs=1))
     trainer = create_trainer(config, KB, torch.device("cpu"))

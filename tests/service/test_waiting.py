@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from service.errors import TooMany
+from service.local.cluster import Cluster
 from service.training.waiting import Waiting
-from tests.running import running_service
 
 
 def test_a_tenant_has_so_many_places_and_gets_them_back() -> None:
@@ -24,7 +25,13 @@ def test_a_tenant_has_so_many_places_and_gets_them_back() -> None:
 
 @pytest.mark.slow
 def test_more_waiting_calls_than_there_are_places_get_a_429(tmp_path: Path) -> None:
-    with running_service(tmp_path, max_waiting_calls="1") as service, service.client() as client:
+    with Cluster(tmp_path, {"max_waiting_calls": "1"}) as cluster:
+        cluster.start("api")  # a job that no worker takes is waited for as well
+        check_places(httpx.Client(base_url=cluster.url(), timeout=60))
+
+
+def check_places(client: httpx.Client) -> None:
+    with client:
         body = {"kb": "nations", "config": {"method": "proofs", "epochs": 5000}}
         job = client.post("/train", json=body).json()["job"]["id"]
         with client.stream("GET", f"/jobs/{job}/events") as events:

@@ -61,15 +61,15 @@ class MinedConfig(SearchedConfig):
         default=5e7,
         gt=0,
         le=1e10,
-        description="Paths that are looked at to find rules, for all predicates together, up to 10,000,000,000. More "
-        "find more rules and take longer.",
+        description="Paths that are looked at to find rules, for all predicates together, above 0 and up to "
+        "10,000,000,000. More find more rules and take longer.",
     )
     groundings: float = Field(
         default=5e7,
         gt=0,
         le=1e10,
-        description="Groundings of rules that their weights are fitted to, for all predicates together, up to "
-        "10,000,000,000. More fit better, and take longer.",
+        description="Groundings of rules that their weights are fitted to, for all predicates together, above 0 and "
+        "up to 10,000,000,000. More fit better, and take longer.",
     )
     constants: bool = Field(
         default=True,

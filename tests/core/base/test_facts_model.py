@@ -131,6 +131,7 @@ def test_all_modes_agree_on_the_logit_of_a_fact(method: str, extra: tuple[Fact, 
         assert model.logits(view, GoalIds.hiding(facts[-3:-2], place))[0] == pytest.approx(logits[-3], abs=1e-6)
 
 
+@pytest.mark.slow
 @methods
 def test_ranking_scores_what_is_not_known_as_answers_do(method: str) -> None:
     model, view = model_of(method), FactsView.of(KB)

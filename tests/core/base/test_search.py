@@ -85,6 +85,7 @@ def same_bits(one: Trainer, other: Trainer) -> bool:
     return tensors and ours.manifest == theirs.manifest
 
 
+@pytest.mark.slow
 def test_the_model_has_the_settings_that_were_chosen() -> None:
     trainer = searching()
     model = trainer.fit()
@@ -145,6 +146,7 @@ def count_by(step: float) -> Iterator[float]:
         yield now
 
 
+@pytest.mark.slow
 def test_progress_grows_to_its_end_and_names_the_search() -> None:
     trainer, seen = searching(), list[Progress]()
     note: Callable[[Progress], None] = seen.append

@@ -60,6 +60,7 @@ def countries(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["nations", "wn18rr"])
 def test_a_run_has_one_figure_per_seed(data: Path, dataset: str) -> None:
     figures = run(LinksRun(data, dataset, "proofs", settings={**ATTENTION, "epochs": 2}, seeds=2))
@@ -71,6 +72,7 @@ def test_a_run_has_one_figure_per_seed(data: Path, dataset: str) -> None:
     assert all(0 <= error <= 1 for error in figures["ece"])
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_checkpoint(data: Path, tmp_path: Path) -> None:
     links = LinksRun(data, "nations", "proofs", settings={**ATTENTION, "epochs": 3}, resume=tmp_path / "checkpoints")
     epochs: list[int] = []
@@ -223,6 +225,7 @@ def test_auc_pr_by_hand() -> None:
     assert auc_pr(np.array([1.0, 1.0]), np.array([True, False])) == pytest.approx(0.5)  # equal scores: one threshold
 
 
+@pytest.mark.slow
 def test_a_seed_that_was_trained_before_leaves_out_what_only_training_tells(data: Path, tmp_path: Path) -> None:
     links = LinksRun(data, "nations", "proofs", settings={**ATTENTION, "epochs": 2}, resume=tmp_path / "kept")
     assert run(links)["train_batch_cpu_ms"][0] > 0

@@ -108,6 +108,7 @@ def test_what_cannot_fit_is_refused_before_it_takes_memory(
     assert megabytes < most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [None, 6])
 def test_the_tabled_prover_looks_at_the_time_everywhere_and_never_loses_what_it_found(depth: int | None) -> None:
     """Cut at every moment, while the chart is made too: scores only grow, and only the whole is not truncated."""
@@ -141,6 +142,7 @@ def test_the_best_answers_have_a_proof_whenever_the_time_ends(prover: str) -> No
     assert answers.items
 
 
+@pytest.mark.slow
 def test_the_exact_prover_goes_no_deeper_than_proofs_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     depths: list[int] = []
 

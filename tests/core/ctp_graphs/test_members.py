@@ -126,6 +126,7 @@ def test_listed_rules_are_those_of_the_proofs() -> None:
         assert rule.confidence == pytest.approx(confidences.get(rule.text, rule.confidence))
 
 
+@pytest.mark.slow
 def test_an_artifact_answers_the_same() -> None:
     asked = model("attentive")
     again = load_model(decode(encode(asked.to_artifact())), CPU)

@@ -58,6 +58,7 @@ def equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool
     return left.keys() == right.keys() and all(torch.equal(left[key], right[key]) for key in left)
 
 
+@pytest.mark.slow
 def test_the_same_seed_trains_the_same_weights_and_another_does_not() -> None:
     runs = [trainer(epochs=2), trainer(epochs=2), trainer(epochs=2, seed=1)]
     for run in runs:
@@ -182,6 +183,7 @@ def test_training_lowers_the_loss() -> None:
     assert losses[-1] < 0.3 * losses[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 def test_validation_scores_every_graph_as_it_is_answered_though_in_batches(
     prover: str, monkeypatch: pytest.MonkeyPatch

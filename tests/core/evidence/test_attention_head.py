@@ -80,6 +80,7 @@ def evidence_of(
     return count / (1 + sum(count_template(template, attention, facts, pair[0], o) for o in range(NUM_ENTITIES)))
 
 
+@pytest.mark.slow
 @ways
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_fact_asked_for_while_training_proves_nothing_of_itself(seed: int, how: How) -> None:

@@ -62,6 +62,7 @@ def test_where_walks_are_too_many_scores_stay_and_proofs_are_left_out(
         assert total == pytest.approx(math.log(answer.score / (1 - answer.score)), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [(), NEW])
 @pytest.mark.parametrize("goal", GOALS)
 def test_the_shares_of_all_proofs_and_the_bias_are_the_logit(model: Model, goal: Goal, extra: tuple[Fact, ...]) -> None:

@@ -63,6 +63,7 @@ def best_by_hand(
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("extra", [0, 3])
 @pytest.mark.parametrize("forward", [True, False])
@@ -83,6 +84,7 @@ def test_rows_hold_the_best_rule_of_each_side(forward: bool, extra: int, long: b
                 assert row[answer] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("long", [False, True])
 def test_a_known_fact_does_not_support_its_own_proof(long: bool) -> None:
     edges = random_edges(1)

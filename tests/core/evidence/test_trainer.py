@@ -43,6 +43,7 @@ def questions(kb: FactsKB) -> list[GoalIds]:
     return [GoalIds.hiding(facts, place) for place in (Place.SUBJECT, Place.PREDICATE, Place.OBJECT, None)]
 
 
+@pytest.mark.slow
 def test_the_logits_are_the_sum_of_both_parts(trainer: EvidenceTrainer) -> None:
     model = whole(trainer)
     parts = [
@@ -54,6 +55,7 @@ def test_the_logits_are_the_sum_of_both_parts(trainer: EvidenceTrainer) -> None:
         assert model.kb_logits(goals) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_tables_and_walks_give_the_same_logits(trainer: EvidenceTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     by_table, by_walk = whole(trainer), whole(trainer)
     monkeypatch.setattr(proofs_model, "TABLE_CELLS", 0)
@@ -107,6 +109,7 @@ def test_a_run_that_stops_after_any_epoch_goes_on_to_the_same_bits(trainer: Evid
         assert all(torch.equal(found.tensors[name], tensor) for name, tensor in expected.tensors.items())
 
 
+@pytest.mark.slow
 def test_a_stored_model_answers_as_before(trainer: EvidenceTrainer) -> None:
     model = whole(trainer)
     loaded = load_model(model.to_artifact(), CPU)

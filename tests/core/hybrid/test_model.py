@@ -78,6 +78,7 @@ def test_complex_is_the_product_of_complex_numbers() -> None:
     assert (query[0] @ module.entities[2]).item() == pytest.approx(product.sum().real, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [0.0, 0.7])
 def test_a_weight_that_is_given_is_not_learnt(weight: float) -> None:
     config = HybridConfig(

@@ -12,6 +12,7 @@ from ctp_core.benchmarks.paper.summary import write_summary
 from tests.core.benchmarks.paper.rows import GCN, fill, row_of
 
 
+@pytest.mark.slow
 def test_welch_by_hand() -> None:
     assert welch([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]) == pytest.approx(0.2879, abs=1e-4)  # t = -1.2247, 4 degrees
     assert welch([1.0], [1.0, 2.0]) is None

@@ -21,7 +21,8 @@ from ctp_core.methods import parse_config
 from ctp_core.registry import create_trainer, load_model
 from service.db.engine import Database
 from service.db.tables import Job, ModelVersion, Removal
-from service.files.storage import Files, make_storage
+from service.files.storage import Files
+from service.files.stores import make_storage
 from service.local.cluster import Cluster, wait_for
 from service.models.staging import IMPORTING
 from service.samples import read_sample

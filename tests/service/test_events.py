@@ -13,6 +13,7 @@ from starlette.types import Message
 from service.db.engine import Database
 from service.db.tables import Job, Metric
 from service.errors import TooMany
+from service.http.places import waiting
 from service.kbs import service as kbs
 from service.settings import Settings
 from service.training import events, feed, service
@@ -20,7 +21,6 @@ from service.training.events import Position
 from service.training.feed import Feeds, stream
 from service.training.router import finished, follow_job
 from service.training.schemas import TrainRequest
-from service.training.waiting import Waiting
 from tests.built_kbs import built
 
 TENANT = "default"
@@ -62,7 +62,7 @@ def test_a_listener_is_let_go_when_the_database_goes_away(database: Database, jo
 
 def test_a_stream_is_refused_before_it_begins(database: Database, job: Job) -> None:
     """A stream that has begun has answered 200 and can only break."""
-    waiting, feeds = Waiting(1), Feeds(database)
+    places, feeds = waiting(1), Feeds(database)
 
     async def receive() -> Message:
         return {"type": "http.disconnect"}
@@ -71,14 +71,14 @@ def test_a_stream_is_refused_before_it_begins(database: Database, job: Job) -> N
         pass
 
     async def listen() -> None:
-        first = await follow_job(job.id, TENANT, waiting, feeds)
+        first = await follow_job(job.id, TENANT, places, feeds)
         with pytest.raises(TooMany, match="CTP_MAX_WAITING_CALLS"):
-            await follow_job(job.id, TENANT, waiting, feeds)
+            await follow_job(job.id, TENANT, places, feeds)
         await first({"type": "http", "asgi": {"spec_version": "2.0"}}, receive, send)
-        waiting.take(TENANT)  # the place is free again
+        places.take(TENANT)  # the place is free again
 
     asyncio.run(listen())
-    waiting.stop()
+    places.stop()
     feeds.stop()
 
 
@@ -166,9 +166,9 @@ def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
 def test_a_call_that_gets_no_place_costs_no_look(database: Database, job: Job, feeds: Feeds) -> None:
     looks: list[object] = []
     event.listen(database.engine, "begin", looks.append)
-    waiting = Waiting(1)
-    waiting.take(TENANT)
+    places = waiting(1)
+    places.take(TENANT)
     with pytest.raises(TooMany):
-        asyncio.run(follow_job(job.id, TENANT, waiting, feeds))
+        asyncio.run(follow_job(job.id, TENANT, places, feeds))
     assert not looks
-    waiting.stop()
+    places.stop()

@@ -6,21 +6,21 @@ import httpx
 import pytest
 
 from service.errors import TooMany
+from service.http.places import waiting
 from service.local.cluster import Cluster
-from service.training.waiting import Waiting
 
 
 def test_a_tenant_has_so_many_places_and_gets_them_back() -> None:
-    waiting = Waiting(2)
-    with waiting.place("a"):
-        with waiting.place("a"), waiting.place("b"):
+    places = waiting(2)
+    with places.place("a"):
+        with places.place("a"), places.place("b"):
             with pytest.raises(TooMany, match="2 calls already wait for jobs"):
-                waiting.take("a")
-            with waiting.place("b"):
+                places.take("a")
+            with places.place("b"):
                 pass
-        with waiting.place("a"):
+        with places.place("a"):
             pass
-    waiting.stop()
+    places.stop()
 
 
 @pytest.mark.slow

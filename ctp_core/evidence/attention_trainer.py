@@ -169,9 +169,7 @@ class AttentionTrainer(CalibratedTrainer, FactsTrainer):
 
     def model_on(self, kb: FactsKB) -> ProofsModel:
         """The model with the best weights so far, applied to the facts of this KB."""
-        ensemble = self.best_module()
-        assert isinstance(ensemble, Ensemble)
-        head = ensemble.merged()
+        head = self.with_best_weights(self.module).merged()
         return ProofsModel(self.config, kb, head, self._offsets(head) if self.config.loss == "softmax" else None)
 
     def _offsets(self, head: AttentionHead) -> Float[np.ndarray, " predicate"]:

@@ -244,7 +244,9 @@ def test_of_equal_validation_losses_the_later_weights_are_kept(monkeypatch: pyte
     run.fit()
     assert run.stale == 1
     last = run.scorer.module.state_dict()
-    assert all(torch.equal(last[name], tensor) for name, tensor in run.best_module().state_dict().items())
+    assert all(
+        torch.equal(last[name], tensor) for name, tensor in run.with_best_weights(run.module).state_dict().items()
+    )
 
 
 def test_a_graph_seen_twice_weighs_twice() -> None:

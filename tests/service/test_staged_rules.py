@@ -113,6 +113,7 @@ def test_what_an_attempt_that_was_broken_off_has_left_is_swept_when_its_job_has_
     assert len(rules_of(database, job.model_id)) == 7
 
 
+@pytest.mark.slow
 def test_the_rules_of_seeds_stay_until_the_best_is_chosen(database: Database) -> None:
     parent = submit(database, seeds=[0, 1])
     with database.read() as session:

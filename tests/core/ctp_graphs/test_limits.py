@@ -18,6 +18,7 @@ from tests.core.clock import BudgetOfLooks
 from tests.core.ctp_graphs.small_models import CHAIN, RING, ask, family_kb, model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 def test_a_budget_that_is_over_truncates_instead_of_looping(prover: str) -> None:
     asked = model(prover=prover)

@@ -141,6 +141,7 @@ def test_the_provers_are_different_models_elsewhere() -> None:
     assert (scores[0] - scores[1]).abs().max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("templates", ["2", "1 2", "1R 2", "3", "2R"])
 @pytest.mark.parametrize("semiring", ASSOCIATIVE)
 @torch.no_grad()

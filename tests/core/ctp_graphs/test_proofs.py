@@ -16,7 +16,6 @@ from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
 from ctp_core.ctp_graphs.rules import BODIES, decode
 from ctp_core.symbols import Fact, Goal, Vocabulary
 from ctp_core.tnorm.registry import TNORMS
-from tests.variants import slow_but
 
 NAMES = ("p", "q", "r")
 
@@ -85,7 +84,8 @@ def all_scores(asked: CtpGraphsModel, facts: tuple[Fact, ...], goal: Fact, least
     return sorted((score for score in derive(goal, frozenset(), least) if score >= least), reverse=True)
 
 
-@pytest.mark.parametrize("seed", slow_but([0], range(6)))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("depth", [None, 20])
 def test_the_n_best_proofs_of_a_circle_are_the_n_best_of_all(seed: int, depth: int | None) -> None:
     asked = model(seed=seed, templates=("2", "2"), semiring="max-product")
@@ -198,6 +198,7 @@ def test_a_unification_names_what_was_generated_and_rules_agree_with_the_listed_
     assert not listed[sure.rule.text].approximate
 
 
+@pytest.mark.slow
 def test_of_a_long_body_the_best_rules_are_listed_and_not_all() -> None:
     asked = model(templates=("8",), select="linear", slope=0.02)
     for tnorm in TNORMS.values():

@@ -24,7 +24,6 @@ from ctp_core.kb.profile import Profile
 from ctp_core.presets import PRESETS
 from ctp_core.select.registry import VARIANTS, SelectName
 from ctp_core.symbols import Fact
-from tests.variants import slow_but
 
 CPU = torch.device("cpu")
 SETTINGS = {
@@ -277,7 +276,8 @@ def test_enough_steps_mean_fewer_epochs_on_more_graphs(graphs: int, epochs: int)
     assert enough_epochs(CtpGraphsConfig(epochs=7, batch_size=32), graphs) == 7
 
 
-@pytest.mark.parametrize("preset", slow_but(["fast"], ["fast", "best", "paper", "paper-long"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["fast", "best", "paper", "paper-long"])
 @pytest.mark.parametrize("select", VARIANTS)
 def test_every_parameter_of_every_preset_has_a_gradient_on_the_first_batch(select: SelectName, preset: str) -> None:
     kb = graphs_kb({"train": family_graphs(300, (2, 3), seed=1)})

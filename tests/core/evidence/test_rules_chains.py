@@ -44,6 +44,7 @@ def test_counts_are_the_walks_along_a_body(seed: int) -> None:
             assert counts[question].tolist() == [ends[entity] for entity in range(NUM_ENTITIES)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", slow_but([0], range(3)))
 @pytest.mark.parametrize("forward", [True, False])
 def test_a_hidden_fact_is_used_by_no_walk_in_either_direction(seed: int, forward: bool) -> None:

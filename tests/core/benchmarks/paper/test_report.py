@@ -49,6 +49,7 @@ def test_the_report_puts_ours_beside_the_papers(data: Path, store: Store, tmp_pa
     assert "GCN" in "".join(picture.itertext())
 
 
+@pytest.mark.slow
 def test_the_summary_has_the_command_and_the_commits_of_its_figures_and_leads_to_the_report(
     data: Path, store: Store, tmp_path: Path
 ) -> None:

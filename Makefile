@@ -2,6 +2,8 @@
 PYTHON ?= python3
 PORT ?= $(or $(CTP_PORT),8000)
 BIN := .venv/bin
+# Folders with tests that start no processes: the others need not even be read.
+FAST := tests/core tests/golden tests/repository tests/service tests/worker
 PIP := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help setup setup-dev run test test-fast test-faults test-hostile test-soak test-install test-long screenshots lint format system-deps clean
@@ -21,7 +23,7 @@ test: setup-dev ## Run all tests, file by file in two processes (a quarter of an
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 40
 
 test-fast: setup-dev ## Run the tests that need no started processes (under a minute)
-	$(BIN)/python -m pytest -m "not slow and not long" --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest $(FAST) -m "not slow and not long" --numprocesses 2 --dist loadfile
 
 test-faults: setup-dev ## Kill, stop, fill and flush everything, twenty times over (half an hour)
 	$(BIN)/python -m pytest tests/faults -m "slow or long"

@@ -21,8 +21,8 @@ from ctp_core.embeddings.config import EMBEDDINGS
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import EmbeddingTrainer
 from ctp_core.errors import ArtifactError, ConfigError, UnknownSymbol
-from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
+from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.evidence.trainer import evidence_trainer

@@ -22,7 +22,8 @@ from service import leadership
 from service.db.engine import Database
 from service.db.tables import Job
 from service.files import removals
-from service.files.storage import Storage, StorageError, make_storage
+from service.files.storage import Storage, StorageError
+from service.files.stores import make_storage
 from service.http.idempotency import forget_old_keys
 from service.kbs.store import sweep as sweep_kbs
 from service.leadership import DISPATCHER

@@ -40,217 +40,305 @@ class Settings(BaseSettings):
         "auto", description="Torch device of the workers, such as `cpu` or `cuda`; `auto`: a GPU if there is one."
     )
     threads: int = Field(
-        0, ge=0, description="Threads of one worker; more make one job faster and the others slower; 0: half the cores."
+        0,
+        ge=0,
+        description="Threads of one worker, from 0; more make one job faster and the others slower; 0: half the cores.",
     )
-    log_level: LogLevel = Field("INFO", description="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR.")
+    log_level: LogLevel = Field(
+        "INFO", description="Lowest level that is logged: DEBUG, INFO, WARNING or ERROR; a higher one logs less."
+    )
 
     require_keys: bool = Field(
-        False, description="Require a key for every call, even on loopback before the first key is made."
+        False, description="Require a key for every call, even on loopback before the first key is made: true or false."
     )
 
     max_body_bytes: int = Field(
         48 * MIB,
         gt=0,
-        description="Largest request body, except JSON bodies and archives of models.",
+        description="Largest request body in bytes, except JSON bodies and archives of models, at least 1; more admits "
+        "larger KBs, whose files take disk and time.",
     )
     max_json_bytes: int = Field(
-        16 * MIB, gt=0, description="Largest request body of type application/json; such bodies are held in memory."
+        16 * MIB,
+        gt=0,
+        description="Largest request body of type application/json in bytes, at least 1; such bodies are held in "
+        "memory, so more takes more of it.",
     )
     max_tenant_waiting_bytes: int = Field(
         32 * MIB,
         gt=0,
         le=MAX_HELD_BYTES,
-        description="JSON bodies of one tenant that one API process holds until they are answered; more are answered "
-        "with 429. At least CTP_MAX_JSON_BYTES.",
+        description="JSON bodies of one tenant, in bytes, that one API process holds until they are answered; more are "
+        "answered with 429. A larger value admits more calls at a time and takes more memory. At least "
+        "CTP_MAX_JSON_BYTES, at most 64 GiB.",
     )
     max_waiting_bytes: int = Field(
         128 * MIB,
         gt=0,
         le=MAX_HELD_BYTES,
-        description="JSON bodies of all tenants that one API process holds until they are answered; more are answered "
-        "with 429. At least CTP_MAX_TENANT_WAITING_BYTES.",
+        description="JSON bodies of all tenants, in bytes, that one API process holds until they are answered; more are"
+        " answered with 429. A larger value admits more calls at a time and takes more memory. At least "
+        "CTP_MAX_TENANT_WAITING_BYTES, at most 64 GiB.",
     )
     max_tenant_unread_bytes: int = Field(
         64 * MIB,
         gt=0,
         le=MAX_HELD_BYTES,
-        description="Large answers of one tenant that one API process holds until they are read, apart from one that "
-        "is larger; more are answered with 429.",
+        description="Large answers of one tenant, in bytes, that one API process holds until they are read, apart from "
+        "one that is larger; more are answered with 429. A larger value is kinder to slow readers and takes more "
+        "memory. At least 1, at most 64 GiB.",
     )
     max_unread_bytes: int = Field(
         256 * MIB,
         gt=0,
         le=MAX_HELD_BYTES,
-        description="Large answers of all tenants that one API process holds until they are read, apart from one that "
-        "is larger; more are answered with 429.",
+        description="Large answers of all tenants, in bytes, that one API process holds until they are read, apart from "
+        "one that is larger; more are answered with 429. A larger value is kinder to slow readers and takes more "
+        "memory. At least 1, at most 64 GiB.",
     )
     max_decompressed_bytes: int = Field(
-        512 * MIB, gt=0, description="Largest file of an uploaded KB after it is unzipped."
+        512 * MIB,
+        gt=0,
+        description="Largest file of an uploaded KB in bytes after it is unzipped, at least 1; more admits larger KBs, "
+        "which take longer to read.",
     )
     max_compression_ratio: float = Field(
         200.0,
         gt=1,
-        description="Largest ratio of unzipped to zipped bytes, above 1; a larger ratio is taken for an attack.",
+        description="Largest ratio of unzipped to zipped bytes, above 1; a larger ratio is taken for an attack. More "
+        "admits files that compress better, and larger attacks.",
     )
-    max_line_bytes: int = Field(64 * 1024, gt=0, description="Longest line of an uploaded file.")
+    max_line_bytes: int = Field(
+        64 * 1024,
+        gt=0,
+        description="Longest line of an uploaded file in bytes, at least 1; more admits longer names and graphs, and "
+        "takes more memory.",
+    )
     max_symbols: int = Field(
-        1_000_000, gt=0, description="Most entities, and most predicates, in one KB; more take more memory."
+        1_000_000, gt=0, description="Most entities, and most predicates, in one KB, at least 1; more take more memory."
     )
     max_requests_per_second: float = Field(
-        5000.0, ge=1, description="Most calls per second from one tenant to one API process, at least 1."
+        5000.0,
+        ge=1,
+        description="Most calls per second from one tenant to one API process, at least 1; more let one tenant slow "
+        "down the others further.",
     )
     header_seconds: float = Field(
         10.0,
         gt=0,
-        description="Time in which the headers of a request must arrive, and what is left of a body that was refused.",
+        description="Seconds, above 0, in which the headers of a request must arrive, and what is left of a body that "
+        "was refused; more is kinder to slow callers and holds their connections longer.",
     )
     body_seconds: float = Field(
         10.0,
         gt=0,
-        description="Time that the API waits for a body, or for an answer to be read, before the minimum rate below "
-        "applies.",
+        description="Seconds, above 0, that the API waits for a body, or for an answer to be read, before the minimum "
+        "rate below applies; more is kinder to slow callers and holds their memory longer.",
     )
     min_body_bytes_per_second: int = Field(
         8192,
         gt=0,
-        description="Slowest rate at which a body may arrive, or an answer be read; slower bodies are refused, slower "
-        "readers cut off.",
+        description="Slowest rate at which a body may arrive, or an answer be read, at least 1; slower bodies are "
+        "refused, slower readers cut off, so more refuses more callers.",
     )
     max_facts: int = Field(
-        2_000_000, gt=0, description="Most facts in one KB; more take more memory and training time."
+        2_000_000, gt=0, description="Most facts in one KB, at least 1; more take more memory and training time."
     )
     max_name_length: int = Field(
         NAME_LIMIT,
         gt=0,
         le=NAME_LIMIT,
-        description="Longest name of an entity or predicate in characters, at most 512.",
+        description="Longest name of an entity or predicate in characters, 1 to 512; more take more room in every "
+        "answer.",
     )
-    max_query_facts: int = Field(10_000, gt=0, description="Most facts that one query may bring along.")
-    max_goals: int = Field(256, gt=0, le=GOALS_LIMIT, description="Most goals in one query, at most 10000.")
+    max_query_facts: int = Field(
+        10_000, gt=0, description="Most facts that one query may bring along, at least 1; more take longer to answer."
+    )
+    max_goals: int = Field(
+        256,
+        gt=0,
+        le=GOALS_LIMIT,
+        description="Most goals in one query, 1 to 10000; more take longer to answer, while others wait.",
+    )
     max_query_results: int = Field(
-        20_000, gt=0, description="Most results of one query, counted as goals × top_k × (1 + proofs)."
+        20_000,
+        gt=0,
+        description="Most results of one query, counted as goals × top_k × (1 + proofs), at least 1; more take longer "
+        "to answer.",
     )
     max_answer_bytes: int = Field(
         16 * MIB,
         gt=0,
         le=MAX_ANSWER_BYTES,
-        description="Most bytes of the answers to one query, at most 104857600; beyond, answers and proofs are left "
-        "out and the answer says so.",
+        description="Most bytes of the answers to one query, 1 to 104857600; beyond, answers and proofs are left out "
+        "and the answer says so. More takes more memory in API, worker and Redis.",
     )
     max_waiting_queries: int = Field(
         2000,
         gt=0,
-        description="Most questions of one tenant that may wait in one API process; more are answered with 429.",
+        description="Most questions of one tenant that may wait in one API process, at least 1; more are answered with "
+        "429. A larger value lets more callers wait, and for longer.",
     )
     max_waiting_calls: int = Field(
-        200, gt=0, description="Most calls of one tenant that may wait for jobs in one API process."
+        200,
+        gt=0,
+        description="Most calls of one tenant that may wait for jobs in one API process, at least 1; more are answered "
+        "with 429. A larger value holds more connections open.",
     )
     query_seconds: float = Field(
-        5.0, gt=0, description="Time that the search of one query may take; a longer search may find more answers."
+        5.0,
+        gt=0,
+        description="Seconds, above 0, that the search of one query may take; a longer search may find more answers and"
+        " keeps others waiting.",
     )
     query_grace_seconds: float = Field(
-        5.0, gt=0, description="Time that a search may take beyond `CTP_QUERY_SECONDS` before its process is killed."
+        5.0,
+        gt=0,
+        description="Seconds, above 0, that a search may take beyond `CTP_QUERY_SECONDS` before its process is killed; "
+        "more forgives longer steps and notices a hung search later.",
     )
     reply_seconds: float = Field(
-        20.0, gt=0, description="Time that the API waits for a query worker before it answers 503."
+        20.0,
+        gt=0,
+        description="Seconds, above 0, that the API waits for a query worker before it answers 503; more survives "
+        "longer restarts and lets callers wait longer.",
     )
     max_downloads: int = Field(
         2,
         gt=0,
         le=1000,
-        description="Most exports of models and KBs that one tenant may have under way in one API process.",
+        description="Most exports of models and KBs that one tenant may have under way in one API process, 1 to 1000; "
+        "more take more memory.",
     )
     max_imports: int = Field(
         2,
         gt=0,
         le=1000,
-        description="Most imports of models that one tenant may have under way in one API process.",
+        description="Most imports of models that one tenant may have under way in one API process, 1 to 1000; more take"
+        " more memory and disk.",
     )
     max_uploads: int = Field(
         2,
         gt=0,
         le=1000,
-        description="Most uploads of KBs that one tenant may have under way in one API process.",
+        description="Most uploads of KBs that one tenant may have under way in one API process, 1 to 1000; more take "
+        "more memory and disk.",
     )
     max_comparisons: int = Field(
         2,
         gt=0,
         le=1000,
-        description="Most comparisons of models that one tenant may have under way in one API process.",
+        description="Most comparisons of models that one tenant may have under way in one API process, 1 to 1000; more "
+        "ask more questions of the query workers.",
     )
     max_groundings: int = Field(
         4,
         gt=0,
         le=1000,
-        description="Most calls for the facts behind rules that one tenant may have under way in one API process.",
+        description="Most calls for the facts behind rules that one tenant may have under way in one API process, 1 to "
+        "1000; more read more of the database at a time.",
     )
     compare_seconds: float = Field(
         40.0,
         gt=0,
-        description="Time that one comparison of models may ask questions; it then tells of those that were answered.",
+        description="Seconds, above 0, that one comparison of models may ask questions; it then tells of those that "
+        "were answered. More compares more facts.",
     )
     query_processes: int = Field(
         2,
         ge=1,
         le=64,
         description="Processes in which one query worker answers, 1 to 64; of two or more, one tenant uses at most all "
-        "but one.",
+        "but one. More answer more queries at a time, and each keeps its models in memory.",
     )
     query_memory_bytes: int = Field(
         0,
         ge=0,
-        description="Memory that one process of a query worker may take before it is ended; 0: half of what is free "
-        "when the worker starts, shared by its processes, but at least a gigabyte each.",
+        description="Memory in bytes that one process of a query worker may take before it is ended; more admits larger"
+        " models and searches. 0: half of what is free when the worker starts, shared by its processes, but"
+        " at least a gigabyte each.",
     )
     model_cache_bytes: int = Field(
         2048 * MIB,
         gt=0,
-        description="Memory in which the processes of one query worker together keep models; more memory means less "
-        "reloading.",
+        description="Memory in bytes, at least 1, in which the processes of one query worker together keep models; more"
+        " memory means less reloading.",
     )
 
     lease_seconds: float = Field(
         30.0,
         gt=0,
-        description="Time after which the job of a silent worker is started again; must exceed the heartbeat.",
+        description="Seconds after which the job of a silent worker is started again; must exceed the heartbeat. More "
+        "forgives slower workers and restarts lost jobs later.",
     )
     heartbeat_seconds: float = Field(
-        10.0, gt=0, description="Time between two renewals of a job's lease by its worker."
+        10.0,
+        gt=0,
+        description="Seconds, above 0, between two renewals of a job's lease by its worker; more asks the database less"
+        " often and must stay below the lease.",
     )
     reconcile_seconds: float = Field(
-        10.0, gt=0, description="Time between two searches for expired leases and for jobs missing from the queue."
+        10.0,
+        gt=0,
+        description="Seconds, above 0, between two searches for expired leases and for jobs missing from the queue; "
+        "more asks the database less often and finds lost jobs later.",
     )
     relay_seconds: float = Field(
         0.5,
         gt=0,
-        description="Time between two looks for new jobs; less starts jobs sooner and asks the database more often.",
+        description="Seconds, above 0, between two looks for new jobs; more starts jobs later and asks the database "
+        "less often.",
     )
     cancel_seconds: float = Field(
-        2.0, gt=0, description="Time between two looks of a worker whether its job was cancelled."
+        2.0,
+        gt=0,
+        description="Seconds, above 0, between two looks of a worker whether its job was cancelled; more stops "
+        "cancelled jobs later and asks the database less often.",
     )
     checkpoint_seconds: float = Field(
         15.0,
         ge=0,
-        description="Least time between two checkpoints of a job; less loses less work when a worker is lost.",
+        description="Least seconds between two checkpoints of a job, from 0; more writes less and loses more work when "
+        "a worker is lost.",
     )
     storage_wait_seconds: float = Field(
-        3600.0, ge=0, description="Time that a job waits for storage that cannot be reached before it fails."
+        3600.0,
+        ge=0,
+        description="Seconds, from 0, that a job waits for storage that cannot be reached before it fails; more "
+        "survives longer outages and keeps its worker for longer.",
     )
     max_queued_jobs: int = Field(
-        100, ge=1, description="Most jobs of one tenant that may wait for a worker, at least 1."
+        100,
+        ge=1,
+        description="Most jobs of one tenant that may wait for a worker, at least 1; more are refused with 429.",
     )
-    max_model_bytes: int = Field(1024 * MIB, gt=0, description="Largest model that may be imported, after unpacking.")
-    max_import_bytes: int = Field(512 * MIB, gt=0, description="Largest archive of a model that may be imported.")
+    max_model_bytes: int = Field(
+        1024 * MIB,
+        gt=0,
+        description="Largest model that may be imported, in bytes after unpacking, at least 1; more takes more memory "
+        "during an import.",
+    )
+    max_import_bytes: int = Field(
+        512 * MIB,
+        gt=0,
+        description="Largest archive of a model that may be imported, in bytes, at least 1; more takes more disk during"
+        " an import.",
+    )
     train_memory_bytes: int = Field(
         0,
         ge=0,
-        description="Memory that one training may use before it is ended; 0: 70 % of what is free when its process "
-        "starts, shared by all train workers of the machine.",
+        description="Memory in bytes that one training may use before it is ended; more admits larger trainings. 0: 70 "
+        "% of what is free when its process starts, shared by all train workers of the machine.",
     )
-    max_attempts: int = Field(3, ge=1, description="Number of lost workers after which a job fails, at least 1.")
+    max_attempts: int = Field(
+        3,
+        ge=1,
+        description="Number of lost workers after which a job fails, at least 1; more gives a job that ends its workers"
+        " more chances to end others.",
+    )
 
     url: str = Field("http://127.0.0.1:8000", description="URL of the service that client commands call.")
-    key: str = Field("", description="Key that client commands send.")
+    key: str = Field("", description="Key that client commands send; empty: none.")
 
     @model_validator(mode="after")
     def _beats_before_the_lease_ends(self) -> Self:

@@ -17,7 +17,7 @@ from ctp_core.errors import ArtifactError
 from ctp_core.registry import load_model
 from ctp_core.symbols import Goal
 from service.db.engine import Database
-from service.files.storage import make_storage
+from service.files.stores import make_storage
 from service.health.counters import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.kbs import repository as kbs
 from service.settings import Settings

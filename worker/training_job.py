@@ -23,7 +23,8 @@ from ctp_core.rules import most_telling
 from service.db.engine import Database
 from service.db.tables import Job
 from service.files.removals import remove_later
-from service.files.storage import Storage, StorageAway, StorageError, make_storage
+from service.files.storage import Storage, StorageAway, StorageError
+from service.files.stores import make_storage
 from service.kbs import repository as kbs
 from service.models.staging import stage_rules
 from service.settings import MAX_RULES, Settings

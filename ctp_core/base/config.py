@@ -78,8 +78,8 @@ EnoughSteps = Annotated[
     Field(
         ge=1,
         le=1_000_000,
-        description="Learning steps that are enough, 1 to 1,000,000: with many graphs, fewer epochs are made. null: "
-        "all `epochs` are made.",
+        description="Learning steps that are enough, 1 to 1,000,000: with many graphs, fewer epochs are made. More "
+        "steps learn more and take longer. null: all `epochs` are made.",
     ),
 ]
 Distinct = Annotated[
@@ -104,7 +104,8 @@ BudgetSeconds = Annotated[
         gt=0,
         le=1_000_000,
         description="Work that the search for settings and the training may take together, in seconds of one core, "
-        "above 0 and up to 1,000,000. null: as much as preset `fast` has for a KB of this size.",
+        "above 0 and up to 1,000,000. More tries more settings and trains longer. null: as much as preset `fast` has "
+        "for a KB of this size.",
     ),
 ]
 

@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 
 from ctp_core.base.evaluation import as_good
 
-STRENGTHS = (np.inf, 400.0, 200.0, 100.0, 50.0, 25.0, 12.0, 6.0, 3.0)  # average facts that are heard beside one's own
+# The values of k that are tried: average facts that count beside those of a predicate.
+STRENGTHS = (np.inf, 400.0, 200.0, 100.0, 50.0, 25.0, 12.0, 6.0, 3.0)
 FOLDS = 5
 CLEARLY = 2.0  # standard errors by which settings of their own must be better on unseen facts than common ones
 TIE = 1e-9

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -19,6 +19,7 @@ from ctp_core.base.trainer import Trainer, finite
 from ctp_core.base.training_state import State, check_config, restore_tensors, state_tensors
 from ctp_core.errors import ArtifactError
 
+Module = TypeVar("Module", bound=nn.Module)
 SEEDS = 2**62
 WARM_UP = 0.3  # share of the steps in which the rate rises
 START_DIVISOR, END_DIVISOR = 25.0, 1e4
@@ -117,12 +118,15 @@ class GradientTrainer(Trainer):
             self.best = copy.deepcopy(self.module.state_dict())
         return metrics
 
-    def best_module(self) -> nn.Module:
-        """A frozen copy with the best weights so far, or the last ones where there is no validation."""
-        module = copy.deepcopy(self.module)
+    def with_best_weights(self, module: Module) -> Module:
+        """A frozen copy of `module`, the trained one, with its best weights so far; the last ones without validation.
+
+        The caller passes the module, whose class it knows.
+        """
+        best = copy.deepcopy(module)
         if self.best:
-            module.load_state_dict(self.best)
-        return module.requires_grad_(False)
+            best.load_state_dict(self.best)
+        return best.requires_grad_(False)
 
     def checkpoint(self) -> Artifact:
         manifest = {

@@ -122,8 +122,7 @@ class CtpFactsTrainer(FactsTrainer):
         return rank_facts(valid, model.kb_logits, known_filters(self.kb, "valid"), self.on_part)
 
     def model(self) -> CtpFactsModel:
-        theory = self.best_module()
-        assert isinstance(theory, SoftTheory)
+        theory = self.with_best_weights(self.module)
 
         def score_on(kb: FactsKB) -> Score:
             model = CtpFactsModel(self.config, kb, theory)
@@ -134,6 +133,5 @@ class CtpFactsTrainer(FactsTrainer):
         return self.ranking_model().calibrated_by(calibration)
 
     def ranking_model(self) -> CtpFactsModel:
-        theory = self.best_module()
-        assert isinstance(theory, SoftTheory)
+        theory = self.with_best_weights(self.module)
         return CtpFactsModel(self.config, self.kb, theory)

@@ -76,7 +76,9 @@ class CtpGraphsTrainer(GraphsTrainer):
         return of_each_target(scores, self.valid.labels, self.valid.weights)
 
     def model(self) -> CtpGraphsModel:
-        reasoner = GraphReasoner(self.config, self.kb.predicates, self.kb.targets, self.best_module())
+        reasoner = GraphReasoner(
+            self.config, self.kb.predicates, self.kb.targets, self.with_best_weights(self.scorer.module)
+        )
         if self.config.theories == 1:
             rules = decode(reasoner.theory, self.kb.predicates, reasoner.tnorm, attention=reasoner.attention)
         else:

@@ -6,6 +6,7 @@ The times are of one core of a shared machine, measured over 100 to 100,000 enti
 from ctp_core.base.cost import Forecast
 from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.kb.profile import Profile
+from ctp_core.kb.splits import HOLD_OUT_SHARE
 
 SCORE = 0.13e-9  # seconds for a number of a question's vector times one of a rival's, and the gradients of both
 ANSWER = 70e-9  # seconds for a number of an answer's vector: its product, its norm, its predicate
@@ -13,7 +14,6 @@ STEP = 2.5e-3  # seconds that a step takes however small it is
 UPDATE = 3e-9  # seconds for a number that Adagrad updates
 RANK = 15e-9  # seconds to compare one score with that of the true answer
 QUESTIONS = 0.6  # different questions for each fact read either way, where nobody has counted them
-HELD_OUT = 0.05  # share of the facts that is held out where the KB has no validation facts
 VALIDATION = 5000  # the most facts that are ranked between epochs
 FIXED_BYTES = 350_000_000  # the program itself
 COPIES = 6  # of all vectors: weights, gradients, Adagrad's sums, the best ones, and two while a model is made
@@ -30,7 +30,7 @@ def forecast(config: EmbeddingConfig, profile: Profile) -> Forecast:
     rivals = _rivals(config, profile)
     touched = (entities if config.negatives is None else rivals) * numbers
     epoch = numbers * (questions * rivals * SCORE + answers * ANSWER) + steps * (STEP + touched * UPDATE)
-    ranked = min(profile.valid_facts or HELD_OUT * profile.num_facts, VALIDATION)
+    ranked = min(profile.valid_facts or HOLD_OUT_SHARE * profile.num_facts, VALIDATION)
     validation = 2 * ranked * entities * (numbers * SCORE / 3 + RANK)
     validations = config.epochs // config.eval_every + 1
     seconds = config.epochs * epoch + validations * validation

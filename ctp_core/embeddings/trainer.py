@@ -204,6 +204,5 @@ class EmbeddingTrainer(FactsTrainer):
         return model.calibrated_by(calibrate([(model.kb_logits, split)], self.kb, missing))
 
     def ranking_model(self) -> EmbeddingModel:
-        factorisation = self.best_module()
-        assert isinstance(factorisation, Factorisation)
+        factorisation = self.with_best_weights(self.module)
         return EmbeddingModel(self.config, self.kb, factorisation, UNCALIBRATED)

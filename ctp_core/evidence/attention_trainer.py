@@ -17,9 +17,9 @@ from ctp_core.base.goals import GoalIds
 from ctp_core.base.training_loop import one_cycle
 from ctp_core.evidence.attention_counts import AskedFacts
 from ctp_core.evidence.attention_head import EXCLUDED, AttentionHead, inverse_softplus
-from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.config import Loss, ProofsConfig
 from ctp_core.evidence.cost import attention_cells
+from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.kb.knowledge_base import FactsKB
 
 REMEDY = "lower `batch_size`, `members` or the numbers in `templates`, or use 'rules' or 'complex'"
@@ -169,9 +169,7 @@ class AttentionTrainer(CalibratedTrainer, FactsTrainer):
 
     def model_on(self, kb: FactsKB) -> ProofsModel:
         """The model with the best weights so far, applied to the facts of this KB."""
-        ensemble = self.best_module()
-        assert isinstance(ensemble, Ensemble)
-        head = ensemble.merged()
+        head = self.with_best_weights(self.module).merged()
         return ProofsModel(self.config, kb, head, self._offsets(head) if self.config.loss == "softmax" else None)
 
     def _offsets(self, head: AttentionHead) -> Float[np.ndarray, " predicate"]:

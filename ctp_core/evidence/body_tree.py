@@ -30,7 +30,7 @@ class Level(NamedTuple):
     bounds: Int[np.ndarray, " parent+1"]  # the children of each parent are a slice
 
 
-class Counted(NamedTuple):
+class CountedPaths(NamedTuple):
     """How many paths lead along the beginnings that some nodes of one level stand for: [node, entity]."""
 
     length: int
@@ -63,12 +63,12 @@ class BodyTree:
                 if len(body) == length:
                     self.ends[index] = above[body]
 
-    def counts(self, edges: EdgeList, start: int) -> Iterator[Counted]:
+    def counts(self, edges: EdgeList, start: int) -> Iterator[CountedPaths]:
         """The paths from one entity along all beginnings; of one length in a few parts, where they are many."""
         here = sparse.csr_array(([np.float32(1)], [start], [0, 1]), shape=(1, edges.num_entities))
-        yield from self._counted(edges, Counted(0, np.zeros(1, dtype=np.int64), here))
+        yield from self._counted(edges, CountedPaths(0, np.zeros(1, dtype=np.int64), here))
 
-    def _counted(self, edges: EdgeList, found: Counted) -> Iterator[Counted]:
+    def _counted(self, edges: EdgeList, found: CountedPaths) -> Iterator[CountedPaths]:
         if found.length:
             yield found
         if found.length < len(self.levels):
@@ -76,7 +76,7 @@ class BodyTree:
             rows, children = slices(bounds[found.nodes], bounds[found.nodes + 1])
             yield from self._onward(edges, found, rows, children)
 
-    def _onward(self, edges: EdgeList, found: Counted, rows: Ids, children: Ids) -> Iterator[Counted]:
+    def _onward(self, edges: EdgeList, found: CountedPaths, rows: Ids, children: Ids) -> Iterator[CountedPaths]:
         """One step further to these children of the nodes in these rows; half of them at a time if they lead to too
         many entities."""
         pointers = found.paths.indptr
@@ -90,7 +90,7 @@ class BodyTree:
             bounds = np.searchsorted(child, np.arange(len(children) + 1))
             shape = (len(children), edges.steps.table.shape[0])
             taken = sparse.csr_array((found.paths.data[entry], steps, bounds), shape=shape)
-            yield from self._counted(edges, Counted(found.length + 1, children, taken @ edges.steps.table))
+            yield from self._counted(edges, CountedPaths(found.length + 1, children, taken @ edges.steps.table))
 
     def walks(self, edges: EdgeList, starts: Ids) -> list[Walks]:
         """All walks from these entities along all beginnings: those of each length, no step first."""

@@ -162,9 +162,10 @@ def _fits(config: MinedConfig, profile: Profile, seconds: float) -> bool:
 
 
 def at_effort(config: Config, share: float) -> Config:
-    """Fewer epochs of one member of attention, with fewer reformulators, and alone: what is mined is the same for all.
+    """The settings of a cheaper trial that takes about this share of the work of a full training.
 
-    Without attention fewer facts.
+    With attention: one member, fewer epochs, fewer reformulators, and no mined rules, which all candidates share.
+    Without attention: fewer facts, paths and groundings.
     """
     if share >= 1:
         return config

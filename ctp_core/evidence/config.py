@@ -11,6 +11,13 @@ EvidenceTemplate = Literal["1", "1X", "1Y", "2", "3", "4", "5", "6"]
 Loss = Literal["binary", "softmax", "open_world"]
 Counting = Literal["number", "share"]
 MAX_REFORMULATORS = 256  # per template: each has a table of all pairs of entities for every predicate of a batch
+# What training keeps to, and what forecasts therefore count on.
+MAX_MINED_WALKS = 2_000_000  # of a batch of facts; more are sampled, because few entities may have billions of walks
+MAX_MINED_DEGREE = 200  # an entity with more edges is not walked through: it joins everything to everything
+MAX_MIDDLE_DEGREE = 60  # an entity with more edges is never the middle of a body with constants, for the same reason
+MAX_GROUNDINGS = 6e6  # of all rules for all questions of a predicate: bounds the memory of a fit
+CHOOSING_FACTS = 3000  # validation facts that choose the weights of rules with constants
+VALIDATION = 1000  # facts ranked at the end of mining
 
 
 class MinedConfig(SearchedConfig):
@@ -54,15 +61,15 @@ class MinedConfig(SearchedConfig):
         default=5e7,
         gt=0,
         le=1e10,
-        description="Paths that are looked at to find rules, for all predicates together, up to 10,000,000,000. More "
-        "find more rules and take longer.",
+        description="Paths that are looked at to find rules, for all predicates together, above 0 and up to "
+        "10,000,000,000. More find more rules and take longer.",
     )
     groundings: float = Field(
         default=5e7,
         gt=0,
         le=1e10,
-        description="Groundings of rules that their weights are fitted to, for all predicates together, up to "
-        "10,000,000,000. More fit better, and take longer.",
+        description="Groundings of rules that their weights are fitted to, for all predicates together, above 0 and "
+        "up to 10,000,000,000. More fit better, and take longer.",
     )
     constants: bool = Field(
         default=True,

@@ -4,8 +4,19 @@ The times are of one core of a shared machine, measured on KBs of 1,000 to 1,000
 """
 
 from ctp_core.base.cost import Forecast
-from ctp_core.evidence.config import MinedConfig, ProofsConfig, RulesConfig
+from ctp_core.evidence.config import (
+    CHOOSING_FACTS,
+    MAX_GROUNDINGS,
+    MAX_MIDDLE_DEGREE,
+    MAX_MINED_DEGREE,
+    MAX_MINED_WALKS,
+    VALIDATION,
+    MinedConfig,
+    ProofsConfig,
+    RulesConfig,
+)
 from ctp_core.kb.profile import Profile
+from ctp_core.kb.splits import HOLD_OUT_SHARE
 
 # Attention on tables of all pairs of entities.
 PRODUCT = 2.5e-11  # seconds for a multiplication in a product of tables and in its gradients
@@ -25,9 +36,6 @@ START = 1.0  # seconds to make the edges of a small KB and to validate
 FACT = 6e-6  # seconds to index a fact
 PROGRAM_BYTES = 380_000_000
 FACT_BYTES = 900
-MAX_DEGREE = 60.0  # of an entity between the two atoms of a rule with constants
-MOST_GROUNDINGS = 6e6  # of one predicate
-HELD_OUT = 0.05
 
 
 def forecast(config: MinedConfig, profile: Profile) -> Forecast:
@@ -80,8 +88,8 @@ def mining_seconds(config: MinedConfig, profile: Profile) -> float:
     predicate = PREDICATE + rules * (RULE + ENTITY * profile.num_entities) + 0.1e-3 * config.steps
     seconds = WALK * walked(config, profile) + predicates * predicate
     seconds += groundings * (GROUNDING + FITTED * config.steps)
-    valid = min(3000, profile.valid_facts or HELD_OUT * profile.num_facts)
-    ranked = 2 * RANKED * profile.num_entities * min(1000, valid) * (1 + rules / 40)
+    valid = min(CHOOSING_FACTS, profile.valid_facts or HOLD_OUT_SHARE * profile.num_facts)
+    ranked = 2 * RANKED * profile.num_entities * min(VALIDATION, valid) * (1 + rules / 40)
     if config.constants:
         ranked += 2 * RANKED * profile.num_entities * valid * (CHOICES + rules / 40)
         features = FEATURE * (4 * profile.num_facts + (long_features(profile) if config.constant_atoms > 1 else 0))
@@ -90,8 +98,8 @@ def mining_seconds(config: MinedConfig, profile: Profile) -> float:
 
 
 def mining_bytes(config: MinedConfig, profile: Profile) -> float:
-    of_one = min(MOST_GROUNDINGS, groundings_of(config, profile) / used_predicates(profile) * 3)
-    walks = min(2e6, walked(config, profile) / used_predicates(profile))
+    of_one = min(MAX_GROUNDINGS, groundings_of(config, profile) / used_predicates(profile) * 3)
+    walks = min(MAX_MINED_WALKS, walked(config, profile) / used_predicates(profile))
     held = 35 * of_one + 60 * walks + 200e6 * min(1.0, 8.0 * profile.num_predicates * profile.num_entities / 200e6)
     if config.constants and config.constant_atoms > 1:
         held += 40 * long_features(profile)
@@ -119,19 +127,21 @@ def degree(profile: Profile) -> float:
 def walked(config: MinedConfig, profile: Profile) -> float:
     """Paths that mining looks at, at most as many as the config allows."""
     facts = min(config.sample, profile.num_facts / used_predicates(profile)) * used_predicates(profile)
-    each = sum(min(degree(profile), 200.0) ** ((length + 1) // 2) * 2 for length in range(1, config.max_length + 1))
+    each = sum(
+        min(degree(profile), MAX_MINED_DEGREE) ** ((length + 1) // 2) * 2 for length in range(1, config.max_length + 1)
+    )
     return min(config.mined_paths, facts * each)
 
 
 def groundings_of(config: MinedConfig, profile: Profile) -> float:
     """Groundings that weights are fitted to, at most as many as the config allows."""
     facts = min(config.sample, profile.num_facts / used_predicates(profile)) * used_predicates(profile)
-    paths = sum(min(degree(profile), 200.0) ** length for length in range(1, config.max_length + 1))
+    paths = sum(min(degree(profile), MAX_MINED_DEGREE) ** length for length in range(1, config.max_length + 1))
     rules = rules_of_predicate(config, profile)
     reached = min(paths, 100 * rules, 0.5 * profile.num_entities * rules)
-    return min(config.groundings, 2 * facts * reached, MOST_GROUNDINGS * used_predicates(profile))
+    return min(config.groundings, 2 * facts * reached, MAX_GROUNDINGS * used_predicates(profile))
 
 
 def long_features(profile: Profile) -> float:
     """Things said of entities by two atoms."""
-    return min(profile.paths, 2.0 * profile.num_facts * MAX_DEGREE)
+    return min(profile.paths, 2.0 * profile.num_facts * MAX_MIDDLE_DEGREE)

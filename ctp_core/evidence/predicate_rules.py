@@ -39,7 +39,10 @@ class MinedRule(NamedTuple):
 
 
 class PredicateRules:
-    """The rules of one predicate; what prepares them for one kind of question is made when that is first asked."""
+    """The rules of one predicate, sorted into chains, chains that use the predicate itself, and unary rules (priors).
+
+    The tables that answer one kind of question are built when such a question is first asked.
+    """
 
     def __init__(self, predicate: int, rules: Sequence[MinedRule], num_predicates: int) -> None:
         self.all = rules

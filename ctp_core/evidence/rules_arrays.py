@@ -29,7 +29,7 @@ LISTED_IN_ALL = 5000  # such rules in all, shared equally among the predicates w
 LISTED_CONSTANTS = 20  # rules with constants that a predicate lists
 EXPLAINING = 10  # chains that may make such a rule superfluous
 FEW = 8  # questions about one predicate: for more, all its rules with constants are counted at once
-MAX_WALKS = 1e6  # along one of these chains; one that takes more, through hubs, is not heard
+MAX_CHAIN_WALKS = 1e6  # along one of these chains; one that takes more, through hubs, is not heard
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class RuleArrays:
 
         def explained(facts: FactIds) -> Float[np.ndarray, " fact"]:
             best = sorted(reasons, reverse=True)[:EXPLAINING]
-            heard = [(said, body) for said, (_, body) in best if num_walks(edges, facts, body) <= MAX_WALKS]
+            heard = [(said, body) for said, (_, body) in best if num_walks(edges, facts, body) <= MAX_CHAIN_WALKS]
             rules = [MinedRule(Template(len(body)), body, said) for said, body in heard]
             return Chains(rules, self.num_predicates).strongest(edges, facts)
 

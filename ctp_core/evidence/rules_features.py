@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.base.edges import EdgeList, small
+from ctp_core.evidence.config import MAX_MIDDLE_DEGREE
 
 BITS = 32
 STRIDE = 1 << BITS  # of feature keys: more than any KB has entities
 ANY = -1  # in place of the other entity
-MAX_DEGREE = 60  # an entity with more edges is never the middle of a body: it joins everything to everything
 MIN_HOLDERS = 2  # a two-atom feature that only one entity has supports no rule
 Ids = NDArray[np.int64]
 Said = tuple[Ids, Ids, Ids]  # keys in rising order; entity and number of its key
@@ -103,7 +103,7 @@ def _by_one_atom(edges: EdgeList) -> Said:
 def _by_two_atoms(edges: EdgeList) -> Said:
     """Counts each entity and key once, whichever entity lies between."""
     num_atoms = 2 * edges.num_predicates
-    through = np.flatnonzero((edges.degree(edges.head) <= MAX_DEGREE) & (edges.head != edges.tail))
+    through = np.flatnonzero((edges.degree(edges.head) <= MAX_MIDDLE_DEGREE) & (edges.head != edges.tail))
     which, second = edges.of_entities(edges.head[through])
     first = through[which]
     ends = edges.head[second]
@@ -127,5 +127,5 @@ def middle(edges: EdgeList, start: int, path: tuple[int, ...], end: int) -> int:
     there = edges.neighbours(start, path[0])
     back = edges.neighbours(end, (path[1] + edges.num_predicates) % (2 * edges.num_predicates))
     both = np.intersect1d(there, back)
-    both = both[(both != start) & (both != end) & (edges.degree(both) <= MAX_DEGREE)]
+    both = both[(both != start) & (both != end) & (edges.degree(both) <= MAX_MIDDLE_DEGREE)]
     return int(both[0])

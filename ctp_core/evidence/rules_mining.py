@@ -7,14 +7,12 @@ from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList, slices
 from ctp_core.evidence.body_tree import AtomIds
-from ctp_core.evidence.config import RulesConfig
+from ctp_core.evidence.config import MAX_MINED_DEGREE, MAX_MINED_WALKS, RulesConfig
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 
 UNARY_RULES = 20  # atoms that say what kind of thing X or Y is
 PATHS_AT_ONCE = 64  # facts; bounds the memory of their paths
-MAX_DEGREE = 200  # an entity with more edges is not walked through: it joins everything to everything
-MAX_WALKS = 2_000_000  # of these facts; a random sample of more, because few entities may have billions of walks
 MIN_WALKS, MIN_MINED = 10_000, 32  # walks of some facts, and facts, that are looked at in any case
 KEY_BITS = 56  # a body is sorted as one integer, together with its fact among PATHS_AT_ONCE
 Ids = NDArray[np.int64]
@@ -50,7 +48,7 @@ def mine_chains(edges: EdgeList, facts: FactIds, length: int, config: RulesConfi
     """
     facts = _walkable(edges, facts, length, most)
     batches = range(0, len(facts), PATHS_AT_ONCE)
-    at_once = int(min(MAX_WALKS, max(MIN_WALKS, most / len(batches))))
+    at_once = int(min(MAX_MINED_WALKS, max(MIN_WALKS, most / len(batches))))
     found = [_joining(edges, facts[at : at + PATHS_AT_ONCE], length, at_once) for at in batches]
     bodies, support = np.unique(np.concatenate(found), return_counts=True)
     kept = np.argsort(-support, kind="stable")[: config.rules_per_template]
@@ -96,7 +94,7 @@ def _walk(edges: EdgeList, facts: FactIds, steps: int, at_once: int, *, back: bo
     atoms, num_predicates = 2 * edges.num_predicates, edges.num_predicates
     walks = _FactWalks(np.arange(len(facts)), facts[:, 2 if back else 0], np.zeros(len(facts), dtype=np.int64))
     for step in range(steps):
-        through = np.flatnonzero((edges.degree(walks.entity) <= MAX_DEGREE) | (step == 0))
+        through = np.flatnonzero((edges.degree(walks.entity) <= MAX_MINED_DEGREE) | (step == 0))
         through = _fewer(through, int(edges.degree(walks.entity[through]).sum()), at_once)
         which, edge = edges.of_entities(walks.entity[through])
         which = through[which]

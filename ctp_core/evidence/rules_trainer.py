@@ -17,7 +17,7 @@ from ctp_core.base.shrinkage import shrunk_choices
 from ctp_core.base.training_state import check_config
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.body_tree import turned
-from ctp_core.evidence.config import RulesConfig
+from ctp_core.evidence.config import CHOOSING_FACTS, MAX_GROUNDINGS, VALIDATION, RulesConfig
 from ctp_core.evidence.predicate_rules import evidence_of
 from ctp_core.evidence.rules_arrays import PADDING, TEMPLATES, RuleTable
 from ctp_core.evidence.rules_chains import ChainRows, Hidden
@@ -31,15 +31,12 @@ from ctp_core.rules import UNARY
 MIN_WEIGHT = 1e-3  # a weaker rule is forgotten
 MAX_FIRED = 500  # entities that a rule may propose per question; a vaguer one says little and costs much
 MAX_PATHS = 5 * MAX_FIRED  # so many paths per question lead to more entities than that, or cost too much to tell
-MAX_GROUNDINGS = 6e6  # of all rules for all questions of a predicate: bounds the memory of a fit
 MIN_GROUNDINGS = 1e4  # of a predicate, however many others there are
 ENOUGH_FACTS = 300  # of a predicate: so many are fitted before vague rules are
-VALIDATION = 1000  # facts ranked at the end
 SAMPLED = 50  # facts ranked now and then, to be shown
 # Shares of the work, by which the time left is told: that of all predicates, and all before the last validation; of a
 # predicate, that of mining.
 LEARNING, VALIDATING, MINING = 0.75, 0.87, 0.4
-CHOOSING = 3000  # validation facts that choose the weights of rules with constants
 CONSTANT_WEIGHTS = (0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 36.0)  # tried on validation facts
 DEFAULT_CONSTANT_WEIGHT = 4.0  # without validation facts
 NO_IDS, NO_VALUES = np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -123,7 +120,7 @@ class RulesTrainer(CalibratedTrainer):
         """Chooses the weights of rules with constants on validation facts."""
         self._constants[:] = 1.0
         visible = self.model_on(self.split.visible(self.kb))
-        facts = self.split.valid_sample(affordable(CHOOSING, len(self.kb.entities)))
+        facts = self.split.valid_sample(affordable(CHOOSING_FACTS, len(self.kb.entities)))
         self._constants, _ = choose_constant_weights(visible, facts, on_part)
 
     def _mine(self, facts: FactIds) -> list[Mined]:

@@ -18,7 +18,7 @@ from ctp_core.base.evaluation import ASKED, as_good, at_once, known_filters, rea
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.shrinkage import shrunk_choices
 from ctp_core.evidence.attention_head import AttentionHead, inverse_softplus
-from ctp_core.evidence.attention_model import ProofsModel
+from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules_arrays import RuleTable
 from ctp_core.kb.knowledge_base import FactIds
 

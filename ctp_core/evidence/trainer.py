@@ -10,11 +10,11 @@ from ctp_core.base.progress import OnStep, Progress, ignore, parts_of
 from ctp_core.base.trainer import Trainer
 from ctp_core.base.training_state import under
 from ctp_core.errors import ArtifactError
-from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.attention_trainer import AttentionTrainer
-from ctp_core.evidence.config import ProofsConfig
+from ctp_core.evidence.config import VALIDATION, ProofsConfig
 from ctp_core.evidence.cost import attention_seconds, mining_seconds
-from ctp_core.evidence.rules_trainer import VALIDATION, RulesTrainer
+from ctp_core.evidence.proofs_model import ProofsModel
+from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.evidence.shares import Shares, choose_shares
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.profile import Profile

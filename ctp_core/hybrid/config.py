@@ -48,8 +48,8 @@ class HybridConfig(BaseConfig):
         default=None,
         ge=0,
         le=100,
-        description="How much the embedding counts beside the proofs, 0 (not at all) to 100. null: chosen on "
-        "validation facts.",
+        description="How much the embedding counts beside the proofs, 0 (not at all) to 100; a larger weight makes "
+        "proofs matter less. null: chosen on validation facts.",
     )
 
     def part(self, name: PartName) -> Any:

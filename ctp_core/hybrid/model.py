@@ -15,9 +15,9 @@ from ctp_core.base.model import Model, Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.errors import ArtifactError
-from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.evidence.model import EvidenceModel
+from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.hybrid.config import PARTS, HybridConfig
 from ctp_core.kb.knowledge_base import FactIds, KnowledgeBase

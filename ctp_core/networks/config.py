@@ -37,7 +37,8 @@ class NetworkConfig(GraphsConfig):
         ge=2,
         le=10_000,
         description="Different entities that the network can tell apart, 2 to 10,000; each graph draws its own at "
-        "random. Entities of a graph with more than this share names.",
+        "random. Entities of a graph with more than this share names; more names take longer to "
+        "learn.",
     )
     few_names: bool = Field(
         default=False,

@@ -26,6 +26,8 @@ FACTS_AT_ONCE = 20_000  # in the graphs of one batch, which are padded to the sa
 class NetworkScorer(GraphScorer):
     """Scores the targets by a softmax over the network's logits."""
 
+    module: GraphNetwork
+
     def __init__(
         self, config: NetworkConfig, predicates: Vocabulary, targets: Sequence[str], network: GraphNetwork
     ) -> None:

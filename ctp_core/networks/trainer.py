@@ -9,7 +9,7 @@ from ctp_core.kb.knowledge_base import GraphsKB
 from ctp_core.networks.config import NetworkConfig
 from ctp_core.networks.model import NetworkModel, NetworkScorer
 from ctp_core.networks.registry import build_network
-from ctp_core.networks.rows import GraphNetwork, GraphRows
+from ctp_core.networks.rows import GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 
 
@@ -44,6 +44,5 @@ class NetworkTrainer(GraphsTrainer):
         return among_targets((scores + SCORE_FLOOR).log(), self.valid.labels, self.valid.weights)
 
     def model(self) -> NetworkModel:
-        network = self.best_module()
-        assert isinstance(network, GraphNetwork)
+        network = self.with_best_weights(self.scorer.module)
         return NetworkModel(NetworkScorer(self.config, self.kb.predicates, self.kb.targets, network))

@@ -44,7 +44,8 @@ class NeuralLpConfig(BaseConfig):
         default=3,
         ge=1,
         le=32,
-        description="Kinds of walks learnt side by side for each predicate, 1 to 32. More can express more rules.",
+        description="Kinds of walks learnt side by side for each predicate, 1 to 32. More can express more rules, "
+        "and take longer.",
     )
     dim: Dim = 64
     learning_rate: LearningRate = 0.01

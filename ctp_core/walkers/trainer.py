@@ -53,4 +53,4 @@ class ReachTrainer(CalibratedTrainer, FactsTrainer):
         return rank_facts(self.split.valid, model.kb_logits, known_filters(self.kb, "valid"), self.on_part)
 
     def model_on(self, kb: FactsKB) -> ReachModel:
-        return self.model_class(self.config, kb, self.best_module())
+        return self.model_class(self.config, kb, self.with_best_weights(self.module))

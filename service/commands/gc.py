@@ -21,7 +21,8 @@ def gc(
     from service.db.reach import reaching  # noqa: PLC0415
     from service.files import store_owner  # noqa: PLC0415
     from service.files.garbage import find_garbage  # noqa: PLC0415
-    from service.files.storage import StorageError, make_storage  # noqa: PLC0415
+    from service.files.storage import StorageError  # noqa: PLC0415
+    from service.files.stores import make_storage  # noqa: PLC0415
 
     settings = get_settings()
     storage = make_storage(settings)

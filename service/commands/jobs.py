@@ -1,6 +1,7 @@
 """`ctp jobs`: lists, shows, watches and cancels training jobs."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -16,12 +17,13 @@ from service.commands.console import (
     out,
     print_json,
     print_newest,
+    short,
     status,
+    table,
     to_the_minute,
 )
 from service.commands.train import doing, done, report_failure
 from service.commands.train import watch as follow
-from service.commands.trials import print_trials
 
 jobs = typer.Typer(help="Training jobs: list, watch, cancel.", no_args_is_help=True)
 Reference = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job.")]
@@ -88,3 +90,19 @@ def _row(job: Job) -> tuple[str | Text, ...]:
 
 def _epochs(job: Job) -> str:
     return f"{job.progress['epoch']}/{job.progress['epochs']}" if "epoch" in job.progress else ""
+
+
+def print_trials(trials: Sequence[Trial]) -> None:
+    """Prints the trials in the order in which they were made; the chosen settings are bold."""
+    settings = list(dict.fromkeys(setting for trial in trials for setting in trial.settings))
+    columns = ("tried", *settings, trials[0].metric, "CPU s", "")
+    out.print(
+        table(columns, [_trial_row(number, trial, settings) for number, trial in enumerate(trials, 1)], columns[:-1])
+    )
+
+
+def _trial_row(number: int, trial: Trial, settings: Sequence[str]) -> tuple[Text, ...]:
+    style = "bold" if trial.chosen else ""
+    values: list[Any] = [trial.settings.get(setting, "") for setting in settings]
+    cells = [str(number), *map(short, values), f"{trial.value:.3f}", f"{trial.cpu_seconds:.1f}"]
+    return *(name(cell, style) for cell in cells), Text("chosen" if trial.chosen else "", "green")

@@ -23,7 +23,7 @@ from service.commands.console import (
     table,
     to_the_minute,
 )
-from service.commands.trials import print_trials
+from service.commands.jobs import print_trials
 
 models = typer.Typer(help="Models: versions, aliases, export and import.", no_args_is_help=True)
 Reference = Annotated[str, typer.Argument(metavar="MODEL", help="id, name, name@3 or name@champion.")]

@@ -91,8 +91,9 @@ def migrate(
     from service.db.engine import AWAY_ERRORS, Database  # noqa: PLC0415
     from service.db.migrate import migrate as run  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
-    from service.files.storage import StorageError, make_storage  # noqa: PLC0415
+    from service.files.storage import StorageError  # noqa: PLC0415
     from service.files.store_owner import adopt  # noqa: PLC0415
+    from service.files.stores import make_storage  # noqa: PLC0415
     from service.samples import load_samples  # noqa: PLC0415
 
     settings = get_settings()

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar, Protocol
-from urllib.parse import urlsplit
 
 from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest, decode_manifest_of
-from service.settings import MIB, Settings
+from service.settings import MIB
 
 Files = dict[str, bytes]
 MEMBERS = (MANIFEST, TENSORS)
@@ -341,13 +340,3 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def make_storage(settings: Settings) -> Storage:
-    """Makes a FolderStorage for `file://` URLs, and an ObjectStorage for all others."""
-    url = urlsplit(settings.artifacts)
-    if url.scheme == "file":
-        return FolderStorage(Path(url.path))
-    from service.files.object_storage import ObjectStorage  # noqa: PLC0415  slow to import
-
-    return ObjectStorage(settings.artifacts)

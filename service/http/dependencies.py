@@ -10,7 +10,6 @@ from service.http.idempotency import Once
 from service.http.places import Places
 from service.settings import Settings
 from service.training.feed import Feeds
-from service.training.waiting import Waiting
 
 
 async def get_database(request: Request) -> Database:
@@ -34,8 +33,8 @@ async def get_tenant(request: Request) -> str:
     return tenant
 
 
-async def get_waiting(request: Request) -> Waiting:
-    waiting: Waiting = request.app.state.waiting
+async def get_waiting(request: Request) -> Places:
+    waiting: Places = request.app.state.waiting
     return waiting
 
 
@@ -53,7 +52,7 @@ DatabaseDep = Annotated[Database, Depends(get_database)]
 SettingsDep = Annotated[Settings, Depends(get_app_settings)]
 StorageDep = Annotated[Storage, Depends(get_storage)]
 TenantDep = Annotated[str, Depends(get_tenant)]
-WaitingDep = Annotated[Waiting, Depends(get_waiting)]
+WaitingDep = Annotated[Places, Depends(get_waiting)]
 FeedsDep = Annotated[Feeds, Depends(get_feeds)]
 DownloadingDep = Annotated[Places, Depends(get_downloading)]
 IdempotencyKey = Annotated[

@@ -14,6 +14,7 @@ from service.http.turns import Turns
 
 T = TypeVar("T")
 DOWNLOAD_THREADS = 2
+WAITING_THREADS = 4
 
 
 class Places:
@@ -98,3 +99,9 @@ def downloads(limit: int) -> Places:
     """The downloads that one tenant may have under way in one API process."""
     detail = f"{limit} downloads of yours are under way (CTP_MAX_DOWNLOADS): wait for one to end"
     return Places(limit, DOWNLOAD_THREADS, "too_many_downloads", detail)
+
+
+def waiting(limit: int) -> Places:
+    """The calls of one tenant that may wait for jobs, or ask how they are, in one API process."""
+    detail = f"{limit} calls already wait for jobs (CTP_MAX_WAITING_CALLS): end one, or call without `wait`"
+    return Places(limit, WAITING_THREADS, "too_many_waiting_calls", detail)

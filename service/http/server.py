@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -18,93 +18,94 @@ SWITCH_SECONDS = 0.001
 MAX_HEAD_BYTES = 64 * 1024
 
 
-def protocol(settings: Settings) -> type[HttpToolsProtocol]:
-    """Makes the protocol class with the deadline of these settings; uvicorn creates one object per connection."""
+class Deadline(HttpToolsProtocol):
+    """Closes a connection whose request head is too large or late.
 
-    class Deadline(HttpToolsProtocol):
-        """Closes a connection whose request head is too large or late.
+    The rest of a body that was answered early is read and dropped until the same deadline: closing a connection
+    with unread bytes resets it, and the client may lose the answer.
 
-        The rest of a body that was answered early is read and dropped until the same deadline: closing a connection
-        with unread bytes resets it, and the client may lose the answer.
+    A connection whose answer is read too slowly is cut: it holds memory, and if it is a download a place.
+    """
 
-        A connection whose answer is read too slowly is cut: it holds memory, and if it is a download a place.
-        """
+    settings: ClassVar[Settings]  # given by `protocol`
+    _timer: asyncio.TimerHandle | None = None
+    _reading: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+    _in_body = False
 
-        _timer: asyncio.TimerHandle | None = None
-        _reading: asyncio.TimerHandle | None = None
-        _head_bytes = 0
-        _in_body = False
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._start_timer()
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self._stop_reading()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Called when the caller is behind with so many bytes that no more are written."""
+        super().pause_writing()
+        self._watch_reading()
+
+    def _watch_reading(self) -> None:
+        """Looks after a while whether the caller has read enough; cuts the connection if not."""
+        before = self.transport.get_write_buffer_size()
+
+        def look() -> None:
+            read = before - self.transport.get_write_buffer_size()
+            if read < self.settings.body_seconds * self.settings.min_body_bytes_per_second:
+                self.transport.abort()
+            else:
+                self._watch_reading()
+
+        self._reading = self.loop.call_later(self.settings.body_seconds, look)
+
+    def resume_writing(self) -> None:
+        self._stop_reading()
+        super().resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        if self._timer is None and (self.cycle is None or self.cycle.response_complete):
             self._start_timer()
+        super().data_received(data)
+        if self._timer is not None and not self._in_body:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._give_up()
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_timer()
-            self._stop_reading()
-            super().connection_lost(exc)
+    def on_headers_complete(self) -> None:
+        self._stop_timer()
+        self._in_body = True
+        super().on_headers_complete()
 
-        def pause_writing(self) -> None:
-            """Called when the caller is behind with so many bytes that no more are written."""
-            super().pause_writing()
-            self._watch_reading()
+    def on_message_complete(self) -> None:
+        self._stop_timer()
+        self._in_body = False
+        super().on_message_complete()
 
-        def _watch_reading(self) -> None:
-            """Looks after a while whether the caller has read enough; cuts the connection if not."""
-            before = self.transport.get_write_buffer_size()
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(self.settings.header_seconds, self._give_up)
 
-            def look() -> None:
-                read = before - self.transport.get_write_buffer_size()
-                if read < settings.body_seconds * settings.min_body_bytes_per_second:
-                    self.transport.abort()
-                else:
-                    self._watch_reading()
-
-            self._reading = self.loop.call_later(settings.body_seconds, look)
-
-        def resume_writing(self) -> None:
-            self._stop_reading()
-            super().resume_writing()
-
-        def data_received(self, data: bytes) -> None:
-            if self._timer is None and (self.cycle is None or self.cycle.response_complete):
-                self._start_timer()
-            super().data_received(data)
-            if self._timer is not None and not self._in_body:
-                self._head_bytes += len(data)
-                if self._head_bytes > MAX_HEAD_BYTES:
-                    self._give_up()
-
-        def on_headers_complete(self) -> None:
-            self._stop_timer()
-            self._in_body = True
-            super().on_headers_complete()
-
-        def on_message_complete(self) -> None:
-            self._stop_timer()
-            self._in_body = False
-            super().on_message_complete()
-
-        def _start_timer(self) -> None:
-            self._timer = self.loop.call_later(settings.header_seconds, self._give_up)
-
-        def _stop_timer(self) -> None:
-            self._head_bytes = 0
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-        def _stop_reading(self) -> None:
-            if self._reading is not None:
-                self._reading.cancel()
-                self._reading = None
-
-        def _give_up(self) -> None:
+    def _stop_timer(self) -> None:
+        self._head_bytes = 0
+        if self._timer is not None:
+            self._timer.cancel()
             self._timer = None
-            if not self.transport.is_closing():
-                self.transport.close()
 
-    return Deadline
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _give_up(self) -> None:
+        self._timer = None
+        if not self.transport.is_closing():
+            self.transport.close()
+
+
+def protocol(settings: Settings) -> type[Deadline]:
+    """Makes the protocol class with the deadlines of these settings; uvicorn creates one object per connection."""
+    return type("DeadlineOfSettings", (Deadline,), {"settings": settings})
 
 
 def run(settings: Settings) -> None:

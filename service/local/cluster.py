@@ -17,8 +17,8 @@ import httpx
 
 from service.db.engine import Database
 from service.db.migrate import migrate
-from service.files.storage import make_storage
 from service.files.store_owner import adopt
+from service.files.stores import make_storage
 from service.local.processes import PARTS, Part
 from service.local.supervisor import redis_command
 from service.samples import load_samples

@@ -126,8 +126,9 @@ class Supervisor:
         from service.db.engine import Database  # noqa: PLC0415
         from service.db.migrate import migrate  # noqa: PLC0415
         from service.db.reach import reaching  # noqa: PLC0415
-        from service.files.storage import StorageError, make_storage  # noqa: PLC0415
+        from service.files.storage import StorageError  # noqa: PLC0415
         from service.files.store_owner import adopt  # noqa: PLC0415
+        from service.files.stores import make_storage  # noqa: PLC0415
         from service.keys.service import NO_KEYS, is_open, may_listen  # noqa: PLC0415
         from service.samples import load_samples  # noqa: PLC0415
 

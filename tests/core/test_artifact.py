@@ -85,6 +85,7 @@ def test_a_model_of_facts_is_loaded_whole_or_refused(method: str, damage: str) -
         load_model(damaged, CPU)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("column", "value"), [("head", 99), ("template", 99), ("body", 99), ("body", -2)])
 def test_mined_rules_are_about_what_is_there(column: str, value: int) -> None:
     whole = artifact("rules")

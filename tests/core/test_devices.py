@@ -72,6 +72,7 @@ def test_training_and_answering_leave_no_device_to_the_default(select: str, prov
             assert answers.items[0].proofs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("select", VARIANTS)
 def test_both_provers_run_on_the_meta_device(select: str) -> None:
     """Shapes alone: any tensor made on another device would not mix with these."""

@@ -57,6 +57,7 @@ RICK = [
 ]
 
 
+@pytest.mark.slow
 def test_twenty_facts_are_enough_for_ricks_grandchild() -> None:
     model = learn(FactsKB.from_facts({"train": [Fact(*fact) for fact in RICK]}))
     (answers,) = model.answer([Question(Goal("rick", "grandparent", None), exclude_known=True)], Budget())

@@ -51,6 +51,7 @@ def test_an_odd_kb_is_trained_on_by_other_methods(process: Trainee, name: str, m
     assert assert_trained_or_refused(process, ODD[name], method, MAX_MB, quick=True) == ""
 
 
+@pytest.mark.timeout(900)  # a minute of CPU, which a busy machine stretches
 def test_many_entities_with_two_facts_each_are_trained_on(process: Trainee) -> None:
     assert assert_trained_or_refused(process, ring(300_000), "proofs", MAX_MB_LARGE, quick=False) == ""
 

@@ -20,7 +20,8 @@ from ctp_core.manifest import TENSORS
 from ctp_core.methods import parse_config
 from ctp_core.registry import create_trainer
 from service.db.tables import ModelVersion
-from service.files.storage import Files, make_storage
+from service.files.storage import Files
+from service.files.stores import make_storage
 from service.keys import service as keys
 from service.local.cluster import Cluster, wait_for
 from service.queue import QUERY_QUEUE, able

@@ -36,6 +36,7 @@ def test_a_killed_worker_loses_only_the_time_since_its_checkpoint(watch: Watch) 
     assert watch.files(ended.model_id) == undisturbed(ended)
 
 
+@pytest.mark.long  # forty seconds of waiting
 def test_at_the_default_times_a_killed_worker_is_missed_within_45_seconds(tmp_path: Path) -> None:
     defaults = {key: FAST[key] for key in ("checkpoint_seconds", "log_level")}
     with Cluster(tmp_path, defaults) as cluster:

@@ -21,7 +21,8 @@ from ctp_core.methods import parse_config
 from ctp_core.registry import create_trainer, load_model
 from service.db.engine import Database
 from service.db.tables import Job, ModelVersion, Removal
-from service.files.storage import Files, make_storage
+from service.files.storage import Files
+from service.files.stores import make_storage
 from service.local.cluster import Cluster, wait_for
 from service.models.staging import IMPORTING
 from service.samples import read_sample
@@ -39,10 +40,11 @@ FAST = {
     "query_processes": "1",
 }
 # About a quarter of a second for each epoch, in six steps: whatever happens, happens in the middle of one.
-# Nations has few entities, so that what follows the last epoch, such as calibration, takes hardly any time.
+# Nations has few entities and these templates make a hundred rules: what follows the last epoch, such as calibration
+# and counting rules, takes hardly any time.
 # Every setting that would be searched or make it longer is given: the pace of a job is part of what is tested.
 PROOFS = {"method": "proofs", "search": [], "mined": False, "constants": False, "members": 1}
-SLOW = PROOFS | {"templates": {"1": 64, "2": 64, "3": 32}, "batch_size": 10}
+SLOW = PROOFS | {"templates": {"1": 32, "2": 64, "3": 32}, "batch_size": 10}
 JOB: dict[str, Any] = {"kb": "nations", "config": SLOW | {"epochs": 8}}
 ENDLESS = {"kb": "nations", "config": SLOW | {"epochs": 10_000}}
 SHORT = {"kb": "family", "config": PROOFS | {"templates": {"1": 4, "2": 4}, "epochs": 3}}

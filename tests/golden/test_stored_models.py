@@ -69,6 +69,7 @@ def test_there_is_an_archive_of_every_method_of_that_version() -> None:
     assert {path.name for path in FOLDER.glob("*.ctp.zip")} == {f"{name}.ctp.zip" for name in RECORDED}
 
 
+@pytest.mark.slow
 def test_there_is_an_archive_of_every_select_and_prover_and_of_both_kinds_of_hybrid() -> None:
     configs = {name: loaded(name).config.model_dump() for name in RECORDED}
     facts = {config["select"] for name, config in configs.items() if name.startswith("facts-ctp")}

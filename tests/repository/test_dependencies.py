@@ -36,6 +36,7 @@ def test_the_client_imports_httpx_and_pydantic_and_nothing_else() -> None:
     assert packages - sys.stdlib_module_names == {"ctp_client", "httpx", "pydantic"}
 
 
+@pytest.mark.slow
 def test_the_client_works_where_nothing_else_is_installed() -> None:
     code = "from ctp_client import Client, Unreachable\n"
     code += "try: Client('http://127.0.0.1:1').kbs.get('family')\nexcept Unreachable as error: print(error)"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.settings import settings_table
+from service.settings import Settings, settings_table
 
 ROOT = Path(__file__).parents[2]
 DECISIONS = ROOT / "docs" / "decisions"
@@ -30,6 +30,15 @@ def numbers() -> dict[str, str]:
 
 def test_the_readme_lists_every_setting() -> None:
     assert settings_table() in (ROOT / "README.md").read_text(), "paste the output of `ctp settings` into README.md"
+
+
+def test_every_setting_with_a_number_says_its_range_and_what_more_of_it_does() -> None:
+    fields = Settings.model_fields.items()
+    numbers = {name: field.description or "" for name, field in fields if field.annotation in (int, float)}
+    ranges = re.compile(r"\d to \d|at least|at most|above \d|from 0|0:|must exceed", re.IGNORECASE)
+    effects = re.compile(r"\b(more|larger|higher|longer)\b", re.IGNORECASE)
+    assert [name for name, text in numbers.items() if not ranges.search(text)] == []
+    assert [name for name, text in numbers.items() if name != "port" and not effects.search(text)] == []
 
 
 def test_every_make_target_has_a_line_of_help() -> None:

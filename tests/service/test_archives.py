@@ -139,6 +139,7 @@ def atom(predicate: str, subject: str, object_: str) -> dict[str, str]:
     return {"predicate": predicate, "subject": subject, "object": object_}
 
 
+@pytest.mark.slow
 def test_a_zip_of_many_members_is_refused_before_they_are_listed() -> None:
     many = io.BytesIO()
     with zipfile.ZipFile(many, "w") as zipped:
@@ -361,6 +362,7 @@ def test_others_are_answered_while_an_archive_of_many_rules_is_unpacked() -> Non
     assert ticks > 100
 
 
+@pytest.mark.slow
 def test_rules_are_held_in_few_large_pieces() -> None:
     """Python's allocator never gives back what it took for as many small objects."""
     rules = unpack(io.BytesIO(archive(rules=RULES[:1000])), Settings()).rules

@@ -136,6 +136,7 @@ def test_a_worker_that_renews_by_the_new_clock_keeps_its_job(database: Database,
         assert lease.expired(session, LEASE) == []
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_corrected_by_seconds_takes_no_job(database: Database, clock: Clock) -> None:
     running(database)
     clock.ahead = -LEASE / 2

@@ -279,6 +279,7 @@ def test_a_suffix_that_no_format_has_is_refused_unless_the_format_is_named(
     assert file.read_text().startswith("subject,predicate,object")
 
 
+@pytest.mark.slow
 def test_the_version_is_told() -> None:
     told = subprocess.run(
         [sys.executable, "-m", "service.cli", "--version"], check=True, capture_output=True, text=True

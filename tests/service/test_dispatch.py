@@ -57,6 +57,7 @@ def test_files_are_removed_although_no_job_can_be_published(dispatcher: Dispatch
         assert session.scalar(select(func.count()).select_from(Outbox)) == 1, "the job waits for Redis"
 
 
+@pytest.mark.slow
 def test_a_step_that_breaks_keeps_no_job_from_being_taken_back(
     dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +66,7 @@ def test_a_step_that_breaks_keeps_no_job_from_being_taken_back(
         lease.claim(session, job.id, "worker", -1.0)
     monkeypatch.setattr(dispatcher.celery, "send_task", None)  # a fault of our own in every relay
     with running(dispatcher):
-        wait_for(lambda: status(dispatcher, job) == "queued", "the job is taken back", 30)
+        wait_for(lambda: status(dispatcher, job) == "queued", "the job is taken back")
     with dispatcher.database.read() as session:
         taken = session.get_one(Job, job.id)
     assert (taken.worker, taken.lease_expires_at) == (None, None), "nobody holds it any more"

@@ -152,6 +152,7 @@ def stories(sqlite_database: Database) -> Kb:
     return kbs.create(sqlite_database, "default", "stories", builder.build())[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("split", "numbers"), [("test", [range(5)]), (None, [range(EXPORT_LINES + 1), range(5)])])
 def test_graphs_are_exported_as_they_were_uploaded(
     sqlite_database: Database, stories: Kb, split: str | None, numbers: list[range]

@@ -13,14 +13,14 @@ from starlette.types import Message
 from service.db.engine import Database
 from service.db.tables import Job, Metric
 from service.errors import TooMany
+from service.http.places import waiting
 from service.kbs import service as kbs
 from service.settings import Settings
-from service.training import feed, service
+from service.training import events, feed, service
 from service.training.events import Position
 from service.training.feed import Feeds, stream
 from service.training.router import finished, follow_job
 from service.training.schemas import TrainRequest
-from service.training.waiting import Waiting
 from tests.built_kbs import built
 
 TENANT = "default"
@@ -62,7 +62,7 @@ def test_a_listener_is_let_go_when_the_database_goes_away(database: Database, jo
 
 def test_a_stream_is_refused_before_it_begins(database: Database, job: Job) -> None:
     """A stream that has begun has answered 200 and can only break."""
-    waiting, feeds = Waiting(1), Feeds(database)
+    places, feeds = waiting(1), Feeds(database)
 
     async def receive() -> Message:
         return {"type": "http.disconnect"}
@@ -71,14 +71,14 @@ def test_a_stream_is_refused_before_it_begins(database: Database, job: Job) -> N
         pass
 
     async def listen() -> None:
-        first = await follow_job(job.id, TENANT, waiting, feeds)
+        first = await follow_job(job.id, TENANT, places, feeds)
         with pytest.raises(TooMany, match="CTP_MAX_WAITING_CALLS"):
-            await follow_job(job.id, TENANT, waiting, feeds)
+            await follow_job(job.id, TENANT, places, feeds)
         await first({"type": "http", "asgi": {"spec_version": "2.0"}}, receive, send)
-        waiting.take(TENANT)  # the place is free again
+        places.take(TENANT)  # the place is free again
 
     asyncio.run(listen())
-    waiting.stop()
+    places.stop()
     feeds.stop()
 
 
@@ -124,8 +124,8 @@ def ids_and_names(messages: list[bytes]) -> list[tuple[str, str]]:
     return list(zip(re.findall(r"^id: (.*)$", text, re.M), re.findall(r"^event: (.*)$", text, re.M), strict=True))
 
 
-@pytest.mark.parametrize("last", [2500, 4500])
-@pytest.mark.parametrize(("begin", "first"), [(None, 1), ("running.1.1200", 1201), ("running.1.2400", 2401)])
+@pytest.mark.parametrize("last", [250, 450])
+@pytest.mark.parametrize(("begin", "first"), [(None, 1), ("running.1.120", 121), ("running.1.240", 241)])
 def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
     database: Database,
     job: Job,
@@ -135,8 +135,9 @@ def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
     first: int,
     last: int,
 ) -> None:
-    """2,400 epochs, and then as many more as are read at once, or twice as many, and the end, while others listen."""
+    """240 epochs, and then as many more as are read at once, or twice as many, and the end, while others listen."""
     monkeypatch.setattr(feed, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(events, "MAX_EPOCHS_AT_ONCE", 100)
 
     def write(epochs: range, status: str) -> None:
         with database.write() as session:
@@ -148,14 +149,14 @@ def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
         return [message async for message in stream(feeds.of(TENANT, job.id), position)]
 
     async def story() -> list[bytes]:
-        early = asyncio.ensure_future(listen(Position.parse("running.1.2400")))
+        early = asyncio.ensure_future(listen(Position.parse("running.1.240")))
         await feeds.of(TENANT, job.id).look()
         late = asyncio.ensure_future(listen(Position.parse(begin)))
-        await asyncio.to_thread(write, range(2401, last + 1), "succeeded")
+        await asyncio.to_thread(write, range(241, last + 1), "succeeded")
         await early
         return await late
 
-    write(range(1, 2401), "running")
+    write(range(1, 241), "running")
     heard = ids_and_names(asyncio.run(story()))
     epochs = [int(place.rsplit(".", 1)[1]) for place, name in heard if name == "epoch"]
     assert epochs == list(range(first, last + 1))
@@ -165,9 +166,9 @@ def test_whoever_comes_late_hears_each_epoch_once_and_the_end_last(
 def test_a_call_that_gets_no_place_costs_no_look(database: Database, job: Job, feeds: Feeds) -> None:
     looks: list[object] = []
     event.listen(database.engine, "begin", looks.append)
-    waiting = Waiting(1)
-    waiting.take(TENANT)
+    places = waiting(1)
+    places.take(TENANT)
     with pytest.raises(TooMany):
-        asyncio.run(follow_job(job.id, TENANT, waiting, feeds))
+        asyncio.run(follow_job(job.id, TENANT, places, feeds))
     assert not looks
-    waiting.stop()
+    places.stop()

@@ -25,7 +25,7 @@ from service.keys import service as keys
 from service.keys.gate import _check_local
 from service.keys.roles import Role, required_role
 from service.keys.tokens import Token
-from service.local.cluster import free_port
+from service.local.cluster import Cluster, free_port
 from service.settings import Settings
 from tests.running import RunningService, running_service
 
@@ -307,9 +307,15 @@ def test_an_open_service_answers_this_machine_and_its_own_page_alone(headers: di
 
 @pytest.mark.slow
 def test_the_first_key_closes_an_open_service(tmp_path: Path) -> None:
-    with running_service(tmp_path) as running, running.client() as client:
+    with Cluster(tmp_path) as cluster:
+        cluster.start("api")
+        check_first_key(tmp_path, cluster.url())
+
+
+def check_first_key(folder: Path, url: str) -> None:
+    with httpx.Client(base_url=url, timeout=60) as client:
         assert client.get("/kbs").status_code == 200
-        token = make_key(tmp_path)
+        token = make_key(folder)
         assert seconds_open(client, {}) <= 2
         assert client.get("/kbs").status_code == 401
         assert client.get("/kbs", headers={"Authorization": f"Bearer {token}"}).status_code == 200

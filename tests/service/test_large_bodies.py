@@ -43,6 +43,7 @@ def request(body: bytes) -> Request:
     return Request({"type": "http", "headers": [(b"content-type", b"application/json")]}, receive)
 
 
+@pytest.mark.slow
 def test_others_are_answered_while_a_large_kb_is_parsed() -> None:
     ticks, parsed = asyncio.run(ticks_during(read_json(request(kb(*[FACT] * 300_000)), KbCreate)))
     assert len(parsed.facts) == 300_000

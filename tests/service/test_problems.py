@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+import structlog
 from fastapi import FastAPI
 from psycopg.errors import UndefinedTable
 from redis.exceptions import RedisError
@@ -34,7 +35,8 @@ def answer_to(error: Exception) -> httpx.Response:
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             return await client.get("/")
 
-    return asyncio.run(ask())
+    with structlog.testing.capture_logs():  # as long as logs are not configured, a trace is printed with all variables
+        return asyncio.run(ask())
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ def test_stored_rules_get_the_text_and_the_id_of_today(engine: Engine) -> None:
         assert rule_from_atoms(Atom(**row.head), [Atom(**atom) for atom in row.body], 1.0).text == row.text
 
 
+@pytest.mark.slow
 def test_rows_that_are_the_same_rule_become_one_the_surer(engine: Engine) -> None:
     fill(engine)
     migrate(engine)
@@ -109,6 +110,7 @@ def test_rows_that_are_the_same_rule_become_one_the_surer(engine: Engine) -> Non
     assert len(found) == 3
 
 
+@pytest.mark.slow
 def test_rules_of_trainings_that_wait_for_other_seeds_are_rewritten_too(engine: Engine) -> None:
     fill(engine)
     migrate(engine)
@@ -120,6 +122,7 @@ def test_rules_of_trainings_that_wait_for_other_seeds_are_rewritten_too(engine: 
     assert results["j0"]["rules"][0]["rule_id"] == listed(engine, "m0")[0].rule_id
 
 
+@pytest.mark.slow
 def test_the_migration_may_run_again_on_what_it_has_written(engine: Engine) -> None:
     fill(engine)
     upgrade(engine, "0004")

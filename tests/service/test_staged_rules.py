@@ -166,6 +166,7 @@ def test_the_rules_of_the_best_seed_are_given_to_the_model_in_chunks_and_it_show
     assert numbers(database) == (1, 7)
 
 
+@pytest.mark.slow
 def test_the_rules_of_seeds_stay_until_the_best_is_chosen(database: Database) -> None:
     parent = submit(database, seeds=[0, 1])
     with database.read() as session:

@@ -18,8 +18,8 @@ from service.files.storage import (
     StorageAway,
     StorageRefused,
     checked_sizes,
-    make_storage,
 )
+from service.files.stores import make_storage
 from service.settings import Settings
 from tests.object_store import BUCKET, object_store
 from tests.stores import folder_store

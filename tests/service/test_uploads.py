@@ -3,11 +3,11 @@
 import gzip
 import json
 import os
-import signal
 import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,8 @@ from service.errors import Conflict
 from service.kbs import repository, service, store
 from service.kbs.blocks import BLOCK_FACTS
 from service.kbs.service import EXPORT_BLOCKS
-from service.local.cluster import wait_for
+from service.local.cluster import Cluster, wait_for
 from tests.built_kbs import built
-from tests.running import RunningService, running_service
 
 pytestmark = pytest.mark.slow
 FACTS = [
@@ -250,9 +249,10 @@ def test_a_million_facts_load_in_time_and_nobody_waits_for_them(tmp_path: Path) 
     rng = np.random.default_rng(0)
     ids = rng.integers(0, [200_000, 50, 200_000], size=(1_000_000, 3))
     content = "".join(f"entity_{s:06d}\tpredicate_{p:02d}\tentity_{o:06d}\n" for s, p, o in ids.tolist()).encode()
-    settings = {"log_level": "WARNING", "reconcile_seconds": "1"}
-    with running_service(tmp_path, **settings) as running, running.client() as client:
-        with Waits(running) as waits:
+    with Cluster(tmp_path, {"log_level": "WARNING", "reconcile_seconds": "1"}) as cluster, ExitStack() as stack:
+        cluster.start("api", "dispatch")
+        client = stack.enter_context(httpx.Client(base_url=cluster.url(), timeout=240))
+        with Waits(cluster) as waits:
             began = cpu_seconds(waits.api)
             kb = upload(client, "million", content, "m.tsv").json()
             seconds = cpu_seconds(waits.api) - began
@@ -263,16 +263,17 @@ def test_a_million_facts_load_in_time_and_nobody_waits_for_them(tmp_path: Path) 
         assert waits.memory < 500e6
         assert max(waits.longest.values()) < 3
         check_filters(client, ids, waits.api)
-        check_export_breaks_off(running, client)
+        check_export_breaks_off(cluster, client)
 
 
 class Waits:
     """How much the API works while a GET and a heartbeat's transaction wait for it, in CPU seconds, which do not grow
     when the machine is busy; and how much memory it takes."""
 
-    def __init__(self, running: RunningService) -> None:
-        self.running, self.api = running, running.children()["api"]
-        self.database = Database(f"sqlite:///{running.folder}/ctp.db")
+    def __init__(self, cluster: Cluster) -> None:
+        api = cluster.parts["api"].process
+        assert api is not None
+        self.url, self.api, self.database = cluster.url(), api.pid, cluster.database()
         self.longest = {"get": 0.0, "write": 0.0}
         self.memory, self.idle = 0.0, resident(self.api)
         self._stop = threading.Event()
@@ -280,7 +281,7 @@ class Waits:
 
     def _calls(self) -> dict[str, Callable[[], None]]:
         def get() -> None:
-            httpx.get(f"{self.running.url}/kbs/family", timeout=60).raise_for_status()
+            httpx.get(f"{self.url}/kbs/family", timeout=60).raise_for_status()
 
         def write() -> None:
             with self.database.write() as session:
@@ -324,15 +325,15 @@ def check_filters(client: httpx.Client, ids: Any, api: int) -> None:
         assert seconds < 0.1
 
 
-def check_export_breaks_off(running: RunningService, client: httpx.Client) -> None:
+def check_export_breaks_off(cluster: Cluster, client: httpx.Client) -> None:
     """A KB that is deleted and swept while it is downloaded ends as a broken transfer, not as a short file."""
-    with running.client() as reader, reader.stream("GET", "/kbs/million/export") as response:
+    with httpx.stream("GET", f"{cluster.url()}/kbs/million/export", timeout=240) as response:
         assert response.status_code == 200
         pieces = response.iter_raw()
         next(pieces)
         client.delete("/kbs/million").raise_for_status()
         assert client.get("/kbs/million").status_code == 404
-        with sqlite3.connect(running.folder / "ctp.db", timeout=30) as connection:
+        with sqlite3.connect(cluster.folder / "ctp.db", timeout=30) as connection:
             wait_for(lambda: not connection.execute("SELECT 1 FROM kbs WHERE status = 'deleted'").fetchone(), "swept")
         connection.close()
         with pytest.raises(httpx.RemoteProtocolError):
@@ -351,20 +352,20 @@ def resident(process: int) -> float:
 
 
 def test_an_upload_whose_api_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
-    settings = {"reconcile_seconds": "1"}
-    with running_service(tmp_path, **settings) as running, running.client() as client:
+    with Cluster(tmp_path, {"reconcile_seconds": "1"}) as cluster:
+        cluster.start("api", "dispatch")
         content = "".join(f"e{i}\tp\te{i + 1}\n" for i in range(300_000)).encode()
 
         def send() -> None:
             with pytest.raises(httpx.HTTPError):
-                upload(client, "cut", content, "x.tsv")
+                upload(httpx.Client(base_url=cluster.url(), timeout=120), "cut", content, "x.tsv")
 
         sender = threading.Thread(target=send)
         sender.start()
         with sqlite3.connect(tmp_path / "ctp.db", timeout=30) as connection:
             while not connection.execute("SELECT 1 FROM kbs WHERE name = 'cut' AND status = 'loading'").fetchone():
                 time.sleep(0.01)
-        os.kill(running.children()["api"], signal.SIGKILL)
+        cluster.parts["api"].kill()
         sender.join()
         deadline = time.monotonic() + repository.LOAD_SECONDS + 120
         with sqlite3.connect(tmp_path / "ctp.db", timeout=30) as connection:

@@ -2,29 +2,36 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from service.errors import TooMany
-from service.training.waiting import Waiting
-from tests.running import running_service
+from service.http.places import waiting
+from service.local.cluster import Cluster
 
 
 def test_a_tenant_has_so_many_places_and_gets_them_back() -> None:
-    waiting = Waiting(2)
-    with waiting.place("a"):
-        with waiting.place("a"), waiting.place("b"):
+    places = waiting(2)
+    with places.place("a"):
+        with places.place("a"), places.place("b"):
             with pytest.raises(TooMany, match="2 calls already wait for jobs"):
-                waiting.take("a")
-            with waiting.place("b"):
+                places.take("a")
+            with places.place("b"):
                 pass
-        with waiting.place("a"):
+        with places.place("a"):
             pass
-    waiting.stop()
+    places.stop()
 
 
 @pytest.mark.slow
 def test_more_waiting_calls_than_there_are_places_get_a_429(tmp_path: Path) -> None:
-    with running_service(tmp_path, max_waiting_calls="1") as service, service.client() as client:
+    with Cluster(tmp_path, {"max_waiting_calls": "1"}) as cluster:
+        cluster.start("api")  # a job that no worker takes is waited for as well
+        check_places(httpx.Client(base_url=cluster.url(), timeout=60))
+
+
+def check_places(client: httpx.Client) -> None:
+    with client:
         body = {"kb": "nations", "config": {"method": "proofs", "epochs": 5000}}
         job = client.post("/train", json=body).json()["job"]["id"]
         with client.stream("GET", f"/jobs/{job}/events") as events:

@@ -3,12 +3,13 @@
 import json
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 
-from ctp_core.base.model import Answer, Answers
+from ctp_core.base.model import Answer, Answers, Model
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.kb.knowledge_base import FactsKB
@@ -19,12 +20,13 @@ from ctp_core.symbols import Fact
 from service.settings import MIB
 from worker.answer_json import CUT, answers_json
 
-MODEL = create_trainer(
-    ProofsConfig(templates={"1": 1}, epochs=1),
-    FactsKB.from_facts({"train": [Fact("a", "p", "b"), Fact("b", "q", "a")]}),
-    torch.device("cpu"),
-).fit()
 NASTY = ('"quoted"', "back\\slash", "new\nline\t\x00\x1f", "</script>", "\u2028\u202e", "😀 ü", "{}%s")
+
+
+@cache
+def model() -> Model:
+    kb = FactsKB.from_facts({"train": [Fact("a", "p", "b"), Fact("b", "q", "a")]})
+    return create_trainer(ProofsConfig(templates={"1": 1}, epochs=1), kb, torch.device("cpu")).fit()
 
 
 def answers_about(name: str) -> tuple[Answer, ...]:
@@ -65,7 +67,7 @@ def plain(node: ProofNode) -> dict[str, Any]:
 @pytest.mark.parametrize("truncated", [True, False])
 def test_it_is_what_json_dumps_would_say(name: str, truncated: bool) -> None:
     answers = answers_about(name)
-    written = answers_json(MODEL, Answers(answers, truncated, (name,) if truncated else ()), MIB)
+    written = answers_json(model(), Answers(answers, truncated, (name,) if truncated else ()), MIB)
     expected = {
         "explainable": True,
         "scoring": "evidence",
@@ -96,24 +98,25 @@ def test_it_is_what_json_dumps_would_say(name: str, truncated: bool) -> None:
 def test_a_number_that_json_cannot_hold_is_an_error(place: str, number: float) -> None:
     answer = replace(Answer(Fact("a", "p", "b"), 0.5, known=False), **{place: number})
     with pytest.raises(ArtifactError, match="not a number: train or export it again"):
-        answers_json(MODEL, Answers((answer,), truncated=False), MIB)
+        answers_json(model(), Answers((answer,), truncated=False), MIB)
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_part_of_a_score_that_json_cannot_hold_is_null(number: float) -> None:
     answer = Answer(Fact("a", "p", "b"), 0.5, known=False, score_parts={"bias": number, "proofs": 1.5})
-    written = answers_json(MODEL, Answers((answer,)), MIB)
+    written = answers_json(model(), Answers((answer,)), MIB)
     assert json.loads(b"{%b}" % written)["answers"][0]["score_parts"] == {"bias": None, "proofs": 1.5}
 
 
+@pytest.mark.slow
 def test_answers_are_cut_where_they_would_take_too_many_bytes() -> None:
     """At every number of bytes, there is a beginning of all answers and of the proofs of the last one."""
     answers = Answers(answers_about("ü") * 2)
-    everything = answers_json(MODEL, answers, MIB)
+    everything = answers_json(model(), answers, MIB)
     whole = json.loads(b"{%b}" % everything)["answers"]
     seen = set()
     for max_bytes in range(-1, len(everything)):
-        written = answers_json(MODEL, answers, max_bytes)
+        written = answers_json(model(), answers, max_bytes)
         found = json.loads(b"{%b}" % written)
         listed = found["answers"]
         assert len(written.partition(b'"answers":')[2]) <= max(0, max_bytes) + len("[]")

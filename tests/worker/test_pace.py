@@ -100,6 +100,7 @@ def run(clock: Clock, phases: list[Phase], rest: float) -> Iterator[tuple[float,
             yield clock.now - began, pace.values(told)["eta_seconds"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.2, 0.5])  # of what follows, next to the training
 @pytest.mark.parametrize("name", HISTORIES)
 def test_in_the_second_half_the_time_left_is_right_within_a_factor_of_two(

@@ -77,6 +77,7 @@ def test_a_training_that_goes_on_after_a_cancel_is_known_to_cling(
     assert (job.status, clung, training.clings) == ("cancelled", [False], False)
 
 
+@pytest.mark.slow
 def test_a_model_keeps_no_more_rules_than_an_archive_may_hold_the_best_first(
     training: TrainingJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:

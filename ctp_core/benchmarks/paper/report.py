@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 
-from scipy import stats
-
 from ctp_core.benchmarks.paper import dynamics
 from ctp_core.benchmarks.paper.cells import DYNAMIC, OURS, PRESET_OF_TUNING, RANKED, cells, in_paper, systems_beside
 from ctp_core.benchmarks.paper.explained import DYNAMICS, INTRODUCTION, LINK_NAMES, NAMES, REASONS, SHARED
@@ -199,6 +197,8 @@ def welch(left: Sequence[float], right: Sequence[float]) -> float | None:
         return 1.0 if mean(left) == mean(right) else 0.0
     # From moments that Python computes exactly: scipy's own warn where all seeds of one side agree.
     moments = [moment for side in (left, right) for moment in (mean(side), stdev(side), len(side))]
+    from scipy import stats  # noqa: PLC0415 - takes longer to load than most commands to run
+
     return float(stats.ttest_ind_from_stats(*moments, equal_var=False).pvalue)
 
 

@@ -74,6 +74,7 @@ def error(kb: FactsKB, score: Score, fitted: Calibration) -> float:
     return expected_calibration_error(*answers_of(score, fitted, kb, "test"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_scores_become_probabilities_of_test_facts_that_were_never_looked_at(seed: int) -> None:
     kb, score = drawn(seed)

@@ -24,6 +24,7 @@ from ctp_core.symbols import Fact, Goal
 from ctp_core.walkers.config import MinervaConfig, NeuralLpConfig
 from tests.core.clock import BudgetOfLooks
 from tests.core.families import random_family
+from tests.variants import slow_but
 
 CPU = torch.device("cpu")
 CONFIGS: dict[str, BaseConfig] = {
@@ -61,7 +62,7 @@ HIDDEN = Fact(*FAMILY.grandparent[0][:1], "grandparent", FAMILY.grandparent[0][1
 KB = FAMILY.kb(("parent", "grandparent", "sister"), HIDDEN)
 trained: dict[str, Model] = {}
 
-methods = pytest.mark.parametrize("method", CONFIGS | VARIANTS)
+methods = pytest.mark.parametrize("method", slow_but(["rules", "ctp", "complex"], CONFIGS | VARIANTS))
 
 
 def brief(method: str) -> BaseConfig:
@@ -130,6 +131,7 @@ def test_all_modes_agree_on_the_logit_of_a_fact(method: str, extra: tuple[Fact, 
         assert model.logits(view, GoalIds.hiding(facts[-3:-2], place))[0] == pytest.approx(logits[-3], abs=1e-6)
 
 
+@pytest.mark.slow
 @methods
 def test_ranking_scores_what_is_not_known_as_answers_do(method: str) -> None:
     model, view = model_of(method), FactsView.of(KB)
@@ -246,6 +248,7 @@ def test_training_again_gives_the_same_model_also_after_an_interruption(method: 
     assert all(torch.equal(tensor, found.tensors[name]) for name, tensor in expected.tensors.items())
 
 
+@pytest.mark.slow
 @methods
 @pytest.mark.parametrize(
     "facts",

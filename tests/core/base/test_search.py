@@ -85,6 +85,7 @@ def same_bits(one: Trainer, other: Trainer) -> bool:
     return tensors and ours.manifest == theirs.manifest
 
 
+@pytest.mark.slow
 def test_the_model_has_the_settings_that_were_chosen() -> None:
     trainer = searching()
     model = trainer.fit()
@@ -95,6 +96,7 @@ def test_the_model_has_the_settings_that_were_chosen() -> None:
     assert len(trainer.trials) > 2
 
 
+@pytest.mark.slow
 def test_the_chosen_settings_given_by_hand_train_the_same_model() -> None:
     trainer = searching()
     config = trainer.fit().config
@@ -106,6 +108,7 @@ def _fitted(trainer: Trainer) -> Trainer:
     return trainer
 
 
+@pytest.mark.slow
 def test_a_search_resumed_after_any_trial_ends_with_the_same_bits() -> None:
     whole = _fitted(searching())
     first = searching()
@@ -135,6 +138,7 @@ def test_a_checkpoint_of_a_search_among_other_candidates_is_refused() -> None:
         searching().restore(checkpoint)
 
 
+@pytest.mark.slow
 def test_a_slow_machine_tries_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = _fitted(searching())
     clock = count_by(1e4)
@@ -152,6 +156,7 @@ def count_by(step: float) -> Iterator[float]:
         yield now
 
 
+@pytest.mark.slow
 def test_progress_grows_to_its_end_and_names_the_search() -> None:
     trainer, seen = searching(), list[Progress]()
     note: Callable[[Progress], None] = seen.append
@@ -187,6 +192,7 @@ class Overfits(EmbeddingModel):
         return np.random.default_rng(0).normal(size=(len(goals), len(self.kb.entities)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("searched", [("n3", "epochs", "rank", "eval_every"), ("n3", "rank", "eval_every")])
 def test_where_full_effort_overfits_a_lower_one_is_chosen_unless_it_was_given(searched: tuple[str, ...]) -> None:
     def create(config: Any, kb: FactsKB) -> Trainer:

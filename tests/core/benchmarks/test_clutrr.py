@@ -98,6 +98,7 @@ def test_settings_of_the_command_line_win_over_the_preset(data: Path) -> None:
             configure(wrong, kb, seed=0)
 
 
+@pytest.mark.slow
 def test_robust_data_sets_keep_every_task_and_the_noise(tmp_path: Path) -> None:
     """As 06b8f2a1 has them: several training files, and tests of one length that differ in their noise."""
     (tmp_path / "clutrr").mkdir()
@@ -127,6 +128,7 @@ def test_noise_that_training_never_saw_changes_no_accuracy(tmp_path: Path) -> No
     assert accuracy_on(asked, [lost]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 def test_the_long_chain_is_timed_where_it_can_be_proved(prover: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("FAMILY_TRAIN", 60), ("FAMILY_TEST", 5), ("FAMILY_LENGTHS", (4,)), ("CHAIN_LENGTH", 20)):

@@ -60,6 +60,7 @@ def countries(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["nations", "wn18rr"])
 def test_a_run_has_one_figure_per_seed(data: Path, dataset: str) -> None:
     figures = run(LinksRun(data, dataset, "proofs", settings={**ATTENTION, "epochs": 2}, seeds=2))
@@ -71,6 +72,7 @@ def test_a_run_has_one_figure_per_seed(data: Path, dataset: str) -> None:
     assert all(0 <= error <= 1 for error in figures["ece"])
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_checkpoint(data: Path, tmp_path: Path) -> None:
     links = LinksRun(data, "nations", "proofs", settings={**ATTENTION, "epochs": 3}, resume=tmp_path / "checkpoints")
     epochs: list[int] = []
@@ -114,6 +116,7 @@ def test_a_killed_hybrid_goes_on_from_its_checkpoint(data: Path, tmp_path: Path)
     assert epochs[0] == 3  # that of the embedding which was not saved
 
 
+@pytest.mark.slow
 def test_a_hybrid_is_ranked_together_with_its_parts(data: Path) -> None:
     given = {**ATTENTION, "epochs": 2, "templates": {"1": 2, "2": 2}}
     figures = run(LinksRun(data, "nations", "hybrid", settings={"epochs": 2, "proofs": given}))
@@ -143,6 +146,7 @@ def test_figures_that_cannot_be_written_are_refused_before_they_are_made(
     assert remedy in result.output
 
 
+@pytest.mark.slow
 def test_countries_validates_on_withheld_countries_that_are_not_tested(countries: Path) -> None:
     kb = read_benchmark(countries, "countries-s2")
     assert [str(fact) for fact in kb.facts("test")] == ["locatedIn(france, europe)"]
@@ -166,6 +170,7 @@ def test_a_resplit_deals_what_is_not_test_anew(data: Path) -> None:
     assert first == again != other
 
 
+@pytest.mark.slow
 def test_every_seed_of_a_resplit_run_has_its_own_facts(data: Path, tmp_path: Path) -> None:
     settings = {"epochs": 1, "learning_rate": 1e-6}
     links = LinksRun(data, "nations", "complex", settings=settings, seeds=2, split="resplit", resume=tmp_path / "saved")
@@ -220,6 +225,7 @@ def test_auc_pr_by_hand() -> None:
     assert auc_pr(np.array([1.0, 1.0]), np.array([True, False])) == pytest.approx(0.5)  # equal scores: one threshold
 
 
+@pytest.mark.slow
 def test_a_seed_that_was_trained_before_leaves_out_what_only_training_tells(data: Path, tmp_path: Path) -> None:
     links = LinksRun(data, "nations", "proofs", settings={**ATTENTION, "epochs": 2}, resume=tmp_path / "kept")
     assert run(links)["train_batch_cpu_ms"][0] > 0

@@ -31,6 +31,7 @@ def test_what_follows_from_two_facts_is_the_first_answer(method: str, preset: st
     assert answers[0].score > 0.5
 
 
+@pytest.mark.slow
 def test_the_prover_scores_what_is_stated_as_certain() -> None:
     kb = FactsKB.from_facts({"train": [Fact(name, "same", name) for name in "abc"]})
     model = create_trainer(

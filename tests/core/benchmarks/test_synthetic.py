@@ -17,6 +17,7 @@ def made() -> SyntheticKB:
     return generate(Shape(3_000, 25, "dense"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", ["sparse", "dense"])
 @pytest.mark.parametrize("predicates", [6, 25, 1_000])
 def test_a_generated_kb_has_the_size_asked_for(predicates: int, density: str) -> None:

@@ -121,6 +121,7 @@ def model() -> CtpFactsModel:
     return trained
 
 
+@pytest.mark.slow
 def test_proofs_have_the_answers_score_and_every_node_that_of_its_parts(model: CtpFactsModel) -> None:
     proved = 0
     for answer in ask(model, Goal(*HIDDEN[:2], None), Goal(None, *HIDDEN[1:]), top_k=5)[0]:
@@ -133,6 +134,7 @@ def test_proofs_have_the_answers_score_and_every_node_that_of_its_parts(model: C
     assert proved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [(), (Fact("new", "parent", FAMILY.parent[0][0]),)])
 def test_a_fact_has_one_score_whichever_place_is_asked(model: CtpFactsModel, extra: tuple[Fact, ...]) -> None:
     subject, _ = FAMILY.grandparent[1]
@@ -149,6 +151,7 @@ def test_a_loaded_model_answers_the_same(model: CtpFactsModel) -> None:
     assert ask(again, goal) == ask(model, goal)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_from_its_checkpoint_learns_the_same() -> None:
     config = CtpFactsConfig(**SMALL, nearest=4, loss="all", epochs=4, nearest_every=3, eval_every=1, batch_size=8)
     whole, first, second = (create_trainer(config, KB, CPU) for _ in range(3))

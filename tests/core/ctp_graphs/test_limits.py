@@ -18,6 +18,7 @@ from tests.core.clock import BudgetOfLooks
 from tests.core.ctp_graphs.small_models import CHAIN, RING, ask, family_kb, model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 def test_a_budget_that_is_over_truncates_instead_of_looping(prover: str) -> None:
     asked = model(prover=prover)
@@ -54,6 +55,7 @@ def test_the_exact_prover_looks_at_the_time_inside_its_recursion_and_never_loses
     assert len(found) > MAX_EXACT_DEPTH + 1  # it looked more often than once a depth
 
 
+@pytest.mark.slow
 def test_a_depth_beyond_memory_is_cut_and_says_so() -> None:
     chain = tuple(Fact(f"e{i}", "brother", f"e{i + 1}") for i in range(30))
     answers = ask(model(prover="exact"), "e0", None, "e2", facts=chain, depth=20, proofs=1)
@@ -76,6 +78,7 @@ def peak_megabytes(asked: CtpGraphsModel, question: Question, budget: Budget) ->
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_depth_far_beyond_the_fixpoint_costs_what_the_fixpoint_costs() -> None:
     facts = cyclic(20)
     deep, megabytes = peak_megabytes(model(), Question(Goal("e0", None, "e7"), facts, depth=1000, proofs=1), Budget())
@@ -91,6 +94,7 @@ LONG_CHAIN = tuple(Fact(f"e{i}", "brother", f"e{i + 1}") for i in range(1100))
 PAIRS = tuple(Fact(f"a{i}", "brother", f"b{i}") for i in range(5000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("facts", "goal", "said", "most"),
     [(LONG_CHAIN, Goal("e0", None, "e1100"), "too many", 400), (PAIRS, Goal("a0", None, "b0"), "10,000 entities", 50)],
@@ -105,6 +109,7 @@ def test_what_cannot_fit_is_refused_before_it_takes_memory(
     assert megabytes < most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [None, 6])
 def test_the_tabled_prover_looks_at_the_time_everywhere_and_never_loses_what_it_found(depth: int | None) -> None:
     """Cut at every moment, while the chart is made too: scores only grow, and only the whole is not truncated."""
@@ -138,6 +143,7 @@ def test_the_best_answers_have_a_proof_whenever_the_time_ends(prover: str) -> No
     assert answers.items
 
 
+@pytest.mark.slow
 def test_the_exact_prover_goes_no_deeper_than_proofs_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
     depths: list[int] = []
 

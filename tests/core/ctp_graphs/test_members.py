@@ -21,6 +21,7 @@ from ctp_core.registry import load_model
 from ctp_core.rules import Template
 from ctp_core.symbols import Fact, Goal
 from ctp_core.tnorm.registry import TNORMS
+from tests.variants import slow_but
 
 CPU = torch.device("cpu")
 PRODUCT = TNORMS["max-product"]
@@ -93,6 +94,7 @@ def test_a_member_that_makes_one_rule_twice_counts_its_better_one() -> None:
     assert weights_of(merge([twice, one_rule(0, (1, 2), 0.2)], PRODUCT)) == pytest.approx({(0, 1, 2): 0.5})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("select", ["linear", "attentive", "memory", "ntp", "gntp"])
 def test_an_answer_scores_what_its_first_proof_scores(select: str) -> None:
     for answer in answers_of(model(select)).items:
@@ -100,7 +102,7 @@ def test_an_answer_scores_what_its_first_proof_scores(select: str) -> None:
         assert set(answer.proofs[0].facts) <= set(CHAIN)
 
 
-@pytest.mark.parametrize("select", ["linear", "attentive"])
+@pytest.mark.parametrize("select", slow_but(["attentive"], ["linear", "attentive"]))
 def test_scores_of_many_graphs_are_those_of_the_answers(select: str) -> None:
     asked = model(select)
     graph = family_kb().splits["train"][0]
@@ -125,6 +127,7 @@ def test_listed_rules_are_those_of_the_proofs() -> None:
         assert rule.confidence == pytest.approx(confidences.get(rule.text, rule.confidence))
 
 
+@pytest.mark.slow
 def test_an_artifact_answers_the_same() -> None:
     asked = model("attentive")
     again = load_model(decode(encode(asked.to_artifact())), CPU)
@@ -133,6 +136,7 @@ def test_an_artifact_answers_the_same() -> None:
     assert again.rules() == asked.rules()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_ends_bit_equal() -> None:
     whole, half, rest = trainer(), trainer(), trainer()
     whole.fit()
@@ -155,6 +159,7 @@ def test_the_exact_prover_has_one_member() -> None:
     assert len(trainer(prover="exact").scorer.theories) == 1
 
 
+@pytest.mark.slow
 def test_artifacts_from_before_members_have_one() -> None:
     artifact = model("attentive", members=1).to_artifact()
     del artifact.manifest["config"]["members"]

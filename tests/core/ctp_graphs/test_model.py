@@ -25,6 +25,11 @@ from ctp_core.rules import by_what_they_explain
 from ctp_core.symbols import Fact, Goal
 from ctp_core.tnorm.registry import TNORMS
 from tests.core.ctp_graphs.small_models import CHAIN, CPU, RING, VARIANTS, ask, family_kb, model, trainer
+from tests.variants import slow_but
+
+variants = pytest.mark.parametrize(
+    ("select", "prover"), slow_but([("attentive", "tabled"), ("linear", "exact")], VARIANTS)
+)
 
 
 @cache
@@ -36,7 +41,7 @@ def good_model() -> CtpGraphsModel:
     return fitted.model()
 
 
-@pytest.mark.parametrize(("select", "prover"), VARIANTS)
+@variants
 @pytest.mark.parametrize("facts", [CHAIN, RING], ids=["chain", "ring"])
 def test_a_fact_has_one_score_whichever_place_was_asked_for(select: str, prover: str, facts: tuple[Fact, ...]) -> None:
     asked = model(select, prover)
@@ -222,7 +227,7 @@ def test_a_rule_has_one_confidence_in_proofs_and_in_the_list(select: str) -> Non
     assert any(a.confidence == pytest.approx(listed.get(a.text), rel=1e-5) for a in own[1] if a is not None)
 
 
-@pytest.mark.parametrize(("select", "prover"), VARIANTS)
+@variants
 def test_an_artifact_answers_like_the_model_it_came_from(select: str, prover: str) -> None:
     asked = model(select, prover)
     again = load_model(decode(encode(asked.to_artifact())), CPU)
@@ -242,7 +247,7 @@ def test_a_damaged_artifact_is_refused() -> None:
             load_model(broken, CPU)
 
 
-@pytest.mark.parametrize(("select", "prover"), VARIANTS)
+@variants
 def test_every_variant_lists_rules_with_confidence_and_counts(select: str, prover: str) -> None:
     rules = model(select, prover).rules()
     assert rules
@@ -308,6 +313,7 @@ def test_a_kb_without_labels_cannot_be_trained_on() -> None:
         CtpGraphsTrainer(CtpGraphsConfig(), GraphsKB(kb.predicates, kb.targets, {"train": unlabelled}), CPU)
 
 
+@pytest.mark.slow
 def test_a_model_trained_by_lukasiewicz_answers_with_its_own_score_of_every_proof() -> None:
     """Trained without relaxation, so that the gradient goes through this ⊗ itself; each rule doubts a little."""
     rules = ("0.9::grandson(X,Y) :- son(X,Z), son(Z,Y).", "0.8::grandson(X,Y) :- son(X,Z), brother(Z,Y).")

@@ -39,6 +39,7 @@ def tabled_scores(made, facts, depth, semiring: str, attention: bool = False, en
     return tabled.prove(batch, tabled.close(made, TNORMS[semiring], attention), aggregation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("select", VARIANTS)
 def test_sub_goals_grown_in_pieces_are_those_grown_at_once_and_the_clock_is_looked_at(
     select: str, monkeypatch: pytest.MonkeyPatch
@@ -140,6 +141,7 @@ def test_the_provers_are_different_models_elsewhere() -> None:
     assert (scores[0] - scores[1]).abs().max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("templates", ["2", "1 2", "1R 2", "3", "2R"])
 @pytest.mark.parametrize("semiring", ASSOCIATIVE)
 @torch.no_grad()

@@ -84,6 +84,7 @@ def all_scores(asked: CtpGraphsModel, facts: tuple[Fact, ...], goal: Fact, least
     return sorted((score for score in derive(goal, frozenset(), least) if score >= least), reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("depth", [None, 20])
 def test_the_n_best_proofs_of_a_circle_are_the_n_best_of_all(seed: int, depth: int | None) -> None:
@@ -197,6 +198,7 @@ def test_a_unification_names_what_was_generated_and_rules_agree_with_the_listed_
     assert not listed[sure.rule.text].approximate
 
 
+@pytest.mark.slow
 def test_of_a_long_body_the_best_rules_are_listed_and_not_all() -> None:
     asked = model(templates=("8",), select="linear", slope=0.02)
     for tnorm in TNORMS.values():

@@ -57,6 +57,7 @@ def equal(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool
     return left.keys() == right.keys() and all(torch.equal(left[key], right[key]) for key in left)
 
 
+@pytest.mark.slow
 def test_the_same_seed_trains_the_same_weights_and_another_does_not() -> None:
     runs = [trainer(epochs=2), trainer(epochs=2), trainer(epochs=2, seed=1)]
     for run in runs:
@@ -165,6 +166,7 @@ def test_what_the_listener_raises_ends_the_epoch() -> None:
         trainer().train_epoch(stop)
 
 
+@pytest.mark.slow
 def test_training_stops_early_when_validation_no_longer_improves() -> None:
     run = trainer(epochs=500, patience=2, eval_every=1, learning_rate=0.5, schedule="constant")
     run.fit()
@@ -172,6 +174,7 @@ def test_training_stops_early_when_validation_no_longer_improves() -> None:
     assert run.stale == 2
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss() -> None:
     run = trainer(epochs=15, learning_rate=0.1)
     losses: list[float] = []
@@ -179,6 +182,7 @@ def test_training_lowers_the_loss() -> None:
     assert losses[-1] < 0.3 * losses[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prover", ["tabled", "exact"])
 def test_validation_scores_every_graph_as_it_is_answered_though_in_batches(
     prover: str, monkeypatch: pytest.MonkeyPatch
@@ -239,7 +243,9 @@ def test_of_equal_validation_losses_the_later_weights_are_kept(monkeypatch: pyte
     run.fit()
     assert run.stale == 1
     last = run.scorer.module.state_dict()
-    assert all(torch.equal(last[name], tensor) for name, tensor in run.best_module().state_dict().items())
+    assert all(
+        torch.equal(last[name], tensor) for name, tensor in run.with_best_weights(run.module).state_dict().items()
+    )
 
 
 def test_a_graph_seen_twice_weighs_twice() -> None:
@@ -270,6 +276,7 @@ def test_enough_steps_mean_fewer_epochs_on_more_graphs(graphs: int, epochs: int)
     assert enough_epochs(CtpGraphsConfig(epochs=7, batch_size=32), graphs) == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["fast", "best", "paper", "paper-long"])
 @pytest.mark.parametrize("select", VARIANTS)
 def test_every_parameter_of_every_preset_has_a_gradient_on_the_first_batch(select: SelectName, preset: str) -> None:

@@ -82,6 +82,7 @@ def test_a_step_in_which_all_rivals_are_drawn_is_the_step_against_everybody() ->
         assert torch.allclose(ours, theirs, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_weighed_rival_counts_on_average_as_if_it_were_always_there() -> None:
     config = ComplexConfig(rank=4, reciprocal=False, batch_size=3, negatives=4, weigh_negatives=True)
     trainer = EmbeddingTrainer(config, ring(12), torch.device("cpu"))

@@ -12,9 +12,9 @@ from ctp_core.base.calibration import level
 from ctp_core.base.edges import atom_tables
 from ctp_core.base.goals import GoalIds
 from ctp_core.errors import ArtifactError
-from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.attention_trainer import AttentionTrainer, Ensemble, binary, open_world
 from ctp_core.evidence.config import ProofsConfig
+from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.registry import create_trainer
 from ctp_core.rules import Template
 from ctp_core.symbols import Goal

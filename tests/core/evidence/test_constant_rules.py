@@ -96,6 +96,7 @@ def test_the_facts_of_a_question_may_be_either_atom_of_such_a_rule() -> None:
     assert any(proof.facts == facts for proof in answers[0].proofs)
 
 
+@pytest.mark.slow
 def test_a_rule_with_constants_is_not_listed_where_a_general_rule_explains_the_same() -> None:
     """Who lives in a city speaks its language: no city says more than that. Only Bern's people have a pass as well."""
     cities = {city: f"language{number}" for number, city in enumerate(("Paris", "Rome", "Bern", "Oslo"))}

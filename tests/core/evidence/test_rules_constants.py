@@ -11,8 +11,9 @@ import pytest
 from ctp_core.base.edges import EdgeList
 from ctp_core.confidence import PESSIMISM
 from ctp_core.evidence import rules_constants
+from ctp_core.evidence.config import MAX_MIDDLE_DEGREE
 from ctp_core.evidence.rules_constants import MIN_CONFIDENCE, MIN_SUPPORT, ConstantRules
-from ctp_core.evidence.rules_features import ANY, MAX_DEGREE, EntityFeatures, features_of
+from ctp_core.evidence.rules_features import ANY, EntityFeatures, features_of
 from ctp_core.rules import SIDES, Template
 
 NUM_ENTITIES, NUM_PREDICATES = 9, 2
@@ -62,6 +63,7 @@ def best_by_hand(
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("extra", [0, 3])
 @pytest.mark.parametrize("forward", [True, False])
@@ -82,6 +84,7 @@ def test_rows_hold_the_best_rule_of_each_side(forward: bool, extra: int, long: b
                 assert row[answer] == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("long", [False, True])
 def test_a_known_fact_does_not_support_its_own_proof(long: bool) -> None:
     edges = random_edges(1)
@@ -93,10 +96,12 @@ def test_a_known_fact_does_not_support_its_own_proof(long: bool) -> None:
 
 
 def test_a_hub_is_no_middle_of_a_body() -> None:
-    facts = np.array([(0, 0, 1), (1, 1, 2), (3, 0, 1), *((1, 0, 4 + end) for end in range(MAX_DEGREE - 3))])
-    features = EntityFeatures(EdgeList(facts, 4 + MAX_DEGREE, 2), long=True)
+    facts = np.array([(0, 0, 1), (1, 1, 2), (3, 0, 1), *((1, 0, 4 + end) for end in range(MAX_MIDDLE_DEGREE - 3))])
+    features = EntityFeatures(EdgeList(facts, 4 + MAX_MIDDLE_DEGREE, 2), long=True)
     assert features.long[features.of(0)].any()
-    hub = EntityFeatures(EdgeList(np.concatenate([facts, [(1, 0, 3 + MAX_DEGREE)]]), 4 + MAX_DEGREE, 2), long=True)
+    hub = EntityFeatures(
+        EdgeList(np.concatenate([facts, [(1, 0, 3 + MAX_MIDDLE_DEGREE)]]), 4 + MAX_MIDDLE_DEGREE, 2), long=True
+    )
     assert not hub.long[hub.of(0)].any()
 
 
@@ -112,6 +117,7 @@ def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> No
         assert evidence == pytest.approx(-math.log(1 - support / (4 + PESSIMISM)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 2e6])
 def test_rules_counted_at_once_and_for_one_entity_say_the_same(at_once: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules_constants, "AT_ONCE", at_once)

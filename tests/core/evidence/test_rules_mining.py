@@ -48,7 +48,7 @@ def test_a_hub_is_not_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     edges = EdgeList(np.array([[0, 0, 1], [0, 1, 3], [3, 1, 2], [2, 1, 1], *spokes]), 15, 2)
     goal = np.array([[0, 0, 1]])
     assert [rule.body for rule in mine_chains(edges, goal, 3, CONFIG)] == [(1, 1, 1)]
-    monkeypatch.setattr(mining, "MAX_DEGREE", 11)
+    monkeypatch.setattr(mining, "MAX_MINED_DEGREE", 11)
     assert mine_chains(edges, goal, 3, CONFIG) == []
 
 
@@ -61,7 +61,7 @@ def test_of_too_many_walks_a_part_is_walked(monkeypatch: pytest.MonkeyPatch) -> 
     """Between four entities and ten predicates there are millions of chains of five."""
     pairs = [[s, p, o] for s in range(4) for p in range(10) for o in range(4) if s != o]
     edges = EdgeList(np.array(pairs), 4, 10)
-    monkeypatch.setattr(mining, "MAX_WALKS", 5000)
+    monkeypatch.setattr(mining, "MAX_MINED_WALKS", 5000)
     facts = edges.facts[edges.facts[:, 1] == 0]
     assert len(mining._walk(edges, facts, 3, 5000, back=False).fact) <= 5000
     assert 0 < len(mining._joining(edges, facts, 5, 5000)) <= 10_000

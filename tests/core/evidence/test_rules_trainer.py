@@ -41,6 +41,7 @@ def trained_on(kb: FactsKB) -> tuple[RulesTrainer, EdgeList, np.ndarray]:
     return trainer, trainer._edges, trainer.split.train[trainer.split.train[:, 1] == 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forward", [True, False])
 def test_questions_hold_what_each_rule_proves_without_the_fact_asked_for(forward: bool) -> None:
     trainer, edges, facts = trained_on(random_kb(0))
@@ -89,6 +90,7 @@ def test_vague_rules_are_dropped_before_facts_are(monkeypatch: pytest.MonkeyPatc
     assert kept == [Mined(UNARY[0], (0,))]
 
 
+@pytest.mark.slow
 def test_all_predicates_are_learnt_however_few_epochs_there_are() -> None:
     kb = random_kb(2)
     whole = RulesTrainer(RulesConfig(max_length=2), kb, CPU)

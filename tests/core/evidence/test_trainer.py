@@ -9,9 +9,9 @@ import torch
 from ctp_core.artifact import Artifact
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.base.model import Budget, Question
-from ctp_core.evidence import attention_arrays, attention_model
-from ctp_core.evidence.attention_model import ProofsModel
+from ctp_core.evidence import attention_arrays, proofs_model
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
+from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.shares import SHARES, Share, Shares, choose_shares
 from ctp_core.evidence.trainer import EvidenceTrainer
 from ctp_core.kb.knowledge_base import FactsKB
@@ -43,6 +43,7 @@ def questions(kb: FactsKB) -> list[GoalIds]:
     return [GoalIds.hiding(facts, place) for place in (Place.SUBJECT, Place.PREDICATE, Place.OBJECT, None)]
 
 
+@pytest.mark.slow
 def test_the_logits_are_the_sum_of_both_parts(trainer: EvidenceTrainer) -> None:
     model = whole(trainer)
     parts = [
@@ -54,9 +55,10 @@ def test_the_logits_are_the_sum_of_both_parts(trainer: EvidenceTrainer) -> None:
         assert model.kb_logits(goals) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_tables_and_walks_give_the_same_logits(trainer: EvidenceTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
     by_table, by_walk = whole(trainer), whole(trainer)
-    monkeypatch.setattr(attention_model, "TABLE_CELLS", 0)
+    monkeypatch.setattr(proofs_model, "TABLE_CELLS", 0)
     assert not by_walk._by_table
     monkeypatch.undo()
     assert by_table._by_table
@@ -90,6 +92,7 @@ def test_the_best_proofs_are_the_same_when_not_all_are_listed(
                 assert same.share == pytest.approx(proof.share)
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_after_any_epoch_goes_on_to_the_same_bits(trainer: EvidenceTrainer) -> None:
     expected = trainer.model().to_artifact()
     checkpoints: list[Artifact] = []
@@ -106,6 +109,7 @@ def test_a_run_that_stops_after_any_epoch_goes_on_to_the_same_bits(trainer: Evid
         assert all(torch.equal(found.tensors[name], tensor) for name, tensor in expected.tensors.items())
 
 
+@pytest.mark.slow
 def test_a_stored_model_answers_as_before(trainer: EvidenceTrainer) -> None:
     model = whole(trainer)
     loaded = load_model(model.to_artifact(), CPU)
@@ -115,6 +119,7 @@ def test_a_stored_model_answers_as_before(trainer: EvidenceTrainer) -> None:
     assert loaded.rules() == model.rules()
 
 
+@pytest.mark.slow
 def test_rules_are_the_engine_without_attention() -> None:
     mined = create_trainer(CONFIG.model_copy(update={"templates": {}}), towns(), CPU).fit()
     rules = create_trainer(RulesConfig(max_length=2, steps=10), towns(), CPU).fit()

@@ -78,6 +78,7 @@ def test_complex_is_the_product_of_complex_numbers() -> None:
     assert (query[0] @ module.entities[2]).item() == pytest.approx(product.sum().real, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [0.0, 0.7])
 def test_a_weight_that_is_given_is_not_learnt(weight: float) -> None:
     config = HybridConfig(
@@ -144,6 +145,7 @@ def test_a_checkpoint_that_does_not_name_a_setting_had_its_default() -> None:
         other.restore(checkpoint)
 
 
+@pytest.mark.slow
 def test_who_goes_back_to_a_checkpoint_chooses_the_weight_again() -> None:
     config = HybridConfig(proofs=ProofsConfig(templates={"1": 2}, epochs=3), embedding=ComplexConfig(rank=2, epochs=1))
     trainer = create_trainer(config, KB, torch.device("cpu"))

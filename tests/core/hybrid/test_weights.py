@@ -41,6 +41,7 @@ class Noise:
         return np.random.default_rng(0).normal(size=(len(goals), len(KB.entities)))
 
 
+@pytest.mark.slow
 def test_an_embedding_that_knows_the_answers_weighs_more_than_one_that_guesses() -> None:
     proofs = model_of("proofs")
     assert choose_weights(proofs, Truth(), KB, FACTS).min() > 1  # type: ignore[arg-type]

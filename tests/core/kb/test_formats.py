@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctp_core.errors import CtpError, DataError, ParseError, TooLarge
@@ -56,12 +56,14 @@ def test_a_doubled_quote_of_the_other_kind_is_two_characters() -> None:
 
 
 @pytest.mark.parametrize("format_name", formats_of("facts"))
+@settings(max_examples=50)  # of each format
 @given(facts=fact_lists)
 def test_what_is_written_is_read_again_unchanged(format_name: str, facts: list[Fact]) -> None:
     assert read(format_name, write(format_name, facts)) == facts
 
 
 @pytest.mark.parametrize("format_name", formats_of("facts"))
+@settings(max_examples=50)  # of each format
 @given(content=st.one_of(st.binary(max_size=200), fact_lists.map(lambda facts: write("csv", facts)[::-1])))
 def test_a_reader_ends_with_rows_or_with_an_error_that_names_the_line(format_name: str, content: bytes) -> None:
     try:

@@ -256,6 +256,7 @@ def test_a_graph_too_symmetric_to_try_keeps_its_own_numbers() -> None:
     assert canonical(number(star)[0]) == number(star)[0]
 
 
+@pytest.mark.slow
 def test_family_graphs_are_simple_chains_with_exact_labels_from_a_seed() -> None:
     graphs = family_graphs(400, (2, 3, 5, 9), seed=3)
     assert graphs == family_graphs(400, (2, 3, 5, 9), seed=3)

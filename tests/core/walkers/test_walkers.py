@@ -35,6 +35,7 @@ def test_what_neurallp_reaches_is_the_sum_over_all_walks() -> None:
     assert sum(controller.walks(1).values()) == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_rules_of_neurallp_are_what_it_attends_to() -> None:
     family = random_family(3)
     kb = family.kb(("parent", "grandparent"), Fact(family.grandparent[0][0], "grandparent", family.grandparent[0][1]))

@@ -88,6 +88,7 @@ def test_the_published_network_is_told_nothing_where_goal_and_facts_are_encoded_
     assert scores[0].equal(scores[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", NETWORKS)
 def test_the_published_network_never_trains_its_last_map_and_of_attention_only_vectors(method: str) -> None:
     trainer, _ = published(method, epochs=1)

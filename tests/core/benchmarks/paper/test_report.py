@@ -12,6 +12,7 @@ from ctp_core.benchmarks.paper.summary import write_summary
 from tests.core.benchmarks.paper.rows import GCN, fill, row_of
 
 
+@pytest.mark.slow
 def test_welch_by_hand() -> None:
     assert welch([1.0, 2.0, 3.0], [2.0, 3.0, 4.0]) == pytest.approx(0.2879, abs=1e-4)  # t = -1.2247, 4 degrees
     assert welch([1.0], [1.0, 2.0]) is None
@@ -48,6 +49,7 @@ def test_the_report_puts_ours_beside_the_papers(data: Path, store: Store, tmp_pa
     assert "GCN" in "".join(picture.itertext())
 
 
+@pytest.mark.slow
 def test_the_summary_has_the_command_and_the_commits_of_its_figures_and_leads_to_the_report(
     data: Path, store: Store, tmp_path: Path
 ) -> None:

@@ -17,9 +17,9 @@ from ctp_core.base.model import Answer, Model
 from ctp_core.confidence import PESSIMISM
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence import attention_arrays
-from ctp_core.evidence.attention_model import ProofsModel
 from ctp_core.evidence.config import EvidenceTemplate, ProofsConfig
 from ctp_core.evidence.model import MIN_EVIDENCE
+from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules import chain_rule
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.proofs import ProofNode
@@ -27,13 +27,14 @@ from ctp_core.registry import create_trainer
 from ctp_core.rules import Template
 from ctp_core.symbols import Fact, Goal
 from tests.core.base.test_facts_model import CONFIGS, CPU, FAMILY, HIDDEN, KB, ask, model_of
+from tests.variants import slow_but
 
 SATURATED = CONFIGS["proofs"].model_copy(update={"saturation": 0.2, "loss": "open_world"})
 NEW = (Fact("new", "parent", HIDDEN.subject), Fact("new", "sister", HIDDEN.object))
 GOALS = [Goal(*HIDDEN[:2], None), Goal(None, *HIDDEN[1:]), Goal(HIDDEN.subject, None, HIDDEN.object)]
 
 
-@pytest.fixture(scope="module", params=["proofs", "saturated", "proofs by share"])
+@pytest.fixture(scope="module", params=slow_but(["saturated"], ["proofs", "saturated", "proofs by share"]))
 def model(request: pytest.FixtureRequest) -> Model:
     return create_trainer(SATURATED, KB, CPU).fit() if request.param == "saturated" else model_of(request.param)
 
@@ -61,6 +62,7 @@ def test_where_walks_are_too_many_scores_stay_and_proofs_are_left_out(
         assert total == pytest.approx(math.log(answer.score / (1 - answer.score)), abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("extra", [(), NEW])
 @pytest.mark.parametrize("goal", GOALS)
 def test_the_shares_of_all_proofs_and_the_bias_are_the_logit(model: Model, goal: Goal, extra: tuple[Fact, ...]) -> None:
@@ -129,6 +131,7 @@ def test_the_weight_of_a_rule_is_the_share_of_its_only_proof() -> None:
     assert listed.confidence == pytest.approx(listed.support / (listed.support / listed.precision + PESSIMISM))
 
 
+@pytest.mark.slow
 def test_a_proof_cites_a_listed_rule_unless_it_hardly_counts(model: Model) -> None:
     listed = {rule.text: rule.confidence for rule in model.rules()}
     people = sorted({name for pair in FAMILY.parent for name in pair})[:6]

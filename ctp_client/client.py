@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
+from ctp_client.evaluations import Evaluations
 from ctp_client.jobs import Jobs
 from ctp_client.kbs import Kbs
 from ctp_client.models import Models
@@ -30,6 +31,7 @@ class Client:
         self.kbs = Kbs(self._transport)
         self.jobs = Jobs(self._transport)
         self.models = Models(self._transport)
+        self.evaluations = Evaluations(self._transport)
 
     @property
     def url(self) -> str:

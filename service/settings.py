@@ -233,6 +233,15 @@ class Settings(BaseSettings):
         description="Memory that one training may use before it is ended; 0: 70 % of what is free when its process "
         "starts, shared by all train workers of the machine.",
     )
+    batch_memory_bytes: int = Field(
+        0,
+        ge=0,
+        description="Memory that one evaluation may use before it is ended; 0: a quarter of what is free when its "
+        "process starts, shared by all batch workers of the machine, but at least a gigabyte.",
+    )
+    evaluation_seconds: float = Field(
+        3600.0, gt=0, description="Time that one evaluation may take; a longer one fails and asks for a `limit`."
+    )
     max_attempts: int = Field(3, ge=1, description="Number of lost workers after which a job fails, at least 1.")
 
     url: str = Field("http://127.0.0.1:8000", description="URL of the service that client commands call.")

@@ -83,7 +83,7 @@ def watch(client: Client, job_id: str, title: str, quiet: bool = False) -> Job:
                 elif event.event == "status":
                     bar.update(task, now=_state(event.data))
     except KeyboardInterrupt:
-        err.print(name(f"still training: `ctp jobs watch {job_id}` shows it, `ctp jobs cancel {job_id}` stops it"))
+        err.print(name(f"still running: `ctp jobs watch {job_id}` shows it, `ctp jobs cancel {job_id}` stops it"))
         raise typer.Exit(130) from None
     return client.jobs.get(job_id)
 

@@ -139,12 +139,12 @@ class ModelVersion(Table):
 
 
 class Job(Table):
-    """A training job. `attempt` is the fencing token: only the worker that holds the newest one may write.
+    """A training or an evaluation (`type`). `attempt` is the fencing token: only the worker with the newest may write.
 
     A job of several seeds has one child per seed and ends when the last child does; no worker ever claims it.
     `crashes` counts the attempts whose worker fell silent. `result` holds what a child has trained until the best child
-    is chosen. `waiting_for` names the part of the service that a running job is waiting for. `forecast` is what the
-    training was expected to cost when it was submitted.
+    is chosen, or the figures of an evaluation. `waiting_for` names the part of the service that a running job is
+    waiting for. `forecast` is what the training was expected to cost when it was submitted.
     """
 
     __tablename__ = "jobs"
@@ -155,6 +155,7 @@ class Job(Table):
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     tenant: Mapped[str] = mapped_column(String(64))
+    type: Mapped[str] = mapped_column(String(16), default="train", server_default="train")
     model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), index=True)
     parent_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
     position: Mapped[int] = mapped_column(default=0)

@@ -91,12 +91,13 @@ class ChildOut(BaseModel):
 
 
 class JobOut(BaseModel):
-    """A training job and its progress; a job with several seeds has one child per seed."""
+    """A job and its progress; a training with several seeds has one child per seed."""
 
     id: str
+    type: str = Field("train", description="`train` or `evaluate`: the latter is also at `/evaluations/{id}`.")
     status: str
     model_id: str
-    model: str = Field(description="Name and version of the model that the job trains, as `name@3`.")
+    model: str = Field(description="Name and version of the model that the job trains or evaluates, as `name@3`.")
     kb_id: str
     seed: int | None
     attempt: int
@@ -150,6 +151,7 @@ EXAMPLE_FORECAST: dict[str, Any] = {
 }
 EXAMPLE_JOB: dict[str, Any] = {
     "id": "job_0c9a7be844215d1f",
+    "type": "train",
     "status": "running",
     "model_id": "model_7be844215d1f0c9a",
     "model": "family@1",

@@ -110,6 +110,16 @@ def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:
             kbs.check_predicates(session, kb, (rule.predicate, *rule.body.predicates), "config.rules")
 
 
+def check_room(session: Session, tenant: str, number: int, settings: Settings) -> None:
+    """Raises TooMany if so many more jobs of a tenant may not be queued."""
+    queued = repository.num_queued(session, tenant)
+    if queued + number > settings.max_queued_jobs:
+        detail = (
+            f"{queued} of at most {settings.max_queued_jobs} jobs are queued (CTP_MAX_QUEUED_JOBS): wait, or cancel one"
+        )
+        raise TooMany("too_many_queued_jobs", detail)
+
+
 def submit(session: Session, tenant: str, request: TrainRequest, settings: Settings) -> tuple[Job, ModelVersion]:
     """Writes the model, its jobs and their outbox rows; with several seeds, one child job per seed.
 
@@ -117,12 +127,7 @@ def submit(session: Session, tenant: str, request: TrainRequest, settings: Setti
     same time: try again.
     """
     seeds = request.seeds if request.seeds is not None else [None]
-    queued = repository.num_queued(session, tenant)
-    if queued + len(seeds) > settings.max_queued_jobs:
-        detail = (
-            f"{queued} of at most {settings.max_queued_jobs} jobs are queued (CTP_MAX_QUEUED_JOBS): wait, or cancel one"
-        )
-        raise TooMany("too_many_queued_jobs", detail)
+    check_room(session, tenant, len(seeds), settings)
     kb = kbs.held(session, tenant, request.kb)
     kbs.count(session, kb)
     name = check_name(request.name or kb.name)

@@ -16,6 +16,7 @@ from ctp_core.base.model import Model
 from ctp_core.base.progress import Progress
 from ctp_core.errors import ArtifactError, CtpError
 from ctp_core.evaluate import evaluate
+from ctp_core.kb.holdout import Holdout, hold_out
 from ctp_core.kb.knowledge_base import KnowledgeBase
 from ctp_core.registry import load_model
 from service.db.tables import Job, ModelVersion
@@ -88,7 +89,10 @@ class EvaluationJob(JobRunner):
         files = self._stored(partial(self.storage.get, version.artifact), claim, heart)
         model = load_model(decode(files), choose_device(self.settings.device))
         row = self._read(lambda session: kbs.pinned(session, job.kb_id))
-        if isinstance(model, FactsModel) and row.sha256 == version.kb_sha256:
+        is_own = row.sha256 == version.kb_sha256
+        if isinstance(model, FactsModel) and is_own:
             return model, model.kb  # its files hold all splits
         kb = self._read(lambda session: kbs.read_kb(session, row))
+        if is_own and version.holdout is not None:
+            kb = hold_out(kb, Holdout(**version.holdout))
         return (model.on(kb) if isinstance(model, FactsModel) else model), kb

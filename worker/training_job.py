@@ -10,10 +10,11 @@ from ctp_core.artifact import decode, encode
 from ctp_core.base.model import Model
 from ctp_core.base.trainer import Trainer
 from ctp_core.errors import ArtifactError
+from ctp_core.kb.holdout import Holdout, hold_out
 from ctp_core.methods import stored_config
 from ctp_core.registry import create_trainer
 from ctp_core.rules import most_telling
-from service.db.tables import Job
+from service.db.tables import Job, ModelVersion
 from service.files.removals import remove_later
 from service.kbs import repository as kbs
 from service.models.staging import stage_rules
@@ -50,6 +51,9 @@ class TrainingJob(JobRunner):
         limit_threads(self.settings.threads)
         heart.report("loading")
         kb = self._read(lambda session: kbs.read_kb(session, kbs.pinned(session, job.kb_id)))
+        version = self._read(lambda session: session.get_one(ModelVersion, job.model_id))
+        if version.holdout is not None:
+            kb = hold_out(kb, Holdout(**version.holdout))
         config = stored_config(kb.kind, job.config)
         trainer = create_trainer(config, kb, choose_device(self.settings.device))
         resumed = self._restore(job, claim, trainer, heart) > 0

@@ -1,4 +1,4 @@
-"""Jobs that evaluate models, beside those that train them."""
+"""Jobs that evaluate models, beside those that train them, and what a training holds out for that."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,8 +11,10 @@ depends_on = None
 
 def upgrade() -> None:
     op.add_column("jobs", sa.Column("type", sa.String(length=16), server_default="train", nullable=False))
+    op.add_column("models", sa.Column("holdout", sa.JSON(), nullable=True))
 
 
 def downgrade() -> None:
+    op.drop_column("models", "holdout")
     op.execute("DELETE FROM jobs WHERE type <> 'train'")
     op.drop_column("jobs", "type")

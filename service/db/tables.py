@@ -105,7 +105,8 @@ class ModelVersion(Table):
     """One version of a named model. The row outlives its files, so that no version number is used twice.
 
     `trials` are the settings that were tried on the KB first, each with what it reached and cost. `trained_by` is the
-    job that trained the weights; with several seeds, the job of the best seed. `origin` says where
+    job that trained the weights; with several seeds, the job of the best seed. `holdout` are the shares of the KB's
+    training data that were held out of this training, if any. `origin` says where
     an imported model comes from.
     """
 
@@ -128,6 +129,7 @@ class ModelVersion(Table):
     config: Mapped[dict[str, Any]]
     metrics: Mapped[dict[str, Any]]
     trials: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
+    holdout: Mapped[dict[str, Any] | None]
     tags: Mapped[dict[str, Any]]
     code_version: Mapped[str] = mapped_column(String(64))
     artifact: Mapped[str | None]

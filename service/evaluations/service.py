@@ -26,7 +26,7 @@ def submit(session: Session, tenant: str, request: EvaluationRequest, settings: 
     model = models.ready(session, tenant, request.model)
     kb = _kb(session, tenant, model, request.kb)
     _check_fits(model, kb)
-    _check_split(kb, request.split)
+    _check_split(model, kb, request.split)
     job = Job(
         id=new_id("job"),
         type=EVALUATE,
@@ -68,13 +68,16 @@ def _check_fits(model: ModelVersion, kb: Kb) -> None:
     raise Invalid("bound_to_its_kb", detail)
 
 
-def _check_split(kb: Kb, split: str) -> None:
-    if not kb.splits.get(split):
-        detail = (
-            f"{kb.name!r} has no split {split!r}, only {', '.join(kb.splits)}: upload it with `holdout`, such as "
-            f'{{"{split}": 0.1}}, or with a file for {split!r}'
-        )
-        raise Invalid("no_such_split", detail, splits=list(kb.splits))
+def _check_split(model: ModelVersion, kb: Kb, split: str) -> None:
+    held_out = (model.holdout or {}) if kb.sha256 == model.kb_sha256 else {}
+    if split in held_out or kb.splits.get(split):
+        return
+    known = [*kb.splits, *held_out]
+    detail = (
+        f"{kb.name!r} has no split {split!r}, only {', '.join(known)}: upload it or train on it with `holdout`, such "
+        f'as {{"{split}": 0.1}}, or upload it with a file for {split!r}'
+    )
+    raise Invalid("no_such_split", detail, splits=known)
 
 
 def get(session: Session, tenant: str, evaluation_id: str) -> Job:

@@ -66,6 +66,9 @@ class ModelOut(BaseModel):
     trials: list[TrialOut] = Field(
         default_factory=list, description="What was tried to find the settings; empty where all of them were given."
     )
+    holdout: dict[str, float] | None = Field(
+        None, description="Shares of the KB's training data that this training held out; null: none."
+    )
     tags: dict[str, Any]
     aliases: list[str]
     lineage: Lineage

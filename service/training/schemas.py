@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ctp_core.base.config import MAX_SEED
+from ctp_core.kb.holdout import Holdout
 from ctp_core.methods import method_texts
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.http.timestamps import Timestamp
@@ -55,6 +56,9 @@ class TrainRequest(BaseModel):
     )
     priority: int = Field(0, ge=0, lt=PRIORITIES, description="Jobs with a larger number start sooner; 0 to 9.")
     tags: Tags = Field(default_factory=dict)
+    holdout: Holdout | None = Field(
+        None, description="Shares of the KB to hold out of this training, if it came as one file."
+    )
 
 
 class ForecastOut(BaseModel):

@@ -110,3 +110,20 @@ def test_the_terminal_shows_a_table(service: RunningService, model: str) -> None
     shown = CliRunner().invoke(app, ["evaluate", model, "--limit", "20", "--url", service.url])
     assert shown.exit_code == 0, shown.output
     assert all(word in shown.output for word in ("on 20 of test", "mrr", "asked for the object", "calibration error"))
+
+
+def test_a_kb_of_one_file_can_hold_facts_out(client: httpx.Client) -> None:
+    facts = [[f"a{i}", "p", f"b{i % 5}"] for i in range(40)]
+    holdout = {"valid": 0.05, "test": 0.1}
+    by_json = client.post("/kbs", json={"name": "held-json", "facts": facts, "holdout": holdout}).json()
+    rows = "".join(f"{s}\t{p}\t{o}\n" for s, p, o in facts)
+
+    def upload(**texts: str) -> httpx.Response:
+        return client.post("/kbs", data={"name": "held-file", **texts}, files={"file": ("all.tsv", rows)})
+
+    by_file = upload(holdout='{"valid": 0.05, "test": 0.1}').json()
+    assert by_json["splits"] == by_file["splits"] == {"train": 34, "valid": 2, "test": 4}
+    assert by_json["sha256"] == by_file["sha256"]
+    for wrong in ('{"test": 2}', "nonsense"):
+        answer = upload(holdout=wrong)
+        assert (answer.status_code, "holdout" in answer.json()["detail"]) == (422, True)

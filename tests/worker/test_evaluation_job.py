@@ -10,6 +10,7 @@ from sqlalchemy import update
 from ctp_core.benchmarks.family_graphs import family_graphs
 from ctp_core.kb.facts_builder import KbLimits
 from ctp_core.kb.graphs_builder import GraphsBuilder
+from ctp_core.kb.holdout import Holdout
 from service.db.migrate import migrate
 from service.db.tables import Job, ModelVersion
 from service.errors import Conflict, Invalid, NotFound, TooMany
@@ -136,6 +137,27 @@ def test_a_split_that_is_not_there_names_the_remedy(evaluating: EvaluationJob) -
     with pytest.raises(Invalid, match="`holdout`") as raised:
         submitted(evaluating, model="one")
     assert raised.value.code == "no_such_split"
+
+
+def test_a_training_can_hold_out_what_it_is_evaluated_on(settings: Settings, evaluating: EvaluationJob) -> None:
+    trainer = TrainingJob(settings)
+    config = {"method": "distmult", "search": [], "epochs": 1}
+    body = TrainRequest(kb="one-file", name="held", config=config, holdout=Holdout(test=0.2))
+    with trainer.database.write() as session:
+        job, model = training.submit(session, TENANT, body, settings)
+    trainer.run(job.id)
+    trainer.database.dispose()
+    found = evaluated(evaluating, model="held")
+    assert (model.holdout, found.status, found.num_items) == ({"test": 0.2}, "succeeded", 4)
+    with pytest.raises(Invalid, match="`holdout`"):
+        submitted(evaluating, model="held", split="valid")
+
+
+def test_a_split_that_is_there_is_not_held_out_once_more(evaluating: EvaluationJob) -> None:
+    body = TrainRequest(kb="small", holdout=Holdout(test=0.2))
+    with pytest.raises(Invalid, match="already") as raised, evaluating.database.write() as session:
+        training.submit(session, TENANT, body, evaluating.settings)
+    assert raised.value.code == "split_exists"
 
 
 def test_another_tenant_sees_neither_the_model_nor_the_evaluation(evaluating: EvaluationJob) -> None:

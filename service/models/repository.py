@@ -96,10 +96,10 @@ def jobs(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]:
 def evaluations(session: Session, models: Sequence[ModelVersion]) -> dict[str, list[Job]]:
     """Returns model id -> its evaluations that have succeeded, newest first, without their long results."""
     found: dict[str, list[Job]] = {model.id: [] for model in models}
-    ended = (Job.model_id.in_(found), Job.type == EVALUATE, Job.status == "succeeded")
-    statement = select(Job).where(*ended).options(defer(Job.result))
+    statement = select(Job).where(Job.model_id.in_(found), Job.type == EVALUATE).options(defer(Job.result))
     for job in session.scalars(statement.order_by(Job.finished_at.desc(), Job.id)):
-        found[job.model_id].append(job)
+        if job.status == "succeeded":  # not in the statement, with which SQLite reads all jobs that have succeeded
+            found[job.model_id].append(job)
     return found
 
 

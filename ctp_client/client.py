@@ -1,10 +1,11 @@
 """The client: one object for every call of the service."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
+from ctp_client.evaluations import Evaluations
 from ctp_client.jobs import Jobs
 from ctp_client.kbs import Kbs
 from ctp_client.models import Models
@@ -30,6 +31,7 @@ class Client:
         self.kbs = Kbs(self._transport)
         self.jobs = Jobs(self._transport)
         self.models = Models(self._transport)
+        self.evaluations = Evaluations(self._transport)
 
     @property
     def url(self) -> str:
@@ -50,10 +52,15 @@ class Client:
         seeds: Iterable[int] = (0,),
         tags: dict[str, str] | None = None,
         idempotency_key: str | None = None,
+        holdout: Mapping[str, float] | None = None,
     ) -> Training:
-        """Starts a training; the model is named after the KB where no name is given."""
+        """Starts a training; the model is named after the KB where no name is given.
+
+        `holdout` are shares of a KB without splits to hold out, such as {"valid": 0.05, "test": 0.1}.
+        """
         body: dict[str, Any] = {"kb": kb, "config": config or {}, "seeds": list(seeds), "tags": tags or {}}
         body |= ({"name": name} if name else {}) | ({"preset": preset} if preset else {})
+        body |= {"holdout": dict(holdout)} if holdout else {}
         headers = {"Idempotency-Key": idempotency_key} if idempotency_key else {}
         return Training.model_validate(self._transport.send("POST", "/train", json=body, headers=headers).json())
 

@@ -1,6 +1,7 @@
 """`client.kbs`."""
 
 import builtins
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -51,9 +52,15 @@ class Kbs:
     def get(self, kb: str) -> Kb:
         return self._transport.get(Kb, f"/kbs/{segment(kb)}")
 
-    def create(self, name: str, facts: Iterable[tuple[str, str, str]]) -> Kb:
-        """From facts in memory; the same facts under the same name are the KB that is there."""
-        return self._transport.post(Kb, "/kbs", {"name": name, "kind": "facts", "facts": [list(f) for f in facts]})
+    def create(
+        self, name: str, facts: Iterable[tuple[str, str, str]], holdout: Mapping[str, float] | None = None
+    ) -> Kb:
+        """From facts in memory; the same facts under the same name are the KB that is there.
+
+        `holdout` are shares to hold out of training, such as {"valid": 0.05, "test": 0.1}.
+        """
+        body = {"name": name, "kind": "facts", "facts": [list(f) for f in facts]}
+        return self._transport.post(Kb, "/kbs", body | ({"holdout": dict(holdout)} if holdout else {}))
 
     def upload(
         self,
@@ -61,11 +68,21 @@ class Kbs:
         files: Path | Mapping[str, Path],
         kind: str | None = None,
         format: str | None = None,
+        holdout: Mapping[str, float] | None = None,
         open_file: Callable[[Path], Any] = lambda path: path.open("rb"),
     ) -> Kb:
-        """From one file, or from files by split (`train`, `valid`, `test`); `open_file` may count what is read."""
+        """From one file, or from files by split (`train`, `valid`, `test`); `open_file` may count what is read.
+
+        `holdout` are shares of one file to hold out of training, such as {"valid": 0.05, "test": 0.1}.
+        """
         paths = {"file": files} if isinstance(files, Path) else dict(files)
-        data = {key: value for key, value in {"name": name, "kind": kind, "format": format}.items() if value}
+        given = {
+            "name": name,
+            "kind": kind,
+            "format": format,
+            "holdout": json.dumps(dict(holdout)) if holdout else None,
+        }
+        data = {key: value for key, value in given.items() if value}
         with ExitStack() as stack:
             opened = {split: (path.name, stack.enter_context(open_file(path))) for split, path in paths.items()}
             answer = self._transport.send("POST", "/kbs", data=data, files=opened, timeout=UPLOAD_SECONDS)

@@ -66,7 +66,7 @@ class Transport:
     def post(self, model: type[M], path: str, body: dict[str, Any], **params: Any) -> M:
         return model.model_validate(self.send("POST", path, json=body, params=_given(params)).json())
 
-    def items(self, model: type[M], path: str, limit: int | None = None, **params: Any) -> Iterator[M]:
+    def items(self, model: type[M], path: str, /, limit: int | None = None, **params: Any) -> Iterator[M]:
         """Every item of a list, page after page, up to `limit`."""
         left = limit
         cursor: str | None = None

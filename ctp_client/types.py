@@ -106,9 +106,10 @@ class Preset(Wire):
 
 
 class Job(Wire):
-    """A training job and how far it is."""
+    """A training or an evaluation, and how far it is."""
 
     id: str
+    type: str = "train"
     status: str
     model_id: str
     model: str = ""
@@ -120,6 +121,61 @@ class Job(Wire):
     error: dict[str, Any] | None
     created_at: datetime
     started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def finished(self) -> bool:
+        return self.status in FINISHED
+
+
+class Group(Wire):
+    """The figures of some of the questions of an evaluation."""
+
+    name: str
+    num_items: int
+    metrics: dict[str, float]
+
+
+class Bin(Wire):
+    """Answers whose probabilities lie between two tenths, and the share of them that is true."""
+
+    low: float
+    high: float
+    answers: float
+    score: float
+    true: float
+
+
+class Reliability(Wire):
+    """How far probabilities are from the share of answers that is true."""
+
+    ece: float
+    bins: list[Bin]
+
+
+class Evaluation(Wire):
+    """The figures of a model on a split; lists hold `metrics` alone, and all are empty until it has succeeded."""
+
+    id: str
+    status: str
+    model_id: str
+    model: str
+    kb_id: str
+    kb: str | None
+    split: str
+    limit: int | None
+    metrics: dict[str, float]
+    progress: dict[str, Any]
+    error: dict[str, Any] | None
+    num_items: int | None = None
+    num_available: int | None = None
+    num_left_out: int | None = None
+    by_predicate: list[Group] = []
+    by_direction: list[Group] = []
+    by_length: list[Group] = []
+    unseen: Group | None = None
+    calibration: Reliability | None = None
+    created_at: datetime
     finished_at: datetime | None
 
     @property

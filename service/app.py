@@ -7,6 +7,7 @@ from fastapi import FastAPI
 
 from ctp_core import __version__
 from service.db.engine import Database
+from service.evaluations.router import router as evaluations
 from service.files.stores import make_storage
 from service.health.router import router as health
 from service.health.service import Parts
@@ -133,6 +134,6 @@ def add_routes(app: FastAPI) -> None:
     """Routes are tried in order, so the one that must be fastest comes first."""
     app.include_router(queries)
     app.include_router(health)
-    for router in (kbs, formats, training, models):
+    for router in (kbs, formats, training, models, evaluations):
         app.include_router(router, dependencies=[KNOWN_PARAMETERS, IN_TURN])
     add_page(app)

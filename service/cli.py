@@ -10,6 +10,7 @@ from ctp_core.errors import CtpError
 from service.commands import processes
 from service.commands.alive import alive
 from service.commands.bench import bench
+from service.commands.evaluate import evaluate
 from service.commands.gc import gc
 from service.commands.jobs import jobs
 from service.commands.kb import kb
@@ -44,6 +45,7 @@ def every_command(
 
 
 app.command()(train)
+app.command()(evaluate)
 app.command()(query)
 app.command()(rules)
 for name, group in {"kb": kb, "jobs": jobs, "models": models}.items():

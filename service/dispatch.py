@@ -94,12 +94,12 @@ class Dispatcher:
         """
         with self.database.read() as session:
             entries = repository.unpublished(session, RELAY_BATCH)
-            ended = repository.ended(session, entries)
+            ended, types = repository.ended(session, entries), repository.types(session, entries)
         if ended:
             withdraw_jobs(self.redis, ended)
         for entry in entries:
             if entry.job_id not in ended:
-                publish_job(self.celery, entry.job_id, entry.priority)
+                publish_job(self.celery, entry.job_id, entry.priority, repository.QUEUES[types[entry.job_id]])
             with self.database.write() as session:
                 repository.mark_published(session, entry)
             log.info("job_withdrawn" if entry.job_id in ended else "job_published", job_id=entry.job_id)

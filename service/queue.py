@@ -16,8 +16,9 @@ from redis.exceptions import RedisError
 from service.errors import Unavailable
 from service.settings import Settings
 
-TRAIN_QUEUE, QUERY_QUEUE = "train", "query"
-TRAIN_TASK, QUERY_TASK = "worker.train", "worker.answer"
+TRAIN_QUEUE, BATCH_QUEUE, QUERY_QUEUE = "train", "batch", "query"
+TRAIN_TASK, BATCH_TASK, QUERY_TASK = "worker.train", "worker.batch", "worker.answer"
+JOB_TASKS = {TRAIN_QUEUE: TRAIN_TASK, BATCH_QUEUE: BATCH_TASK}  # queue of jobs -> its task
 PRIORITIES = 10
 ALIVE_SECONDS, ALIVE_EVERY_SECONDS = 6, 2
 PUBLISH_TIMEOUT_SECONDS = 5
@@ -65,36 +66,37 @@ def make_redis(settings: Settings) -> Redis:
     return Redis.from_url(redis_url(settings), socket_timeout=seconds, socket_connect_timeout=seconds)
 
 
-def publish_job(app: Celery, job_id: str, priority: int) -> None:
-    """Sends a job to the train queue. Redis serves priority 0 first; for users, a larger number is more urgent."""
+def publish_job(app: Celery, job_id: str, priority: int, queue: str = TRAIN_QUEUE) -> None:
+    """Sends a job to its queue. Redis serves priority 0 first; for users, a larger number is more urgent."""
     app.send_task(
-        TRAIN_TASK,
+        JOB_TASKS[queue],
         args=[job_id],
         # Lets `_messages` tell which jobs are in the queue.
         task_id=job_id,
-        queue=TRAIN_QUEUE,
+        queue=queue,
         priority=PRIORITIES - 1 - priority,
         retry=False,
         ignore_result=True,
     )
 
 
-def waiting_jobs(redis: Any) -> set[str]:
-    """Returns the ids of the jobs in the train queue."""
-    return {job_id for _, _, job_id in _messages(redis)}
+def waiting_jobs(redis: Any, *queues: str) -> set[str]:
+    """Returns the ids of the jobs in these queues; in both if none is named."""
+    return {job_id for queue in queues or JOB_TASKS for _, _, job_id in _messages(redis, queue)}
 
 
 def withdraw_jobs(redis: Any, job_ids: Collection[str]) -> None:
-    """Takes jobs out of the train queue, if they are in it."""
-    for name, message, job_id in _messages(redis):
-        if job_id in job_ids:
-            redis.lrem(name, 0, message)
+    """Takes jobs out of their queues, if they are there."""
+    for queue in JOB_TASKS:
+        for name, message, job_id in _messages(redis, queue):
+            if job_id in job_ids:
+                redis.lrem(name, 0, message)
 
 
-def _messages(redis: Any) -> Iterator[tuple[str, bytes, str]]:
-    """Yields (list, message, job id) for the train queue; the transport keeps one list for each priority."""
+def _messages(redis: Any, queue: str) -> Iterator[tuple[str, bytes, str]]:
+    """Yields (list, message, job id) for a queue of jobs; the transport keeps one list for each priority."""
     separator = "\x06\x16"
-    for name in (TRAIN_QUEUE, *(f"{TRAIN_QUEUE}{separator}{step}" for step in range(1, PRIORITIES))):
+    for name in (queue, *(f"{queue}{separator}{step}" for step in range(1, PRIORITIES))):
         for message in redis.lrange(name, 0, -1):
             # A foreign message must not stop the dispatcher.
             with suppress(ValueError, KeyError, TypeError):

@@ -92,8 +92,8 @@ class Settings(BaseSettings):
         256 * MIB,
         gt=0,
         le=MAX_HELD_BYTES,
-        description="Large answers of all tenants, in bytes, that one API process holds until they are read, apart from "
-        "one that is larger; more are answered with 429. A larger value is kinder to slow readers and takes more "
+        description="Large answers of all tenants, in bytes, that one API process holds until they are read, apart "
+        "from one that is larger; more are answered with 429. A larger value is kinder to slow readers and takes more "
         "memory. At least 1, at most 64 GiB.",
     )
     max_decompressed_bytes: int = Field(
@@ -335,6 +335,19 @@ class Settings(BaseSettings):
         ge=1,
         description="Number of lost workers after which a job fails, at least 1; more gives a job that ends its workers"
         " more chances to end others.",
+    )
+    batch_memory_bytes: int = Field(
+        0,
+        ge=0,
+        description="Memory in bytes that one evaluation may use before it is ended; more admits larger models and "
+        "KBs. 0: a quarter of what is free when its process starts, shared by all batch workers of the machine, but "
+        "at least a gigabyte.",
+    )
+    evaluation_seconds: float = Field(
+        3600.0,
+        gt=0,
+        description="Seconds, above 0, that one evaluation may take; a longer one fails and asks for a `limit`. More "
+        "lets one evaluation keep its worker for longer.",
     )
 
     url: str = Field("http://127.0.0.1:8000", description="URL of the service that client commands call.")

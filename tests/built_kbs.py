@@ -4,8 +4,12 @@ from collections.abc import Iterable
 
 from ctp_core.kb.facts_builder import BuiltKB, FactsBuilder, KbLimits
 
+Facts = Iterable[tuple[str, str, str]]
 
-def built(facts: Iterable[tuple[str, str, str]]) -> BuiltKB:
+
+def built(facts: Facts, **others: Facts) -> BuiltKB:
+    """A KB with these training facts; `others` are its other splits."""
     builder = FactsBuilder(KbLimits())
-    builder.add("train", ((number, *fact) for number, fact in enumerate(facts, 1)), "facts.tsv")
+    for split, some in {"train": facts, **others}.items():
+        builder.add(split, ((number, *fact) for number, fact in enumerate(some, 1)), "facts.tsv")
     return builder.build()

@@ -40,6 +40,7 @@ class RunningService:
             "api": r"service\.cli api|service\.app",
             "train": r"-m worker train",
             "query": r"-m worker query",
+            "batch": r"-m worker batch",
             "dispatch": r"service\.cli dispatch",
             "queue": r"valkey",
         }

@@ -1,4 +1,4 @@
-"""`python -m worker train` or `query`: runs a Celery worker; `ctp worker` replaces itself by it."""
+"""`python -m worker train`, `query` or `batch`: runs a Celery worker; `ctp worker` replaces itself by it."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ def main(role: str) -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from worker.app import serve  # noqa: PLC0415
 
-    # The one thread of a train worker only waits for the process that trains: see worker.nursery.
+    # The one thread of a train or batch worker only waits for the process that works: see worker.nursery.
     concurrency = WAITING_ROOM if role == "query" else 1
     serve(role, ["--quiet", "worker", "--queues", role, *OPTIONS, "--concurrency", str(concurrency)])
 

@@ -1,4 +1,4 @@
-"""Runs the Celery app of a train or query worker. It never loads torch: its child processes do."""
+"""Runs the Celery app of a worker. It never loads torch: its child processes do."""
 
 from contextlib import ExitStack
 
@@ -6,7 +6,7 @@ from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
 
 from service.local.freed_memory import give_back_regularly
 from service.logs import configure_logs
-from service.queue import QUERY_QUEUE, Presence, make_celery
+from service.queue import QUERY_QUEUE, TRAIN_QUEUE, Presence, make_celery
 from service.settings import get_settings
 from worker.nursery import nursery
 from worker.query_children import query_children
@@ -34,8 +34,8 @@ def serve(role: str, arguments: list[str]) -> None:
 
     @worker_ready.connect(weak=False)  # type: ignore[untyped-decorator]
     def announce(**_: object) -> None:
-        if role != QUERY_QUEUE:
-            nursery(settings).prepare_soon()
+        if role == TRAIN_QUEUE:  # evaluations are rare: their child is started for the first one
+            nursery(settings, role).prepare_soon()
         present.enter_context(presence)
 
     @worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
@@ -44,7 +44,7 @@ def serve(role: str, arguments: list[str]) -> None:
         if role == QUERY_QUEUE:
             query_children(settings).leave()
         else:
-            nursery(settings).close()
+            nursery(settings, role).close()
 
     @worker_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
     def end(**_: object) -> None:

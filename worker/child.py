@@ -1,13 +1,15 @@
-"""The process that trains: it loads torch, then reads one job id after another from its standard input.
+"""The process that trains or evaluates: it loads torch, then reads one job id after another from its standard input.
 
-Started by worker.nursery as `python -m worker.child`. It writes `beat` while it works on a job and `done` after it. If
-its input ends, its parent is gone: it exits at once, and the dispatcher takes its job back when the lease expires.
+Started by worker.nursery as `python -m worker.child ROLE`. It writes `beat` while it works on a job and `done` after
+it. If its input ends, its parent is gone: it exits at once, and the dispatcher takes its job back when the lease
+expires.
 """
 
 import gc
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,14 +18,19 @@ import structlog
 import torch
 
 from service.logs import configure_logs
+from service.queue import BATCH_QUEUE, TRAIN_QUEUE
 from service.settings import get_settings
 from worker import memory
+from worker.evaluation_job import EvaluationJob
+from worker.job import JobRunner
 from worker.names import BEAT, BEATS_PER_LEASE, CLINGS, DONE, MOST_BEAT_SECONDS, STOP
 from worker.pipes import PARENT_GONE, STDIN, reply_descriptor
 from worker.training_job import TrainingJob
 
+RUNNERS: dict[str, type[JobRunner]] = {TRAIN_QUEUE: TrainingJob, BATCH_QUEUE: EvaluationJob}
 
-def main() -> None:
+
+def main(role: str) -> None:
     settings, stop = get_settings(), threading.Event()
     configure_logs(settings.log_level)
     memory.offer_to_the_kernel()
@@ -32,16 +39,16 @@ def main() -> None:
     replies = reply_descriptor()
     jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(jobs, stop), name="orders", daemon=True).start()
-    training = TrainingJob(settings, stop)
+    runner = RUNNERS[role](settings, stop)
 
     def beat() -> None:
-        # If the lease is lost but the training does not notice, the parent kills us.
-        _say(replies, CLINGS if training.clings else BEAT)
+        # If the lease is lost but the work does not notice, the parent kills us.
+        _say(replies, CLINGS if runner.clings else BEAT)
 
     beat()
     while not stop.is_set() and (job_id := jobs.get()) != STOP:
         with repeated(beat, min(settings.lease_seconds / BEATS_PER_LEASE, MOST_BEAT_SECONDS)):
-            training.run(job_id)
+            runner.run(job_id)
             structlog.contextvars.clear_contextvars()
             _free_memory()
         _say(replies, DONE)
@@ -93,4 +100,4 @@ def _free_memory() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 SHARE = 0.7  # of the free memory that trainings on this machine may take
 QUERY_SHARE = 0.5  # of the free memory that the children of a query worker may take
+BATCH_SHARE, LEAST_BATCH_BYTES = 0.25, 1_000_000_000  # the same for evaluations
 # A machine with less than this left is about to kill processes, so trainings end first.
 RESERVE_SHARE, RESERVE_BYTES = 0.02, 200_000_000
 # Data that a process reserves and never touches: stacks of threads, arenas of malloc, buffers of BLAS.

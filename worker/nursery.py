@@ -1,8 +1,8 @@
-"""Starts and watches the child process that trains: ready before it is needed, replaced as soon as it ends.
+"""Starts and watches the child process that trains or evaluates: ready in time, replaced as soon as it ends.
 
 Celery's own pool would fork, which hangs after any threaded torch operation, or spawn a process for each task and kill
 it if it needs more than four seconds to load torch. Here the parent never loads torch. The child loads it once and
-trains one job after another.
+does one job after another.
 """
 
 import enum
@@ -25,7 +25,7 @@ from service.db.tables import Job
 from service.errors import Unavailable
 from service.queue import TRAIN_QUEUE, alive, make_redis
 from service.settings import Settings
-from service.training import capacity, lease, outcomes
+from service.training import capacity, lease, outcomes, repository
 from service.training.repository import Claim, LeaseLost
 from worker import memory
 from worker.names import CLINGS, DONE, LOAD_SECONDS, STOP, worker_name
@@ -56,9 +56,9 @@ class Ending(enum.Enum):
 
 
 class Child:
-    """A process that trains the jobs it is told; if it is silent for `patience` seconds, it hangs."""
+    """A process that does the jobs it is told; if it is silent for `patience` seconds, it hangs."""
 
-    def __init__(self, patience: float, command: Sequence[str] = (sys.executable, "-m", "worker.child")) -> None:
+    def __init__(self, patience: float, command: Sequence[str]) -> None:
         self.patience, self._has_spoken = patience, False
         pipe = subprocess.PIPE
         # Unbuffered, so that closing the pipe of a dead child does not try to write again.
@@ -77,8 +77,8 @@ class Child:
         except BrokenPipeError:
             log.warning("child_is_gone", process=self.process.pid)
 
-    def train(self, job_id: str, limit: int | None = None) -> Ending:
-        """Trains a job; kills the child if it hangs, clings to the job or takes more than `limit` bytes of memory."""
+    def run(self, job_id: str, limit: int | None = None) -> Ending:
+        """Does a job; kills the child if it hangs, clings to the job or takes more than `limit` bytes of memory."""
         assert self.process.stdout is not None
         self.jobs += 1
         if limit is not None:
@@ -124,10 +124,10 @@ class Child:
 
 
 class Nursery:
-    """Keeps one child, since Celery hands over one job at a time."""
+    """Keeps one child of a role, since Celery hands over one job at a time."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, role: str = TRAIN_QUEUE) -> None:
+        self.settings, self.role = settings, role
         self.database = Database(settings.database)
         # Re-entrant: `close` may run in a signal handler of the thread that prepares.
         self._lock = threading.RLock()
@@ -150,7 +150,8 @@ class Nursery:
                 return None
             if self._child is None or not self._child.alive:
                 self._free = memory.free_bytes()
-                self._child = Child(self.settings.lease_seconds)
+                command = (sys.executable, "-m", "worker.child", self.role)
+                self._child = Child(self.settings.lease_seconds, command)
             return self._child
 
     def run(self, job_id: str) -> None:
@@ -159,7 +160,7 @@ class Nursery:
         if child is None:
             return  # the job is still queued: the dispatcher publishes it again
         kills, limit = memory.oom_kills(), self.limit()
-        ending = child.train(job_id, limit)
+        ending = child.run(job_id, limit)
         if ending is not Ending.DONE or child.jobs >= JOBS_PER_CHILD:
             code = child.close()
             self.prepare()
@@ -169,14 +170,17 @@ class Nursery:
                 self._report_loss(job_id, child, ending, code, limit)
 
     def limit(self) -> int | None:
-        """The memory that a training may take here: what was free when the child started, shared by all workers."""
-        return self.settings.train_memory_bytes or memory.share_of(self._free, self._num_workers())
+        """The memory that a job may take here: what was free when the child started, shared by all workers."""
+        if self.role == TRAIN_QUEUE:
+            return self.settings.train_memory_bytes or memory.share_of(self._free, self._num_workers())
+        share = memory.share_of(self._free, self._num_workers(), memory.BATCH_SHARE)
+        return self.settings.batch_memory_bytes or (None if share is None else max(share, memory.LEAST_BATCH_BYTES))
 
     def _num_workers(self) -> int:
-        """The train workers of this machine, which share its memory; 1 if Redis is away."""
+        """The workers of this role on this machine, which share its memory; 1 if Redis is away."""
         try:
             with make_redis(self.settings) as redis:
-                return max(1, alive(redis, TRAIN_QUEUE, socket.gethostname()))
+                return max(1, alive(redis, self.role, socket.gethostname()))
         except (RedisError, Unavailable):
             return 1
 
@@ -193,8 +197,9 @@ class Nursery:
         log.warning("child_lost", job_id=job_id, code=code, reason=ending.value)
         try:
             with self.database.write() as session:
-                job = session.get(Job, job_id)
-                if job is not None and job.worker == worker_name(child.process.pid):
+                # Not by its id: a child that evaluates chooses its job itself.
+                job = repository.run_by(session, worker_name(child.process.pid))
+                if job is not None:
                     self._record(session, job, ending, code, limit)
         except LeaseLost:
             log.info("job_moved_on", job_id=job_id)
@@ -226,6 +231,6 @@ class Nursery:
 
 
 @cache
-def nursery(settings: Settings) -> Nursery:
+def nursery(settings: Settings, role: str) -> Nursery:
     """Returns the nursery of this process."""
-    return Nursery(settings)
+    return Nursery(settings, role)

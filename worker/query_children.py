@@ -193,7 +193,7 @@ class QueryChildren:
 
     def answer(self, message: Message) -> None:
         """Answers a batch and sends the replies to the list that its sender listens to, if it still waits."""
-        left = cast("int", self.redis.pttl(message["waits"])) / 1000  # what it has waited in the queue is gone
+        left = self.redis.pttl(message["waits"]) / 1000  # what it has waited in the queue is gone
         if left <= 0:
             log.info("batch_too_late", request_ids=message["request_ids"])
             return

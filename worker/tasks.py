@@ -4,7 +4,7 @@ from typing import Any
 
 from celery import Celery
 
-from service.queue import QUERY_TASK, TRAIN_TASK
+from service.queue import BATCH_QUEUE, BATCH_TASK, QUERY_TASK, TRAIN_QUEUE, TRAIN_TASK
 from service.settings import Settings
 from worker.nursery import nursery
 from worker.query_children import query_children
@@ -13,7 +13,11 @@ from worker.query_children import query_children
 def register(app: Celery, settings: Settings) -> None:
     @app.task(name=TRAIN_TASK)  # type: ignore[untyped-decorator]
     def train(job_id: str) -> None:
-        nursery(settings).run(job_id)
+        nursery(settings, TRAIN_QUEUE).run(job_id)
+
+    @app.task(name=BATCH_TASK)  # type: ignore[untyped-decorator]
+    def batch(job_id: str) -> None:
+        nursery(settings, BATCH_QUEUE).run(job_id)
 
     @app.task(name=QUERY_TASK)  # type: ignore[untyped-decorator]
     def answer(message: dict[str, Any]) -> None:

@@ -133,19 +133,23 @@ def calibrate_on_unseen(
 
 
 def answers_of(
-    score: Score, calibration: Calibration, kb: FactsKB, split: str
+    score: Score, calibration: Calibration, kb: FactsKB, split: str, most: int | None = None
 ) -> tuple[Float[np.ndarray, " answer"], Bool[np.ndarray, " answer"]]:
     """(scores, truth) of the unknown answers that people see when they ask for the facts of a split.
 
-    Each question is asked once. An answer is unknown where no earlier split states it, and true where this split does.
+    Each question is asked once; `most` asks for so many of the facts, always the same ones. An answer is unknown where
+    no earlier split states it, and true where this split does.
     """
     earlier = [kb.splits[name] for name in SPLITS[: SPLITS.index(split)] if name in kb.splits]
     facts = kb.splits[split]
     asked = FactsSplit(np.concatenate([facts[:0], *earlier]), facts)
-    found = Candidates.together(_candidates(score, kb, asked, len(facts), once=True))
-    scores = expit(calibration.logits(found.logits, found.predicate))
-    shown = looked_at(scores, found.rank)
-    return scores[shown], found.true[shown]
+    seen = [np.zeros(0)], [np.zeros(0, dtype=bool)]
+    for found in _candidates(score, kb, asked, len(facts) if most is None else most, once=True):
+        scores = expit(calibration.logits(found.logits, found.predicate))
+        shown = looked_at(scores, found.rank)  # at once: all candidates of a large split would not fit into memory
+        seen[0].append(scores[shown])
+        seen[1].append(found.true[shown])
+    return np.concatenate(seen[0]), np.concatenate(seen[1])
 
 
 def _folds(split: FactsSplit) -> list[FactsSplit]:

@@ -121,6 +121,7 @@ class BaseConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     explainable: ClassVar[bool] = True  # whether answers of this method have proofs
+    on_other_kbs: ClassVar[bool] = False  # whether its models answer on another KB than their own (`Model.on`)
     # Settings that earlier versions stored -> the name they have now, or None where they had no effect.
     former: ClassVar[Mapping[str, str | None]] = {}
 

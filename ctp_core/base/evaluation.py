@@ -1,6 +1,6 @@
 """How well models rank facts: filtered ranks in both directions, MRR, Hits@k, AUC-PR, and settings chosen by them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -57,8 +57,12 @@ def known_filters(kb: FactsKB, split: str) -> tuple[KnownFilter, KnownFilter]:
 
     Validation decides what is learnt, and test facts have no say in that: they filter only where they are ranked.
     """
-    known = SPLITS[: SPLITS.index(split) + 1]
-    facts, sizes = [kb.splits[name] for name in known if name in kb.splits], (len(kb.entities), len(kb.predicates))
+    return filters_by(kb, SPLITS[: SPLITS.index(split) + 1])
+
+
+def filters_by(kb: FactsKB, splits: Sequence[str]) -> tuple[KnownFilter, KnownFilter]:
+    """For objects and for subjects, over the facts of these splits."""
+    facts, sizes = [kb.splits[name] for name in splits if name in kb.splits], (len(kb.entities), len(kb.predicates))
     return KnownFilter(facts, *sizes, subjects=False), KnownFilter(facts, *sizes, subjects=True)
 
 

@@ -41,6 +41,7 @@ PHASES = {
     "constants": "weighing rules with constants",
     "calibration": "calibrating scores",
     "validation": "validating",
+    "evaluation": "evaluating",
     "saving": "saving the model",
     "rules": "counting rules",
 }

@@ -92,6 +92,7 @@ class ProofsConfig(MinedConfig):
     own, and rules with constants. Either may be missing.
     """
 
+    on_other_kbs: ClassVar[bool] = True
     method: Literal["proofs"] = "proofs"
     templates: dict[EvidenceTemplate, Annotated[int, Field(ge=1, le=MAX_REFORMULATORS)]] = Field(
         default={"1": 8, "2": 8},
@@ -198,6 +199,7 @@ class RulesConfig(MinedConfig):
 
     former: ClassVar[dict[str, str]] = {"rules": "rules_per_template"}
 
+    on_other_kbs: ClassVar[bool] = True
     method: Literal["rules"] = "rules"
     epochs: int = Field(
         default=10_000,

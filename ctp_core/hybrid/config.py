@@ -1,6 +1,6 @@
 """Settings of the model that adds an embedding score to its proofs, and its presets."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -23,6 +23,7 @@ EMBEDDING_SHARE = 2 / 3  # of the budget: the same accuracy takes an embedding l
 class HybridConfig(BaseConfig):
     """Settings of both parts, which are trained separately; `seed` applies to both."""
 
+    on_other_kbs: ClassVar[bool] = True  # by its proofs alone
     method: Literal["hybrid"] = "hybrid"
     epochs: int = Field(
         default=ALL_EPOCHS,

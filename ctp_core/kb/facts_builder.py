@@ -4,12 +4,14 @@ from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ctp_core.errors import DataError, EmptyKB, ParseError, TooLarge
 from ctp_core.kb.formats.rows import Row
+from ctp_core.kb.holdout import Holdout, hold_out
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, distinct_facts
 from ctp_core.symbols import MAX_NAME_LENGTH, Vocabulary, check_name
 
@@ -90,8 +92,8 @@ class FactsBuilder:
         names[name] = number = len(names)
         return number
 
-    def build(self) -> BuiltKB:
-        """Builds the KB; raises EmptyKB where it has no training facts."""
+    def build(self, holdout: Holdout | None = None) -> BuiltKB:
+        """Builds the KB; raises EmptyKB where it has no training facts, DataError where too few can be held out."""
         if not self._splits.get("train"):
             raise EmptyKB("the KB has no facts: send at least one row of subject, predicate, object")
         every = {
@@ -100,7 +102,10 @@ class FactsBuilder:
         unique = {name: distinct_facts(ids, *self._sizes) for name, ids in every.items()}
         kb = FactsKB(Vocabulary("entity", self._entities), Vocabulary("predicate", self._predicates), unique)
         duplicates = {name: len(every[name]) - len(unique[name]) for name in every}
-        return BuiltKB(kb, digest(kb), [*self._remarks(unique, duplicates)])
+        remarks = [*self._remarks(unique, duplicates)]
+        if holdout is not None:
+            kb = cast(FactsKB, hold_out(kb, holdout))
+        return BuiltKB(kb, digest(kb), remarks)
 
     @property
     def _sizes(self) -> tuple[int, int]:

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import cast
 
 from ctp_core.errors import DataError, EmptyKB, TooLarge
 from ctp_core.kb.facts_builder import KbLimits
 from ctp_core.kb.formats.graphs_jsonl import write_graphs_jsonl
 from ctp_core.kb.graphs import graphs_kb, joined
+from ctp_core.kb.holdout import Holdout, hold_out
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.symbols import Vocabulary
 
@@ -55,19 +57,21 @@ class GraphsBuilder:
             raise TooLarge(f"a KB may have {self.limits.max_symbols} entities at most (CTP_MAX_SYMBOLS)")
         return graph
 
-    def build(self) -> BuiltGraphs:
+    def build(self, holdout: Holdout | None = None) -> BuiltGraphs:
         if not self._splits.get("train"):
             raise EmptyKB("the KB has no training graphs")
         if all(graph.label is None for graph in self._splits["train"]):
             raise DataError(f"no training graph has a label: {self._place('train', 0)} has none")
-        kb = graphs_kb(self._splits)
+        kb = whole = graphs_kb(self._splits)
+        if holdout is not None:
+            kb = cast(GraphsKB, hold_out(whole, holdout))
         content = sha256(b"graphs\n")
         for split, graphs in kb.splits.items():
             content.update(f"{split}\n".encode())
             for line in write_graphs_jsonl(graphs):
                 content.update(line.encode())
         entities, predicates = Vocabulary("entity", self._entities), Vocabulary("predicate", self._predicates(kb))
-        return BuiltGraphs(kb, entities, predicates, content.hexdigest(), [*self._remarks(kb)])
+        return BuiltGraphs(kb, entities, predicates, content.hexdigest(), [*self._remarks(whole)])
 
     def _predicates(self, kb: GraphsKB) -> Iterable[str]:
         graphs = [graph for some in kb.splits.values() for graph in some]

@@ -82,7 +82,7 @@ class Bench:
         self.watched = tuple(
             Group(n, (c,), 1, PAUSE_SECONDS, patient=True) for n, c in (("query", query), ("healthz", health))
         )
-        self.settings = Settings(**SETTINGS)
+        self.settings = Settings.model_validate(SETTINGS)
         self.rows: list[Row] = []
 
     def measure_idle(self) -> None:
@@ -100,7 +100,7 @@ class Bench:
         for job in self.hostile.client.get("/jobs", params={"status": "running"}).json()["items"]:
             self.hostile.client.post(f"/jobs/{job['id']}/cancel")
         after, seconds = self._settled(self.idle)
-        memory = {"memory_before_mb": before, "memory_peak_mb": peak, "memory_after_mb": after}
+        memory: Row = {"memory_before_mb": before, "memory_peak_mb": peak, "memory_after_mb": after}
         memory |= {"memory_bound_mb": bounds(self.idle, self.settings), "memory_settled_seconds": seconds}
         self._note(load.name, seen | {"load": hostile[load.name]}, memory, lost)
 

@@ -14,6 +14,7 @@ class AlivePart(StrEnum):
     dispatch = "dispatch"
     train = "train"
     query = "query"
+    batch = "batch"
 
 
 @needs("service", "worker")

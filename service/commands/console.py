@@ -22,6 +22,28 @@ Key = Annotated[str | None, typer.Option("--key", envvar="CTP_KEY", help="Your k
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
+Holdout = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--holdout",
+        metavar="SPLIT=SHARE",
+        help="Hold out a share of a KB that is one file, such as test=0.1; may be repeated, for valid and test.",
+    ),
+]
+
+
+def held_out(given: list[str] | None) -> dict[str, float]:
+    """Parses `test=0.1`; raises BadParameter."""
+    shares: dict[str, float] = {}
+    for text in given or []:
+        split, _, share = text.partition("=")
+        try:
+            shares[split] = float(share)
+        except ValueError:
+            raise typer.BadParameter(f"--holdout {text!r} is not SPLIT=SHARE, such as test=0.1") from None
+    return shares
+
+
 def _in_a_folder(path: Path | None) -> Path | None:
     """Checks that the file can be written, before the work is done."""
     if path is not None and path.is_dir():

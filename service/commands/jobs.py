@@ -89,7 +89,7 @@ def _row(job: Job) -> tuple[str | Text, ...]:
 
 
 def _epochs(job: Job) -> str:
-    return f"{job.progress['epoch']}/{job.progress['epochs']}" if "epoch" in job.progress else ""
+    return f"{job.progress['epoch']}/{job.progress['epochs']}" if job.progress.get("epochs") else ""
 
 
 def print_trials(trials: Sequence[Trial]) -> None:

@@ -8,7 +8,21 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from ctp_client import Kb
-from service.commands.console import Json, Key, Limit, Url, connected, err, name, out, print_json, short, table
+from service.commands.console import (
+    Holdout,
+    Json,
+    Key,
+    Limit,
+    Url,
+    connected,
+    err,
+    held_out,
+    name,
+    out,
+    print_json,
+    short,
+    table,
+)
 from service.commands.extras import needs
 
 kb = typer.Typer(help="Knowledge bases: upload, show, export, delete.", no_args_is_help=True)
@@ -109,6 +123,7 @@ def upload(
     test: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Facts to test on.")] = None,
     kind: Annotated[str | None, typer.Option(help="facts or graphs.")] = None,
     format: Annotated[str | None, typer.Option(help="Format, else recognised; see `ctp kb formats`.")] = None,
+    holdout: Holdout = None,
     url: Url = None,
     key: Key = None,
     as_json: Json = False,
@@ -126,7 +141,7 @@ def upload(
         def opened(path: Path) -> object:
             return bar.open(path, "rb", description=path.name)
 
-        made = client.kbs.upload(name_, files, kind, format, open_file=opened)
+        made = client.kbs.upload(name_, files, kind, format, held_out(holdout), open_file=opened)
     if as_json:
         print_json(made)
     else:

@@ -17,6 +17,7 @@ from service.settings import UserError, get_settings
 class WorkerRole(StrEnum):
     train = "train"
     query = "query"
+    batch = "batch"
 
 
 @needs("all")
@@ -57,8 +58,12 @@ def api() -> None:
 
 
 @needs("worker")
-def worker(role: Annotated[WorkerRole, typer.Argument(help="train: train models; query: answer queries.")]) -> None:
-    """Run a Celery worker that trains models or answers queries."""
+def worker(
+    role: Annotated[
+        WorkerRole, typer.Argument(help="train: train models; query: answer queries; batch: evaluate models.")
+    ],
+) -> None:
+    """Run a Celery worker that trains models, answers queries or evaluates models."""
     command = worker_command(role.value)
     os.execv(command[0], command)  # noqa: S606
 

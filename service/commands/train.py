@@ -8,7 +8,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from ctp_client import Client, Job, Model
-from service.commands.console import Json, Key, Url, connected, err, name, out, print_json
+from service.commands.console import Holdout, Json, Key, Url, connected, err, held_out, name, out, print_json
 
 LOG_SECONDS = 10.0  # between two lines about the same phase
 METRICS = ("mrr", "accuracy", "hits@10")
@@ -29,6 +29,7 @@ def train(
     seeds: Annotated[
         list[int] | None, typer.Option("--seed", help="Seed; may be repeated, then the best on validation is kept.")
     ] = None,
+    holdout: Holdout = None,
     detach: Annotated[bool, typer.Option("--detach", help="Print the job's id and do not wait for its end.")] = False,
     url: Url = None,
     key: Key = None,
@@ -37,7 +38,7 @@ def train(
     """Train a model on a KB and show its progress; Ctrl-C stops watching, not the training."""
     config = dict(_setting(text) for text in settings or [])
     with connected(url, key) as client:
-        training = client.train(kb, model, preset, config, seeds or (0,))
+        training = client.train(kb, model, preset, config, seeds or (0,), holdout=held_out(holdout))
         if detach:
             print_json(training) if as_json else out.print(name(training.job.id))
             return
@@ -83,7 +84,7 @@ def watch(client: Client, job_id: str, title: str, quiet: bool = False) -> Job:
                 elif event.event == "status":
                     bar.update(task, now=_state(event.data))
     except KeyboardInterrupt:
-        err.print(name(f"still training: `ctp jobs watch {job_id}` shows it, `ctp jobs cancel {job_id}` stops it"))
+        err.print(name(f"still running: `ctp jobs watch {job_id}` shows it, `ctp jobs cancel {job_id}` stops it"))
         raise typer.Exit(130) from None
     return client.jobs.get(job_id)
 

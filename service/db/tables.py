@@ -105,7 +105,8 @@ class ModelVersion(Table):
     """One version of a named model. The row outlives its files, so that no version number is used twice.
 
     `trials` are the settings that were tried on the KB first, each with what it reached and cost. `trained_by` is the
-    job that trained the weights; with several seeds, the job of the best seed. `origin` says where
+    job that trained the weights; with several seeds, the job of the best seed. `holdout` are the shares of the KB's
+    training data that were held out of this training, if any. `origin` says where
     an imported model comes from.
     """
 
@@ -128,6 +129,7 @@ class ModelVersion(Table):
     config: Mapped[dict[str, Any]]
     metrics: Mapped[dict[str, Any]]
     trials: Mapped[list[Any]] = mapped_column(default=list, server_default="[]")
+    holdout: Mapped[dict[str, Any] | None]
     tags: Mapped[dict[str, Any]]
     code_version: Mapped[str] = mapped_column(String(64))
     artifact: Mapped[str | None]
@@ -139,12 +141,12 @@ class ModelVersion(Table):
 
 
 class Job(Table):
-    """A training job. `attempt` is the fencing token: only the worker that holds the newest one may write.
+    """A training or an evaluation (`type`). `attempt` is the fencing token: only the worker with the newest may write.
 
     A job of several seeds has one child per seed and ends when the last child does; no worker ever claims it.
     `crashes` counts the attempts whose worker fell silent. `result` holds what a child has trained until the best child
-    is chosen. `waiting_for` names the part of the service that a running job is waiting for. `forecast` is what the
-    training was expected to cost when it was submitted.
+    is chosen, or the figures of an evaluation. `waiting_for` names the part of the service that a running job is
+    waiting for. `forecast` is what the training was expected to cost when it was submitted.
     """
 
     __tablename__ = "jobs"
@@ -155,6 +157,7 @@ class Job(Table):
 
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     tenant: Mapped[str] = mapped_column(String(64))
+    type: Mapped[str] = mapped_column(String(16), default="train", server_default="train")
     model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), index=True)
     parent_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
     position: Mapped[int] = mapped_column(default=0)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.db.engine import Database
 from service.health.counters import REGISTRY, WORKER_COUNTS, WORKER_FIELDS
 from service.health.service import Parts
-from service.queue import QUERY_QUEUE, waiting_jobs
+from service.queue import JOB_TASKS, QUERY_QUEUE, waiting_jobs
 from service.training.repository import num_by_status
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -39,7 +39,7 @@ class Now:
             return
 
     def _jobs(self) -> Metric:
-        jobs = GaugeMetricFamily("ctp_jobs", "Training jobs by state.", labels=["state"])
+        jobs = GaugeMetricFamily("ctp_jobs", "Jobs by state.", labels=["state"])
         with self.database.read() as session:
             counts = num_by_status(session)
         for state in JOB_STATES:
@@ -48,7 +48,8 @@ class Now:
 
     def _queues(self) -> Metric:
         depth = GaugeMetricFamily("ctp_queue_depth", "Messages that wait in the queue.", labels=["queue"])
-        depth.add_metric(["train"], len(waiting_jobs(self.redis)))
+        for queue in JOB_TASKS:
+            depth.add_metric([queue], len(waiting_jobs(self.redis, queue)))
         depth.add_metric([QUERY_QUEUE], self.redis.llen(QUERY_QUEUE))
         return depth
 

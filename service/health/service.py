@@ -14,12 +14,14 @@ from service.db.faults import DAMAGED, fault_of
 from service.files import store_owner
 from service.files.storage import Storage, StorageError
 from service.leadership import DISPATCHER, leader
-from service.queue import QUERY_QUEUE, TRAIN_QUEUE, able
+from service.queue import BATCH_QUEUE, QUERY_QUEUE, TRAIN_QUEUE, able
 
 States = dict[str, str]
 OK, MISSING, SILENT = "ok", "missing", "no answer"
 UNABLE = "no process can answer"  # there are workers, but their processes are being started
 ANSWER_SECONDS = 4.0
+WORKERS = {f"{role}_worker": role for role in (TRAIN_QUEUE, QUERY_QUEUE, BATCH_QUEUE)}
+NOT_NEEDED = {f"{BATCH_QUEUE}_worker"}  # trainings and queries do without; evaluations wait for it
 
 
 class Parts:
@@ -28,7 +30,7 @@ class Parts:
     def __init__(self, database: Database, redis: Any, storage: Storage | None = None) -> None:
         self._askers = [
             Asker({"database": SILENT, DISPATCHER: MISSING}, lambda: _database(database)),
-            Asker({"queue": SILENT, "train_worker": MISSING, "query_worker": MISSING}, lambda: _queue(redis)),
+            Asker({"queue": SILENT, **dict.fromkeys(WORKERS, MISSING)}, lambda: _queue(redis)),
         ]
         if storage is not None:
             self._askers.append(Asker({"storage": SILENT}, lambda: _storage(database, storage)))
@@ -76,7 +78,7 @@ def _database(database: Database) -> States:
 def _queue(redis: Any) -> States:
     try:
         redis.ping()
-        workers = {f"{role}_worker": _workers(able(redis, role)) for role in (TRAIN_QUEUE, QUERY_QUEUE)}
+        workers = {name: _workers(able(redis, role)) for name, role in WORKERS.items()}
     except RedisError as error:
         return {"queue": type(error).__name__}
     return {"queue": OK, **workers}

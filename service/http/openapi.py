@@ -40,6 +40,7 @@ def upload_body(model: type[BaseModel]) -> dict[str, Any]:
             "name": text,
             "kind": text,
             "format": text,
+            "holdout": text,
             "file": file,
             "train": file,
             "valid": file,

@@ -13,7 +13,7 @@ from ctp_core.kb.knowledge_base import SPLITS, FactsKB, Graph, GraphsKB, Knowled
 from ctp_core.symbols import Fact, Vocabulary
 from service.db.bulk import one_of
 from service.db.clock import now, over
-from service.db.tables import FactBlock, GraphRow, Kb, ModelVersion, Symbol
+from service.db.tables import FactBlock, GraphRow, Job, Kb, ModelVersion, Symbol
 from service.kbs.blocks import COLUMNS, ORDERINGS, UPLOAD, Rows, decode, matching, ordering_for
 
 SAMPLE_TENANT = ""
@@ -201,6 +201,12 @@ def has_model(session: Session, kb: Kb) -> bool:
         ModelVersion.kb_id == kb.id, ModelVersion.status.in_(["pending", "ready"])
     )
     return session.scalars(statement.limit(1)).first() is not None
+
+
+def has_job(session: Session, kb: Kb) -> bool:
+    """Whether a job that has not ended, such as an evaluation of a model of another KB, needs this KB."""
+    active = (Job.kb_id == kb.id, Job.status.in_(["queued", "running"]))
+    return session.scalars(select(Job.id).where(*active).limit(1)).first() is not None
 
 
 def vocabulary(session: Session, kb: Kb, role: str) -> Vocabulary:

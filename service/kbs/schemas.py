@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
+from ctp_core.kb.holdout import Holdout
 from service.http.timestamps import Timestamp
 
 Split = Literal["train", "valid", "test"]
@@ -27,6 +28,9 @@ class KbCreate(BaseModel):
     name: str = Field(min_length=1, max_length=64)
     kind: Literal["facts"] = "facts"
     facts: Annotated[list[FactTuple], FailFast()] = Field(description="Facts, each as [subject, predicate, object].")
+    holdout: Holdout | None = Field(
+        None, description='Shares of the facts to hold out of training, such as `{"valid": 0.05, "test": 0.1}`.'
+    )
 
 
 class KbOut(BaseModel):

@@ -132,6 +132,8 @@ def delete(database: Database, tenant: str, reference: str) -> None:
         held(session, tenant, kb.id, to_delete=True)
         if repository.has_model(session, kb):
             raise Conflict("kb_in_use", f"models use {kb.name!r}: delete them first")
+        if repository.has_job(session, kb):
+            raise Conflict("kb_in_use", f"an evaluation uses {kb.name!r}: wait for its end, or cancel its job")
         repository.give_up(session, kb)
 
 

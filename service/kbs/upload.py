@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
 
@@ -13,9 +14,10 @@ from ctp_core.kb.formats.gzipped import ZipLimits, maybe_gunzipped
 from ctp_core.kb.formats.registry import FORMATS, SNIFF_BYTES, recognise
 from ctp_core.kb.formats.rows import FileLimits
 from ctp_core.kb.graphs_builder import BuiltGraphs, GraphsBuilder
+from ctp_core.kb.holdout import Holdout
 from ctp_core.kb.knowledge_base import SPLITS
 from service.errors import Invalid, UnsupportedMedia
-from service.http.bodies import parse_json
+from service.http.bodies import invalid, parse_json
 from service.http.forms import MAX_TEXTS, known_fields, room_for
 from service.http.places import Places
 from service.kbs.kinds import GRAPHS, KINDS, check_format, kind_of
@@ -24,7 +26,7 @@ from service.names import check_name
 from service.settings import Settings
 
 FILE_FIELDS = ("file", *SPLITS)
-TEXT_FIELDS = ("name", "kind", "format")
+TEXT_FIELDS = ("name", "kind", "format", "holdout")
 MAX_FILE_NAME = 200
 BODY = "body"
 THREADS = 2
@@ -45,6 +47,7 @@ class Upload:
     format: str | None = None
     facts: list[tuple[str, str, str]] = field(default_factory=list)
     files: dict[str, UploadFile] = field(default_factory=dict)
+    holdout: Holdout | None = None
 
     def build(self, settings: Settings) -> BuiltKB | BuiltGraphs:
         """Builds the KB and checks every line; raises ParseError at the first bad one."""
@@ -52,7 +55,7 @@ class Upload:
         if not self.files:
             builder = FactsBuilder(limits)
             builder.add("train", ((number, *fact) for number, fact in enumerate(self.facts, 1)), BODY)
-            return builder.build()
+            return builder.build(self.holdout)
         files = [OpenFile.of(split, self.files[split], settings) for split in SPLITS if split in self.files]
         formats = [self.format or recognise(file.name, file.content().read(SNIFF_BYTES)) for file in files]
         kind = self.kind or kind_of(formats[0])
@@ -60,7 +63,7 @@ class Upload:
         made = GraphsBuilder(limits) if kind == GRAPHS else FactsBuilder(limits)
         for file, name in readers:
             made.add(file.split, FORMATS[name].read(file.content(), file.name, file.limits), file.name)
-        return made.build()
+        return made.build(self.holdout)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ async def _upload(request: Request) -> AsyncIterator[Upload]:
     if content_type == "application/json":
         # Not `read_json`: a name that cannot be stored is reported with its line later.
         body = await parse_json(KbCreate, await request.body(), tenant=request.scope["ctp.tenant"])
-        yield Upload(check_name(body.name), body.kind, facts=body.facts)
+        yield Upload(check_name(body.name), body.kind, facts=body.facts, holdout=body.holdout)
     elif content_type == "multipart/form-data":
         with room_for("the upload"):
             form = await request.form(max_files=len(FILE_FIELDS), max_fields=MAX_TEXTS)
@@ -125,4 +128,13 @@ def _from_form(form: FormData) -> Upload:
         raise Invalid("bad_kind", f"kind {kind[:40]!r} is not known: use {', '.join(KINDS)}")
     if "format" in texts:
         check_format(texts["format"], kind or kind_of(texts["format"]))
-    return Upload(check_name(texts.get("name", "")), kind, texts.get("format"), files=files)
+    name, holdout = check_name(texts.get("name", "")), _holdout(texts.get("holdout"))
+    return Upload(name, kind, texts.get("format"), files=files, holdout=holdout)
+
+
+def _holdout(text: str | None) -> Holdout | None:
+    """Parses `{"valid": 0.05, "test": 0.1}`; raises Invalid."""
+    try:
+        return None if not text else Holdout.model_validate_json(text)
+    except ValidationError as error:
+        raise invalid(error, Holdout, "holdout") from None

@@ -22,6 +22,7 @@ PARTS = {
     "api": [*CTP, "api"],
     "train": worker_command("train"),
     "query": worker_command("query"),
+    "batch": worker_command("batch"),
     "dispatch": [*CTP, "dispatch"],
 }
 

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, and_, delete, func, or_, select, tuple_
 from sqlalchemy.engine import CursorResult
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from ctp_core.errors import MAX_COMPARED
 from ctp_core.rules import SIDES, UNARY
 from service.db.tables import Alias, Checkpoint, Job, Kb, ModelVersion, RuleRow
 from service.kbs.repository import SAMPLE_TENANT
+from service.training.repository import EVALUATE, TRAIN
 
 
 def find(session: Session, tenant: str, reference: str) -> ModelVersion | None:
@@ -88,8 +89,18 @@ def jobs(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]:
     """Returns model id -> id of the job that the user started."""
     ids = [model.id for model in models]
     # Children are filtered in Python: with `parent_id IS NULL`, SQLite scans all jobs without a parent.
-    statement = select(Job.model_id, Job.id, Job.parent_id).where(Job.model_id.in_(ids))
+    statement = select(Job.model_id, Job.id, Job.parent_id).where(Job.model_id.in_(ids), Job.type == TRAIN)
     return {row.model_id: row.id for row in session.execute(statement) if row.parent_id is None}
+
+
+def evaluations(session: Session, models: Sequence[ModelVersion]) -> dict[str, list[Job]]:
+    """Returns model id -> its evaluations that have succeeded, newest first, without their long results."""
+    found: dict[str, list[Job]] = {model.id: [] for model in models}
+    statement = select(Job).where(Job.model_id.in_(found), Job.type == EVALUATE).options(defer(Job.result))
+    for job in session.scalars(statement.order_by(Job.finished_at.desc(), Job.id)):
+        if job.status == "succeeded":  # not in the statement, with which SQLite reads all jobs that have succeeded
+            found[job.model_id].append(job)
+    return found
 
 
 def kb_names(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]:
@@ -102,7 +113,7 @@ def kb_names(session: Session, models: Sequence[ModelVersion]) -> dict[str, str]
 
 def trainings(session: Session, model: ModelVersion) -> Sequence[Job]:
     """Returns one job for each seed; the job that trained the model's weights comes first."""
-    statement = select(Job).where(Job.model_id == model.id, Job.has_children.is_(False))
+    statement = select(Job).where(Job.model_id == model.id, Job.type == TRAIN, Job.has_children.is_(False))
     return session.scalars(statement.order_by(Job.id != (model.trained_by or ""), Job.position)).all()
 
 

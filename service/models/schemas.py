@@ -37,6 +37,16 @@ class TrialOut(BaseModel):
     chosen: bool = Field(description="Whether the model was then trained with these settings.")
 
 
+class CardFigures(BaseModel):
+    """The metrics of an evaluation of a model, and what they are of."""
+
+    id: str = Field(description="`GET /evaluations/{id}` tells all of it.")
+    split: str
+    kb_id: str
+    limit: int | None = Field(description="Size of the sample; null if all was asked for.")
+    metrics: dict[str, float]
+
+
 class ModelOut(BaseModel):
     """One version of a model."""
 
@@ -49,9 +59,15 @@ class ModelOut(BaseModel):
     explainable: bool = Field(description="Whether answers come with proofs.")
     preset: str | None
     config: dict[str, Any]
-    metrics: dict[str, Any]
+    metrics: dict[str, Any] = Field(description="Figures of its training, on validation data.")
+    evaluations: list[CardFigures] = Field(
+        default_factory=list, description="The newest evaluation on each split of each KB, newest first."
+    )
     trials: list[TrialOut] = Field(
         default_factory=list, description="What was tried to find the settings; empty where all of them were given."
+    )
+    holdout: dict[str, float] | None = Field(
+        None, description="Shares of the KB's training data that this training held out; null: none."
     )
     tags: dict[str, Any]
     aliases: list[str]

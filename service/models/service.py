@@ -16,7 +16,7 @@ from service.http.pages import encode_cursor
 from service.http.suggestions import not_found, unknown_symbol
 from service.kbs import repository as kbs
 from service.models import groundings, repository
-from service.models.schemas import FactRef, GroundingOut, Groundings, Lineage, ModelOut
+from service.models.schemas import CardFigures, FactRef, GroundingOut, Groundings, Lineage, ModelOut
 from service.names import check_name
 from service.training.outcomes import checkpoint_owner, model_owner
 
@@ -45,13 +45,14 @@ def ready(session: Session, tenant: str, reference: str) -> ModelVersion:
 
 def shown(session: Session, models: Sequence[ModelVersion]) -> list[ModelOut]:
     aliases, jobs = repository.aliases(session, models), repository.jobs(session, models)
-    kb_names = repository.kb_names(session, models)
+    kb_names, figures = repository.kb_names(session, models), repository.evaluations(session, models)
     return [
         ModelOut.model_validate(
             {
                 **vars(model),
                 "explainable": _explainable(model),
                 "aliases": aliases[model.id],
+                "evaluations": _newest(figures[model.id]),
                 "lineage": Lineage(
                     kb_id=model.kb_id,
                     kb_name=kb_names.get(model.kb_id or ""),
@@ -66,6 +67,17 @@ def shown(session: Session, models: Sequence[ModelVersion]) -> list[ModelOut]:
         )
         for model in models
     ]
+
+
+def _newest(evaluations: Sequence[Job]) -> list[CardFigures]:
+    """The newest of each split of each KB."""
+    newest: dict[tuple[str, str], CardFigures] = {}
+    for job in evaluations:
+        split, limit = job.config["split"], job.config["limit"]
+        metrics = job.progress.get("metrics", {})
+        shown = CardFigures(id=job.id, split=split, kb_id=job.kb_id, limit=limit, metrics=metrics)
+        newest.setdefault((split, job.kb_id), shown)
+    return list(newest.values())
 
 
 def _explainable(model: ModelVersion) -> bool:

@@ -16,11 +16,12 @@ from ctp_core.methods import saving
 from service.db.clock import now, recent
 from service.db.tables import Job, TrainWorker
 from service.errors import Invalid
+from service.training.repository import EVALUATE
 
 REPORT_SECONDS = 30.0  # between two reports of a worker
 SILENT_SECONDS = 4 * REPORT_SECONDS  # a worker that reports nothing for so long does not count
 OUT_OF_MEMORY = "out_of_memory"
-SETTING = "CTP_TRAIN_MEMORY_BYTES"
+SETTING, BATCH_SETTING = "CTP_TRAIN_MEMORY_BYTES", "CTP_BATCH_MEMORY_BYTES"
 
 
 def report(session: Session, name: str, memory_bytes: int | None, speed: float) -> None:
@@ -75,14 +76,20 @@ def check_fits(session: Session, config: BaseConfig, expected: Forecast) -> None
 
 def out_of_memory(job: Job, limit: int | None, machine: bool = False) -> dict[str, Any]:
     """The error of a job that took more memory than it may (`limit`), or all that the machine had (`machine`)."""
+    may = "what the worker has" if limit is None else f"the {gigabytes(limit)} that it may use"
+    work, remedy, setting = _told_of(job)
+    reason = f"the machine ran out of memory during this {work}" if machine else f"this {work} needed more than {may}"
+    detail = f"{reason}{remedy} raise {setting} on a machine with more memory"
+    return {"code": OUT_OF_MEMORY, "detail": detail, "forecast": job.forecast, "limit_bytes": limit, "setting": setting}
+
+
+def _told_of(job: Job) -> tuple[str, str, str]:
+    """What a job is called, what may help it, and the setting of its memory."""
+    if job.type == EVALUATE:
+        return "evaluation", ":", BATCH_SETTING
     expected = (job.forecast or {}).get("peak_bytes")
     forecast = f"forecast: {gigabytes(expected)}" if expected else "no forecast was made"
-    may = "what the worker has" if limit is None else f"the {gigabytes(limit)} that it may use"
-    reason = (
-        "the machine ran out of memory during this training" if machine else f"this training needed more than {may}"
-    )
-    detail = f"{reason} ({forecast}): {saving(job.config['method'])}, or raise {SETTING} on a machine with more memory"
-    return {"code": OUT_OF_MEMORY, "detail": detail, "forecast": job.forecast, "limit_bytes": limit, "setting": SETTING}
+    return "training", f" ({forecast}): {saving(job.config['method'])}, or", SETTING
 
 
 def gigabytes(number: float) -> str:

@@ -43,6 +43,14 @@ def claim(session: Session, job_id: str, worker: str, lease_seconds: float) -> C
     return Claim(job_id, row.attempt)
 
 
+def claim_next(session: Session, job_type: str, worker: str, lease_seconds: float) -> Claim | None:
+    """Claims the queued job of this type whose tenant has waited longest; returns None if there is none."""
+    while (job_id := repository.next_in_turn(session, job_type)) is not None:
+        if (claimed := claim(session, job_id, worker, lease_seconds)) is not None:
+            return claimed
+    return None
+
+
 def renew(session: Session, claim: Claim, lease_seconds: float, **values: Any) -> None:
     """Extends the lease and writes `values`; raises LeaseLost if the claim no longer holds."""
     repository.write_held(session, claim, lease_expires_at=now() + lease_seconds, **values)
@@ -86,7 +94,7 @@ def lost(session: Session, claim: Claim, max_attempts: int, *also: Any, how: str
         repository.ring(session, job)
         return
     repository.write_held(session, claim, *also, crashes=crashes)
-    detail = f"the worker was {how} {crashes} times while training this model: its log may say why"
+    detail = f"the worker was {how} {crashes} times while it worked on this job: its log may say why"
     outcomes.fail(session, claim, {"code": "worker_lost", "detail": detail})
 
 

@@ -19,7 +19,7 @@ from service.db.clock import now
 from service.db.tables import Checkpoint, Job, Metric, ModelVersion, RuleRow
 from service.files.removals import remove_later
 from service.training import repository
-from service.training.repository import ACTIVE, TERMINAL, Claim
+from service.training.repository import ACTIVE, TERMINAL, TRAIN, Claim
 from service.training.retention import DECIDING_METRICS, keep_checkpoints
 
 RULE_COLUMNS = tuple(column.key for column in RuleRow.__table__.columns if column.key not in ("model_id", "position"))
@@ -72,6 +72,12 @@ def succeed(session: Session, claim: Claim, trained: Trained) -> None:
     _settle(session, job)
 
 
+def evaluated(session: Session, claim: Claim, figures: Mapping[str, Any], progress: Mapping[str, Any]) -> None:
+    """Ends an evaluation with its figures."""
+    ended = {"status": "succeeded", "finished_at": now(), "lease_expires_at": None}
+    repository.write_held(session, claim, **ended, result=dict(figures), progress=dict(progress))
+
+
 def fail(session: Session, claim: Claim, error: Mapping[str, Any]) -> None:
     job = repository.lock(session, claim.job_id)
     ended = {"status": "failed", "finished_at": now(), "lease_expires_at": None, "error": dict(error)}
@@ -121,6 +127,8 @@ def _end(session: Session, job: Job, status: str) -> None:
 def _drop_files(session: Session, job: Job, seconds: float) -> None:
     """Drops the checkpoints, the model files and the result of a job; the files are removed after `seconds`."""
     job.result = None
+    if job.type != TRAIN:
+        return  # it has no files
     session.execute(delete(Checkpoint).where(Checkpoint.job_id == job.id))
     remove_later(session, checkpoint_owner(job.id), seconds)
     remove_later(session, f"{model_owner(job.model_id)}/{job.id}", seconds)
@@ -128,6 +136,8 @@ def _drop_files(session: Session, job: Job, seconds: float) -> None:
 
 def _settle(session: Session, job: Job) -> None:
     """Applies the end of a job to its parent, or to its model version if it has no parent."""
+    if job.type != TRAIN:
+        return  # the model stays as it is
     if job.parent_id is not None:
         _settle_parent(session, session.get_one(Job, job.parent_id))
         return

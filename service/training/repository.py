@@ -1,19 +1,22 @@
-"""The SQL of jobs. Writes of a worker are fenced: they succeed only while its attempt is the newest."""
+"""The SQL of jobs of every type. Writes of a worker are fenced: they succeed only while its attempt is the newest."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, delete, func, not_, select, tuple_, update
 from sqlalchemy.engine import CursorResult
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased, defer
 
 from service.db.clock import now, recent
 from service.db.engine import lock_name
 from service.db.tables import Checkpoint, Job, Metric, ModelVersion, Outbox
+from service.queue import BATCH_QUEUE, TRAIN_QUEUE
 
 ACTIVE = ("queued", "running")
 TERMINAL = ("succeeded", "failed", "cancelled")
+TRAIN, EVALUATE = "train", "evaluate"
+QUEUES = {TRAIN: TRAIN_QUEUE, EVALUATE: BATCH_QUEUE}  # type of a job -> its queue
 
 
 class LeaseLost(Exception):
@@ -35,13 +38,26 @@ def find(session: Session, tenant: str, job_id: str) -> Job | None:
     return session.scalars(select(Job).where(Job.tenant == tenant, Job.id == job_id)).one_or_none()
 
 
+@dataclass(frozen=True)
+class JobFilter:
+    """Which jobs are listed; None matches all."""
+
+    status: str | None = None
+    type: str | None = None
+    model_id: str | None = None
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        for column, value in ((Job.status, self.status), (Job.type, self.type), (Job.model_id, self.model_id)):
+            if value is not None:
+                yield column == value
+
+
 def listing(
-    session: Session, tenant: str, status: str | None, before: tuple[float, str] | None, limit: int
+    session: Session, tenant: str, wanted: JobFilter, before: tuple[float, str] | None, limit: int
 ) -> Sequence[Job]:
     """Lists jobs, newest first, without children, which are shown inside their parents."""
-    statement = select(Job).where(Job.tenant == tenant, Job.parent_id.is_(None))
-    if status is not None:
-        statement = statement.where(Job.status == status)
+    statement = select(Job).where(Job.tenant == tenant, Job.parent_id.is_(None), *wanted.conditions())
+    statement = statement.options(defer(Job.result))  # the figures of an evaluation may be many
     if before is not None:
         statement = statement.where(tuple_(Job.created_at, Job.id) < before)
     return session.scalars(statement.order_by(Job.created_at.desc(), Job.id.desc()).limit(limit)).all()
@@ -117,6 +133,20 @@ def lock(session: Session, job_id: str) -> Job:
     return session.scalars(statement.execution_options(populate_existing=True)).one()
 
 
+def next_in_turn(session: Session, job_type: str) -> str | None:
+    """Returns the queued job of the tenant whose last job of this type began longest ago; tenants take turns."""
+    other = aliased(Job)
+    last = select(func.max(other.started_at)).where(other.tenant == Job.tenant, other.type == job_type)
+    turn = func.coalesce(last.scalar_subquery(), 0.0), Job.priority.desc(), Job.created_at, Job.id
+    statement = select(Job.id).where(Job.type == job_type, Job.status == "queued", Job.has_children.is_(False))
+    return session.scalars(statement.order_by(*turn).limit(1)).first()
+
+
+def run_by(session: Session, worker: str) -> Job | None:
+    """Returns the job that a worker holds."""
+    return session.scalars(select(Job).where(Job.status == "running", Job.worker == worker)).first()
+
+
 def held(claim: Claim) -> ColumnElement[bool]:
     return and_(Job.id == claim.job_id, Job.attempt == claim.attempt, Job.status == "running")
 
@@ -177,6 +207,12 @@ def ended(session: Session, entries: Sequence[Outbox]) -> set[str]:
     """Returns the ids of the entries' jobs that have ended."""
     wanted = {entry.job_id for entry in entries}
     return set(session.scalars(select(Job.id).where(Job.id.in_(wanted), Job.status.in_(TERMINAL))))
+
+
+def types(session: Session, entries: Sequence[Outbox]) -> dict[str, str]:
+    """Returns job id -> type of the entries' jobs."""
+    wanted = {entry.job_id for entry in entries}
+    return {row.id: row.type for row in session.execute(select(Job.id, Job.type).where(Job.id.in_(wanted)))}
 
 
 def mark_published(session: Session, entry: Outbox) -> None:

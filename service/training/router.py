@@ -41,6 +41,7 @@ Wait = Annotated[
     float,
     Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job to end, at most 300; 0: answer at once."),
 ]
+JobType = Literal["train", "evaluate"]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 LastEventId = Annotated[
     str | None,
@@ -107,13 +108,14 @@ def list_jobs(
     database: DatabaseDep,
     tenant: TenantDep,
     status: Annotated[JobStatus | None, Query(description="List only jobs of this status.")] = None,
+    type: Annotated[JobType | None, Query(description="List only jobs of this type.")] = None,  # noqa: A002
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
 ) -> Page[JobOut]:
     """List your jobs, newest first."""
-    before = decode_cursor(cursor, float, str)
+    before, wanted = decode_cursor(cursor, float, str), repository.JobFilter(status, type)
     with database.read() as session:
-        rows = repository.listing(session, tenant, status, (before[0], before[1]) if before else None, limit + 1)
+        rows = repository.listing(session, tenant, wanted, (before[0], before[1]) if before else None, limit + 1)
         items = {item.id: item for item in service.shown(session, rows)}
     return page(rows, limit, lambda row: items[row.id], lambda row: [row.created_at, row.id])
 
@@ -162,7 +164,7 @@ async def follow_job(
 
 @router.post("/jobs/{job_id}/cancel", responses=example(200, EXAMPLE_JOB | {"status": "cancelled"}))
 def cancel_job(job_id: str, database: DatabaseDep, settings: SettingsDep, tenant: TenantDep) -> JobOut:
-    """Cancel a queued or running job. Its model version keeps its number but gets no files."""
+    """Cancel a queued or running job. The model version of a training keeps its number but gets no files."""
     return service.cancel(database, tenant, job_id, settings.lease_seconds)
 
 

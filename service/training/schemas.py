@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from ctp_core.base.config import MAX_SEED
+from ctp_core.kb.holdout import Holdout
 from ctp_core.methods import method_texts
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.http.timestamps import Timestamp
@@ -55,6 +56,9 @@ class TrainRequest(BaseModel):
     )
     priority: int = Field(0, ge=0, lt=PRIORITIES, description="Jobs with a larger number start sooner; 0 to 9.")
     tags: Tags = Field(default_factory=dict)
+    holdout: Holdout | None = Field(
+        None, description="Shares of the KB to hold out of this training, if it came as one file."
+    )
 
 
 class ForecastOut(BaseModel):
@@ -91,12 +95,13 @@ class ChildOut(BaseModel):
 
 
 class JobOut(BaseModel):
-    """A training job and its progress; a job with several seeds has one child per seed."""
+    """A job and its progress; a training with several seeds has one child per seed."""
 
     id: str
+    type: str = Field("train", description="`train` or `evaluate`: the latter is also at `/evaluations/{id}`.")
     status: str
     model_id: str
-    model: str = Field(description="Name and version of the model that the job trains, as `name@3`.")
+    model: str = Field(description="Name and version of the model that the job trains or evaluates, as `name@3`.")
     kb_id: str
     seed: int | None
     attempt: int
@@ -150,6 +155,7 @@ EXAMPLE_FORECAST: dict[str, Any] = {
 }
 EXAMPLE_JOB: dict[str, Any] = {
     "id": "job_0c9a7be844215d1f",
+    "type": "train",
     "status": "running",
     "model_id": "model_7be844215d1f0c9a",
     "model": "family@1",

@@ -11,6 +11,7 @@ from ctp_core import __version__
 from ctp_core.base.config import BaseConfig
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.errors import nearest
+from ctp_core.kb.holdout import Holdout
 from ctp_core.kb.knowledge_base import Kind
 from ctp_core.methods import find_method, is_method, method_texts, methods_of, parse_config, preset_for, with_settings
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
@@ -110,6 +111,27 @@ def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:
             kbs.check_predicates(session, kb, (rule.predicate, *rule.body.predicates), "config.rules")
 
 
+def _check_holdout(kb: Kb, holdout: Holdout | None) -> None:
+    """Raises Invalid where the KB has such a split, DataError where it has too little to hold any out."""
+    if holdout is None:
+        return
+    taken = [split for split in holdout.shares if split in kb.splits]
+    if taken:
+        detail = f"{kb.name!r} has a split {taken[0]!r} already: leave it out of `holdout`"
+        raise Invalid("split_exists", detail, splits=list(kb.splits))
+    holdout.sizes(kb.splits["train"])
+
+
+def check_room(session: Session, tenant: str, number: int, settings: Settings) -> None:
+    """Raises TooMany if so many more jobs of a tenant may not be queued."""
+    queued = repository.num_queued(session, tenant)
+    if queued + number > settings.max_queued_jobs:
+        detail = (
+            f"{queued} of at most {settings.max_queued_jobs} jobs are queued (CTP_MAX_QUEUED_JOBS): wait, or cancel one"
+        )
+        raise TooMany("too_many_queued_jobs", detail)
+
+
 def submit(session: Session, tenant: str, request: TrainRequest, settings: Settings) -> tuple[Job, ModelVersion]:
     """Writes the model, its jobs and their outbox rows; with several seeds, one child job per seed.
 
@@ -117,17 +139,13 @@ def submit(session: Session, tenant: str, request: TrainRequest, settings: Setti
     same time: try again.
     """
     seeds = request.seeds if request.seeds is not None else [None]
-    queued = repository.num_queued(session, tenant)
-    if queued + len(seeds) > settings.max_queued_jobs:
-        detail = (
-            f"{queued} of at most {settings.max_queued_jobs} jobs are queued (CTP_MAX_QUEUED_JOBS): wait, or cancel one"
-        )
-        raise TooMany("too_many_queued_jobs", detail)
+    check_room(session, tenant, len(seeds), settings)
     kb = kbs.held(session, tenant, request.kb)
     kbs.count(session, kb)
     name = check_name(request.name or kb.name)
     configs = [resolve_config(kb, request.preset, _with_seed(request.config, seed)) for seed in seeds]
     _check_fixed_rules(session, kb, configs[0])
+    _check_holdout(kb, request.holdout)
     profile = kbs.profile_of(kb)
     expected = [capacity.forecast(session, config, profile) for config in configs]
     capacity.check_fits(session, configs[0], expected[0])
@@ -171,6 +189,7 @@ def _add_model(
         preset=request.preset or DEFAULT_PRESET,
         config=config.model_dump(mode="json"),
         metrics={},
+        holdout=None if request.holdout is None else request.holdout.shares,
         tags=dict(request.tags),
         code_version=__version__,
     )

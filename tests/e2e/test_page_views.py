@@ -31,6 +31,7 @@ VIEWS = [
     "#/train?kb=umls",
     "#/models",
     "#/models/page-family@1",
+    "#/models/page-family@1?tab=evaluation",
     "#/models/page-family@1?tab=curves",
     "#/models/page-family@1?tab=about",
     QUESTION,

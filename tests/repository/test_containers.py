@@ -66,7 +66,9 @@ def test_a_change_of_the_sources_does_not_install_torch_again() -> None:
     assert all("--no-deps" in steps[place] for place in installs)
 
 
-@pytest.mark.parametrize("name", ["postgres", "redis", "s3", "api", "dispatch", "worker-train", "worker-query"])
+@pytest.mark.parametrize(
+    "name", ["postgres", "redis", "s3", "api", "dispatch", "worker-train", "worker-query", "worker-batch"]
+)
 def test_every_part_that_stays_has_a_health_check(name: str) -> None:
     assert "test" in services()[name]["healthcheck"]  # type: ignore[operator]
 
@@ -79,7 +81,7 @@ def test_the_database_is_waited_for_where_a_temporary_server_does_not_answer() -
 
 def test_workers_can_be_scaled() -> None:
     """A fixed name or a fixed port would allow one of them only."""
-    for name in ("worker-train", "worker-query", "dispatch"):
+    for name in ("worker-train", "worker-query", "worker-batch", "dispatch"):
         assert not {"container_name", "ports"} & set(services()[name])
 
 

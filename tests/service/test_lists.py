@@ -62,7 +62,7 @@ def one_model(session: Session) -> int:
 
 
 def oldest_jobs(session: Session) -> int:
-    return len(jobs.listing(session, TENANT, None, (float(PAGE), ""), PAGE))
+    return len(jobs.listing(session, TENANT, jobs.JobFilter(), (float(PAGE), ""), PAGE))
 
 
 def parents_to_end(session: Session) -> int:

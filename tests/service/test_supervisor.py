@@ -104,7 +104,7 @@ def ready(service: RunningService) -> bool:
 def test_a_part_that_dies_is_started_again(tmp_path: Path) -> None:
     with running_service(tmp_path) as service:
         before = service.children()
-        assert set(before) == {"api", "train", "query", "dispatch", "queue"}
+        assert set(before) == {"api", "train", "query", "batch", "dispatch", "queue"}
         for number in before.values():
             os.kill(number, signal.SIGKILL)
         assert eventually(lambda: set(service.children()) == set(before) and ready(service), 200)

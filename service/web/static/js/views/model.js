@@ -5,8 +5,9 @@ import { copy, field, h, name, notify, problem, show } from "../dom.js";
 import { count, mainMetric, plural, score, significant, status, time } from "../format.js";
 import { go, note, to } from "../route.js";
 import { table } from "../table.js";
+import { evaluation } from "./evaluation.js";
 
-const TABS = { rules: "Rules", curves: "Curves", about: "About" };
+const TABS = { rules: "Rules", evaluation: "Evaluation", curves: "Curves", about: "About" };
 const MOST_RULES = 5000, SHOWN_GROUNDINGS = 20;
 
 export async function model(root, { segments, params, signal }) {
@@ -22,6 +23,7 @@ export async function model(root, { segments, params, signal }) {
         h("p", {}, status(found.status), " ", found.aliases.map((alias) => [h("span", { class: "badge alias" }, alias), " "]), `${found.method}, preset ${found.preset ?? "–"}, made `, time(found.created_at))),
       h("div", { class: "actions" },
         ready ? h("a", { class: "button primary", href: to("ask", { model: reference }) }, "Ask it") : null,
+        ready ? h("a", { class: "button", href: to(["models", reference], { tab: "evaluation" }) }, "Evaluate") : null,
         ready ? h("button", { type: "button", onclick: () => rename(found) }, "Set alias") : null,
         ready ? h("button", { type: "button", onclick: () => download(path("models", found.id, "export"), `${reference}.ctp`).catch((error) => notify(error.message, true)) }, "Export") : null,
         h("button", { type: "button", class: "danger", onclick: () => drop(found, reference) }, "Delete"))),
@@ -29,14 +31,14 @@ export async function model(root, { segments, params, signal }) {
     h("nav", { class: "segmented", "aria-label": "Parts of this model" }, Object.entries(TABS).map(([key, title]) =>
       h("a", { href: to(["models", reference], { tab: key === "rules" ? null : key }), "aria-current": key === tab ? "page" : null }, title))),
     body);
-  await { rules, curves, about }[tab](body, found, params, signal, reference);
+  await { rules, evaluation, curves, about }[tab](body, found, params, signal, reference);
 }
 
 function figures(found) {
   const numbers = Object.entries(found.metrics).filter(([, value]) => typeof value === "number").slice(0, 6);
   if (!numbers.length) return null;
   const [best] = mainMetric(found.metrics);
-  return h("dl", { class: "stats" }, numbers.sort(([a], [b]) => (b === best) - (a === best)).map(([key, value]) => h("div", {}, h("dt", {}, key.replaceAll("_", " ")), h("dd", {}, significant(value)))));
+  return h("dl", { class: "stats" }, numbers.sort(([a], [b]) => (b === best) - (a === best)).map(([key, value]) => h("div", {}, h("dt", {}, `${key.replaceAll("_", " ")} on validation`), h("dd", {}, significant(value)))));
 }
 
 function rename(found) {

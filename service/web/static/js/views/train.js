@@ -6,7 +6,7 @@ import { go, note, to } from "../route.js";
 import { table } from "../table.js";
 
 export async function train(root, { params, signal }) {
-  const [kbs, jobs] = await Promise.all([all("/kbs", {}, 2000, signal), get("/jobs", { limit: 20 }, signal)]);
+  const [kbs, jobs] = await Promise.all([all("/kbs", {}, 2000, signal), get("/jobs", { limit: 20, type: "train" }, signal)]);
   const chosen = kbs.find((kb) => kb.name === params.get("kb") || kb.id === params.get("kb")) ?? kbs.find((kb) => kb.name === "family") ?? kbs[0];
   const select = h("select", {}, kbs.map((kb) => h("option", { value: kb.name, selected: kb === chosen }, `${kb.name} (${significant(kb.num_facts)} facts)`)));
   const title = h("input", { value: params.get("name") ?? chosen?.name ?? "", required: true, maxlength: 64, spellcheck: "false", pattern: "[A-Za-z0-9][A-Za-z0-9._\\-]{0,63}" });

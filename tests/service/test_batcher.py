@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from ctp_core.symbols import Fact
@@ -221,6 +222,9 @@ def test_a_loop_that_no_cancellation_ends_is_named_and_left(alone: Settings, mon
         await task
         return left
 
+    monkeypatch.setattr(
+        "service.queries.batcher.log", structlog.get_logger()
+    )  # one that was used before is not captured
     with capture_logs() as logs:
         assert asyncio.run(stop())
     [error] = [entry for entry in logs if entry["event"] == "tasks_do_not_end"]

@@ -89,6 +89,7 @@ def test_a_model_keeps_no_more_rules_than_an_archive_may_hold_the_best_first(
 
     everything = kept()
     monkeypatch.setattr("worker.training_job.MAX_RULES", 2)
+    monkeypatch.setattr("worker.training_job.log", structlog.get_logger())  # one that was used before is not captured
     with structlog.testing.capture_logs() as lines:
         best = kept()
     assert len(everything) > len(best) == 2
@@ -98,7 +99,8 @@ def test_a_model_keeps_no_more_rules_than_an_archive_may_hold_the_best_first(
     ).items()
 
 
-def test_a_job_of_another_service_is_told_as_such(training: TrainingJob) -> None:
+def test_a_job_of_another_service_is_told_as_such(training: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.job.log", structlog.get_logger())  # one that was used before is not captured
     with structlog.testing.capture_logs() as lines:
         training.run("job_of_somebody_else")
     assert ("error", "job_unknown") in {(line["log_level"], line["event"]) for line in lines}

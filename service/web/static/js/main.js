@@ -21,7 +21,7 @@ function find(segments) {
   if (first === "ask") return ["ask", "Ask", ask];
   if (first === "kbs") return second ? ["kbs", second, kb] : ["kbs", "Knowledge bases", kbs];
   if (first === "train") return ["train", "Train", train];
-  if (first === "jobs" && second) return ["train", "Training", job];
+  if (first === "jobs" && second) return ["train", "Job", job];
   if (first === "models" && second === "compare") return ["models", "Compare models", compare];
   if (first === "models") return second ? ["models", second, model] : ["models", "Models", models];
   return ["", "Not found", missing];

@@ -1,4 +1,4 @@
-"""Reads the published link-prediction benchmarks from a folder: as they are, or split anew without the test facts."""
+"""Reads link-prediction benchmarks, published or of your own, as they are or split anew without the test facts."""
 
 import tarfile
 from collections.abc import Callable
@@ -13,20 +13,29 @@ from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.symbols import Fact
 
 LOCATED_IN = "locatedIn"
+COUNTRIES = ("countries-s1", "countries-s2", "countries-s3")
+NAMES = {"train": ("train",), "valid": ("valid", "dev"), "test": ("test",)}  # of the files of a split
+ENDINGS = (".tsv", ".txt")
 Splits = dict[str, list[Fact]]
 
 
 def read_benchmark(folder: Path, dataset: str) -> FactsKB:
-    """Reads a data set from its folder in `folder`; raises DataError where the name is unknown or a file is missing."""
+    """Reads a data set from its folder in `folder`; raises DataError where there is none or a file is missing.
+
+    Any folder with files train, valid (or dev) and test of three columns is a data set, valid may be missing.
+    """
     return FactsKB.from_facts(benchmark_facts(folder, dataset))
 
 
 def benchmark_facts(folder: Path, dataset: str) -> Splits:
     """The facts of each split; raises DataError as `read_benchmark` does."""
-    if dataset not in READERS:
-        raise DataError(f"data set {dataset!r} is unknown; choose from {', '.join(READERS)}")
+    if dataset not in READERS and not (folder / dataset).is_dir():
+        raise DataError(
+            f"data set {dataset!r} is unknown; choose from {', '.join(READERS)}, or a folder in {folder} that has "
+            "files train, valid and test (.tsv or .txt)"
+        )
     try:
-        return READERS[dataset](folder, dataset)
+        return READERS.get(dataset, _read_folder)(folder, dataset)
     except OSError as error:
         raise DataError(f"data set {dataset!r} cannot be read from {folder}: {error}") from None
 
@@ -47,8 +56,16 @@ def countries_training(folder: Path, dataset: str) -> list[Fact]:
 
 
 def _read_folder(folder: Path, dataset: str) -> Splits:
-    files = {"train": "train.tsv", "valid": "dev.tsv", "test": "test.tsv"}
-    return {split: _facts(folder / dataset / file) for split, file in files.items()}
+    found = {split: _file_of(folder / dataset, split) for split in NAMES}
+    missing = [split for split, file in found.items() if file is None and split != "valid"]
+    if missing:
+        raise DataError(f"{folder / dataset} has no file {missing[0]}.tsv or {missing[0]}.txt")
+    return {split: _facts(file) for split, file in found.items() if file is not None}
+
+
+def _file_of(folder: Path, split: str) -> Path | None:
+    files = (folder / f"{name}{ending}" for name in NAMES[split] for ending in ENDINGS)
+    return next((file for file in files if file.is_file()), None)
 
 
 def _read_archive(folder: Path, dataset: str) -> Splits:
@@ -98,7 +115,7 @@ def _lines(path: Path) -> list[str]:
 
 def read_resplit(folder: Path, dataset: str, number: int) -> FactsKB:
     """Deals training and validation facts anew, in splits of the published sizes; has no published test fact."""
-    if dataset.startswith("countries"):
+    if dataset in COUNTRIES:
         return _resplit_countries(folder, dataset, number)
     kb = read_benchmark(folder, dataset)
     facts = np.concatenate([kb.splits["train"], kb.splits["valid"]])
@@ -149,6 +166,6 @@ def _withheld(fact: Fact, chosen: set[str], regions: set[str], dataset: str) -> 
 
 READERS: dict[str, Callable[[Path, str], Splits]] = {
     **dict.fromkeys(("nations", "umls", "kinship"), _read_folder),
-    **dict.fromkeys(("countries-s1", "countries-s2", "countries-s3"), _read_countries),
+    **dict.fromkeys(COUNTRIES, _read_countries),
     **dict.fromkeys(("wn18rr", "fb15k-237"), _read_archive),
 }

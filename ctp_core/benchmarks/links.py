@@ -18,8 +18,8 @@ from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.reliability import expected_calibration_error
 from ctp_core.base.trainer import OnStep, Progress, Trainer, ignore
-from ctp_core.benchmarks.data import countries_regions, read_benchmark, read_resplit
-from ctp_core.errors import ConfigError
+from ctp_core.benchmarks.data import COUNTRIES, countries_regions, read_benchmark, read_resplit
+from ctp_core.errors import ConfigError, DataError
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.profile import Profile
@@ -97,12 +97,15 @@ class LinksRun:
     def checkpoint(self, seed: int) -> str:
         """The folder of a seed's checkpoint, the same for test and valid: one model ranks both."""
         resplit = (RESPLIT,) if self.split == RESPLIT else ()
-        return "-".join((self.dataset, self.model, self.preset, *resplit, str(seed)))
+        return "-".join((self.dataset.replace("/", "_"), self.model, self.preset, *resplit, str(seed)))
 
     def kb(self, seed: int) -> FactsKB:
         if self.split == RESPLIT:
             return read_resplit(self.data, self.dataset, seed)
-        return read_benchmark(self.data, self.dataset)
+        kb = read_benchmark(self.data, self.dataset)
+        if self.split not in kb.splits:
+            raise DataError(f"data set {self.dataset!r} has no split {self.split!r}, only {', '.join(kb.splits)}")
+        return kb
 
     def config(self, kb: FactsKB, seed: int) -> BaseConfig:
         """What the preset means for this method, overridden by `settings`."""
@@ -188,7 +191,7 @@ def _go_on(links: LinksRun, seed: int, trainer: Trainer) -> float:
 
 def _evaluate(links: LinksRun, kb: FactsKB, model: FactsModel) -> dict[str, float]:
     """The figures of a model; of a hybrid also those of each part alone, as `proofs_…` and `embedding_…`."""
-    if links.dataset.startswith("countries"):
+    if links.dataset in COUNTRIES:
         parts = {"": model}
         if isinstance(model, HybridModel):
             parts |= {"proofs_": model.proofs, "embedding_": model.embedding}

@@ -49,8 +49,16 @@ bench.command()(peers)
 @bench.command()
 @needs("worker")
 def links(
-    data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
-    dataset: Annotated[str, typer.Option(help="nations, umls, kinship, countries-s1|s2|s3, wn18rr or fb15k-237.")],
+    data: Annotated[
+        Path, typer.Option(help="Folder that holds one folder per data set; without --dataset, that of your own.")
+    ],
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="nations, umls, kinship, countries-s1|s2|s3, wn18rr, fb15k-237, or any folder with train, valid and "
+            "test as .tsv or .txt."
+        ),
+    ] = None,
     model: Annotated[str, typer.Option(help="Method for facts; a wrong one lists all.")] = "proofs",
     select: Annotated[str | None, typer.Option(help="For ctp: how rules are made; a wrong one lists all.")] = None,
     preset: Preset = None,
@@ -73,6 +81,7 @@ def links(
 
     torch.set_num_threads(1)
     settings = parsed(config) | ({"select": select} if select else {})
+    data, dataset = (data, dataset) if dataset else (data.resolve().parent, data.resolve().name)
     task = LinksRun(data, dataset, model, preset or DEFAULT_PRESET, settings, seeds, split, resume, tuple(only or ()))
     with epochs_shown(f"{dataset} {model}") as show:
         figures = run(task, show)

@@ -219,6 +219,25 @@ def test_a_missing_data_set_is_named(tmp_path: Path) -> None:
         read_benchmark(tmp_path, "freebase")
 
 
+def test_any_folder_with_files_of_the_splits_is_a_data_set(tmp_path: Path) -> None:
+    own = tmp_path / "mine" / "countries-of-my-own"
+    own.mkdir(parents=True)
+    for file, line in (("train.txt", "a\tp\tb"), ("valid.tsv", "b\tp\tc"), ("test.txt", "c\tp\ta")):
+        (own / file).write_text(line + "\n")
+    kb = LinksRun(tmp_path, "mine/countries-of-my-own", "proofs").kb(0)
+    assert {split: [str(fact) for fact in kb.facts(split)] for split in kb.splits} == {
+        "train": ["p(a, b)"],
+        "valid": ["p(b, c)"],
+        "test": ["p(c, a)"],
+    }
+    (own / "valid.tsv").unlink()
+    with pytest.raises(DataError, match="no split 'valid', only train, test"):
+        LinksRun(tmp_path / "mine", own.name, "proofs", split="valid").kb(0)
+    (own / "test.txt").unlink()
+    with pytest.raises(DataError, match=r"no file test\.tsv or test\.txt"):
+        read_benchmark(tmp_path / "mine", own.name)
+
+
 def test_auc_pr_by_hand() -> None:
     # Ranks: true, false, true: precision 1 at recall 1/2, 2/3 at recall 1.
     assert auc_pr(np.array([3.0, 2.0, 1.0]), np.array([True, False, True])) == pytest.approx(0.5 + 0.5 * 2 / 3)

@@ -37,3 +37,10 @@ def test_a_kb_without_a_test_split_says_what_to_do(visitor: Visitor) -> None:
     page = visitor().open("#/models/page-family-judged@1?tab=evaluation")
     page.get_by_role("button", name="Evaluate").click()
     expect(page.get_by_role("alert")).to_contain_text("holdout")
+
+
+def test_an_evaluation_among_the_jobs_is_shown_with_its_model(visitor: Visitor, service: RunningService) -> None:
+    with Client(service.url) as client:
+        job = client.evaluations.create("page-nations-judged@1", limit=2)
+    page = visitor().open(f"#/jobs/{job.id}")
+    expect(page.get_by_role("heading", name="On test")).to_be_visible(timeout=120_000)

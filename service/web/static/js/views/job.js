@@ -12,6 +12,10 @@ const ENDED = ["succeeded", "failed", "cancelled"];
 export async function job(root, { segments, signal }) {
   const id = segments[1];
   const first = await get(path("jobs", id), {}, signal);
+  if (first.type === "evaluate") {
+    location.replace(to(["models", first.model_id], { tab: "evaluation" }));
+    return;
+  }
   const model = await get(path("models", first.model_id), {}, signal).catch(() => null);
   const reference = model ? `${model.name}@${model.version}` : first.model_id;
   const state = h("span"), text = h("span", { class: "note" }), link = h("span", { class: "note", role: "status" }), outcome = h("div", { class: "stack" });

@@ -98,11 +98,12 @@ class Dispatcher:
         if ended:
             withdraw_jobs(self.redis, ended)
         for entry in entries:
-            if entry.job_id not in ended:
+            wanted = entry.job_id in types and entry.job_id not in ended  # one that has ended may be deleted by now
+            if wanted:
                 publish_job(self.celery, entry.job_id, entry.priority, repository.QUEUES[types[entry.job_id]])
             with self.database.write() as session:
                 repository.mark_published(session, entry)
-            log.info("job_withdrawn" if entry.job_id in ended else "job_published", job_id=entry.job_id)
+            log.info("job_published" if wanted else "job_withdrawn", job_id=entry.job_id)
 
     def take_back(self) -> None:
         """Takes back jobs whose worker is silent, and ends parents whose children have all ended."""

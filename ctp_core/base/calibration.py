@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
 from ctp_core.artifact import check_magnitude
-from ctp_core.base.evaluation import ASKED, BATCH, KnownFilter
+from ctp_core.base.evaluation import ASKED, BATCH, KnownFilter, at_once
 from ctp_core.base.goals import GoalIds, Score
 from ctp_core.base.reliability import BEST, expected_calibration_error, looked_at
 from ctp_core.errors import ArtifactError
@@ -168,15 +168,16 @@ def _candidates(score: Score, kb: FactsKB, split: FactsSplit, most: int, *, once
     # Answers that are measured, not calibrated by, are asked for once and all.
     facts = split.valid_sample(most if once else min(most, max(LEAST_FACTS, int(MAX_ASKED_CELLS / sizes[0]))))
     order = np.argsort(facts[:, 1], kind="stable")  # a model may keep what it knows of a predicate for the next fact
-    at_once = max(1, min(BATCH, int(MAX_CELLS / sizes[0])))
+    # Who measures has less memory than who trains.
+    batch = at_once(sizes[0]) if once else max(1, min(BATCH, int(MAX_CELLS / sizes[0])))
     for way, place in enumerate(ASKED):
         stated, held_out = (KnownFilter([some], *sizes, subjects=bool(way)) for some in (split.train, split.valid))
         chosen = order
         if once:
             first = np.unique(GoalIds.hiding(facts, place).facts, axis=0, return_index=True)[1]
             chosen = order[np.isin(order, first)]
-        for start in range(0, len(chosen), at_once):
-            rows = chosen[start : start + at_once]
+        for start in range(0, len(chosen), batch):
+            rows = chosen[start : start + batch]
             goals = GoalIds.hiding(facts[rows], place, for_ranking=True)
             known = stated.mask(goals.given, goals.predicates)
             logits = np.where(known, -np.inf, np.nan_to_num(score(goals), nan=-np.inf))

@@ -227,7 +227,7 @@ class SearchTrainer(Trainer):
 
     def restore(self, checkpoint: Artifact) -> None:
         check_config(checkpoint, self.config)
-        if checkpoint.manifest.get("candidates", self._candidates_tried) != self._candidates_tried:
+        if checkpoint.manifest.get("results") and checkpoint.manifest.get("candidates") != self._candidates_tried:
             raise ArtifactError("the checkpoint is of a search among other settings: another version wrote it")
         try:
             self._results = [

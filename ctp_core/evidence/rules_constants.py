@@ -9,7 +9,7 @@ would count one reason many times.
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -190,40 +190,40 @@ class ConstantRules:
         """The hubs of a KB, or of it and a question, as rules of a predicate see them."""
         found = self._found_hubs.setdefault(view, {})
         if (predicate, side) not in found:
-            about = self._busy(view, predicate, side)
-            limits = np.array([self._limit(view, predicate, side, entity) for entity in about.tolist()])
-            hubs = np.flatnonzero(limits < np.inf)
-            found[predicate, side] = Hubs(about[hubs], limits[hubs])
+            find = self._hubs_of_kb if view is self.features else partial(self._hubs_with, view)
+            found[predicate, side] = find(predicate, side)
         return found[predicate, side]
 
-    def _busy(self, view: EntityFeatures, predicate: int, side: Template) -> Ids:
-        """Entities that may be hubs."""
+    def _hubs_of_kb(self, predicate: int, side: Template) -> Hubs:
         most_facts = self.edges.degrees_by(self._towards(predicate, side)).max(initial=0)
-        if view is not self.features:
-            return np.flatnonzero(self._shared_in(view) * most_facts > MAX_LOOKED_AT)
         if self._shared.max(initial=0) * most_facts <= MAX_LOOKED_AT:
-            return NO_IDS
+            return Hubs(NO_IDS, np.zeros(0))
         work = self._work(predicate, side, self._having)
-        return np.flatnonzero(self.features.of_entity @ work > MAX_LOOKED_AT)
+        busy = np.flatnonzero(self.features.of_entity @ work > MAX_LOOKED_AT)
+        return _hubs_among(busy, self.features, work.__getitem__)
 
     @cached_property
     def _shared(self) -> Float[np.ndarray, " entity"]:
         """How many entities share the features of each entity, summed over its features."""
         return np.asarray(self.features.of_entity @ self.body_counts.astype(np.float64))
 
-    def _shared_in(self, view: EntityFeatures) -> Float[np.ndarray, " entity"]:
-        """The same in a KB and a question, whose entities have some features more."""
-        which, ours = view.shared(np.arange(len(view.keys)), self.features)
-        counts = np.zeros(len(view.keys))
-        counts[which] = self.body_counts[ours]
-        return np.asarray(view.of_entity @ counts)
+    def _hubs_with(self, view: EntityFeatures, predicate: int, side: Template) -> Hubs:
+        """Those of the KB; entities of which a question says something are looked at anew."""
+        lengths, known = (np.diff(features.of_entity.indptr) for features in (view, self.features))
+        touched = np.flatnonzero(lengths != np.pad(known, (0, len(lengths) - len(known))))
 
-    def _limit(self, view: EntityFeatures, predicate: int, side: Template, entity: int) -> float:
-        """The work of the lightest feature that is too much, after all lighter ones; infinite where none is."""
-        _, features = view.shared(view.of(entity), self.features)
-        work = np.sort(self._work(predicate, side, self._having[features]))
-        over = np.searchsorted(np.cumsum(work), MAX_LOOKED_AT, side="right")
-        return float(work[over]) if over < len(work) else np.inf
+        def work_of(features: Ids) -> Float[np.ndarray, " feature"]:
+            distinct, number = np.unique(features, return_inverse=True)
+            which, ours = view.shared(distinct, self.features)
+            work = np.zeros(len(distinct))
+            work[which] = self._work(predicate, side, self._having[ours])
+            return np.asarray(work[number])
+
+        before, now = self._hubs(self.features, predicate, side), _hubs_among(touched, view, work_of)
+        kept = ~np.isin(before.entities, touched)
+        entities = np.concatenate([before.entities[kept], now.entities])
+        order = np.argsort(entities)
+        return Hubs(entities[order], np.concatenate([before.limits[kept], now.limits])[order])
 
     def _of_features(
         self, predicate: int, side: Template, features: Ids
@@ -390,6 +390,28 @@ class ConstantRules:
         facts = np.full((len(about), 3), [constant, predicate, constant])
         facts[:, 0 if side.about_subject else 2] = about
         return facts
+
+
+def _hubs_among(
+    entities: Ids, features: EntityFeatures, work_of: Callable[[Ids], Float[np.ndarray, " feature"]]
+) -> Hubs:
+    """Those of the entities, in rising order, that are hubs, some at a time: they may have all features of a KB.
+
+    The limit of a hub is the work of its lightest feature that is too much, after all lighter ones.
+    """
+    table, found = features.of_entity, [Hubs(NO_IDS, np.zeros(0))]
+    starts, ends = table.indptr[entities], table.indptr[entities + 1]
+    for some in np.split(np.arange(len(entities)), _changes(np.cumsum(ends - starts) // AT_ONCE)):
+        which, entry = slices(starts[some], ends[some])
+        work = work_of(table.indices[entry])
+        order = np.lexsort((work, which))
+        which, work = which[order], work[order]
+        total = np.cumsum(work)
+        before = np.concatenate([np.zeros(1), total])[np.searchsorted(which, np.arange(len(some)))]
+        over = np.flatnonzero(total - before[which] > MAX_LOOKED_AT)
+        hubs, first = np.unique(which[over], return_index=True)
+        found.append(Hubs(entities[some[hubs]], work[over[first]]))
+    return Hubs(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 def _alike(facts: FactIds, rows: Ids, place: int) -> list[Ids]:

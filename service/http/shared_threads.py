@@ -28,21 +28,22 @@ class SharedThreads:
     def __init__(self) -> None:
         # A semaphore is forgotten when nobody holds it or waits for it.
         self._places: WeakValueDictionary[tuple[str, bool], asyncio.Semaphore] = WeakValueDictionary()
-        self.waiting: Counter[str] = Counter()
+        self.waiting: Counter[tuple[str, bool]] = Counter()
 
     @asynccontextmanager
     async def turn(self, tenant: str, method: str) -> AsyncIterator[None]:
         """Waits until the tenant has a place; raises TooMany if too many of its calls wait already."""
-        if self.waiting[tenant] >= MOST_WAITING:
+        whose = (tenant, method in READING)
+        if self.waiting[whose] >= MOST_WAITING:
             raise TooMany("too_many_calls", f"{MOST_WAITING} of your calls already wait: send fewer at once")
-        place = self._places.setdefault((tenant, method in READING), asyncio.Semaphore(AT_ONCE))
-        self.waiting[tenant] += 1
+        place = self._places.setdefault(whose, asyncio.Semaphore(AT_ONCE))
+        self.waiting[whose] += 1
         try:
             await place.acquire()
         finally:
-            self.waiting[tenant] -= 1
-            if not self.waiting[tenant]:
-                del self.waiting[tenant]
+            self.waiting[whose] -= 1
+            if not self.waiting[whose]:
+                del self.waiting[whose]
         try:
             yield
         finally:

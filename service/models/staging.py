@@ -71,7 +71,7 @@ def stage_rules(write: Write, job: Job, claim: Claim, rules: Sequence[Mapping[st
 
 
 def _stage_empty(claim: Claim, model_id: str, session: Session) -> None:
-    check_held(session, claim)
+    check_held(session, claim, until_commit=True)
     trained = session.get_one(ModelVersion, session.get_one(Job, claim.job_id).model_id)
     like = {name: getattr(trained, name) for name in ("kb_sha256", "kind", "method", "code_version")}
     model = ModelVersion(id=model_id, config={}, metrics={}, tags={}, trained_by=claim.job_id, **like)
@@ -80,7 +80,7 @@ def _stage_empty(claim: Claim, model_id: str, session: Session) -> None:
 
 
 def _stage_chunk(claim: Claim, model_id: str, rules: Sequence[Mapping[str, Any]], first: int, session: Session) -> None:
-    check_held(session, claim)
+    check_held(session, claim, until_commit=True)
     # An earlier attempt may have left some, and so may this one: a commit that was not heard of is repeated.
     some = RuleRow.position.between(first, first + len(rules) - 1)
     session.execute(delete(RuleRow).where(RuleRow.model_id == model_id, some))
@@ -89,7 +89,7 @@ def _stage_chunk(claim: Claim, model_id: str, rules: Sequence[Mapping[str, Any]]
 
 def _drop_from(claim: Claim, model_id: str, first: int, session: Session) -> None:
     """Removes what an earlier attempt has left beyond the rules of this one."""
-    check_held(session, claim)
+    check_held(session, claim, until_commit=True)
     session.execute(delete(RuleRow).where(RuleRow.model_id == model_id, RuleRow.position >= first))
 
 

@@ -236,6 +236,7 @@ class Batcher:
             "facts": facts,
             "request_ids": [asked.request_id for asked in batch],  # of each question
             "seconds": self.settings.query_seconds,
+            "reply_seconds": self.settings.reply_seconds,  # read by workers of 0.1.0 alone
         }
         # What the last of them has waited in its lane is gone.
         seconds = self.settings.reply_seconds - (time.monotonic() - max(asked.asked_at for asked in batch))

@@ -130,7 +130,7 @@ async def stream(feed: Feed, position: Position) -> AsyncIterator[bytes]:
     """Streams until the job ends or the database goes away; the listener then reconnects with its last event id."""
     heard = Heard(position)
     spoke = time.monotonic()
-    yield format_sse_event(retry=RETRY_MILLISECONDS, comment="events of a training job")
+    yield format_sse_event(retry=RETRY_MILLISECONDS, comment="events of a job")
     while not heard.position.ended:
         try:
             heard = await feed.after(heard)

@@ -159,9 +159,10 @@ def write_held(session: Session, claim: Claim, *also: ColumnElement[bool], **val
         raise LeaseLost(claim.job_id)
 
 
-def check_held(session: Session, claim: Claim) -> None:
-    """Raises LeaseLost if the claim no longer holds."""
-    if session.scalar(select(Job.id).where(held(claim))) is None:
+def check_held(session: Session, claim: Claim, *, until_commit: bool = False) -> None:
+    """Raises LeaseLost if the claim no longer holds; `until_commit` keeps others from taking the job until then."""
+    statement = select(Job.id).where(held(claim))
+    if session.scalar(statement.with_for_update(read=True) if until_commit else statement) is None:
         raise LeaseLost(claim.job_id)
 
 

@@ -37,7 +37,7 @@ def test_each_tenant_has_one_reading_and_one_writing_call_at_a_time_and_the_othe
         wanted = [("a", "GET"), ("a", "GET"), ("a", "POST"), ("b", "GET"), ("a", "HEAD")]
         calls = [asyncio.ensure_future(call(number, *one)) for number, one in enumerate(wanted)]
         await turns()
-        assert (working, threads.waiting["a"]) == ([0, 2, 3], 2)
+        assert (working, threads.waiting["a", True]) == ([0, 2, 3], 2)
         for _ in wanted:
             done.release()
         await asyncio.gather(*calls)
@@ -108,7 +108,7 @@ def test_a_list_whose_caller_has_gone_before_its_turn_is_not_made(
 
     async def crowd() -> None:
         calls = [asyncio.ensure_future(call(name, name == "gone")) for name in ("first", "gone", "last")]
-        while app.state.shared_threads.waiting["a"] < 2:
+        while app.state.shared_threads.waiting["a", True] < 2:
             await asyncio.sleep(0.01)
         may_end.set()
         await asyncio.gather(*calls)

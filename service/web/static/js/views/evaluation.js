@@ -24,8 +24,8 @@ export async function evaluation(body, found, params, signal) {
   show(body, h("div", { class: "stack" },
     h("section", { class: "card" }, h("div", { class: "card-head" }, h("h2", {}, "Evaluation"), h("span", { class: "note" }, "asks for facts that the model was not trained on")), form, state),
     result));
-  const [last] = found.evaluations ?? [];
-  if (last) await watch(last.id, state, result, signal);
+  const shown = params.get("evaluation") ?? found.evaluations?.[0]?.id;
+  if (shown) await watch(shown, state, result, signal);
 }
 
 async function watch(id, state, result, signal) {

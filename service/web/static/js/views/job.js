@@ -13,7 +13,7 @@ export async function job(root, { segments, signal }) {
   const id = segments[1];
   const first = await get(path("jobs", id), {}, signal);
   if (first.type === "evaluate") {
-    location.replace(to(["models", first.model_id], { tab: "evaluation" }));
+    location.replace(to(["models", first.model_id], { tab: "evaluation", evaluation: id }));
     return;
   }
   const model = await get(path("models", first.model_id), {}, signal).catch(() => null);

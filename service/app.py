@@ -31,6 +31,7 @@ from service.models.comparison import comparing
 from service.models.groundings import grounding
 from service.models.router import router as models
 from service.models.upload import importing
+from service.predictions.router import router as predictions
 from service.queries.batcher import Batcher
 from service.queries.router import router as queries
 from service.queries.service import Targets
@@ -134,6 +135,6 @@ def add_routes(app: FastAPI) -> None:
     """Routes are tried in order, so the one that must be fastest comes first."""
     app.include_router(queries)
     app.include_router(health)
-    for router in (kbs, formats, training, models, evaluations):
+    for router in (kbs, formats, training, models, evaluations, predictions):
         app.include_router(router, dependencies=[KNOWN_PARAMETERS, IN_TURN])
     add_page(app)

@@ -17,7 +17,6 @@ from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST
 from service.files.storage import (
     MARK,
-    MEMBERS,
     PIECE_BYTES,
     Entry,
     Files,
@@ -31,6 +30,7 @@ from service.files.storage import (
     encode_mark,
     entry_key,
     key_of,
+    members,
     storage_error,
     unmarked,
 )
@@ -73,7 +73,7 @@ class ObjectStorage:
 
     def get(self, key: str) -> Files:
         with self._reading(key):
-            files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in MEMBERS}
+            files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in members(key)}
         return checked(key, files)
 
     def pieces(self, key: str, name: str) -> Iterator[bytes]:

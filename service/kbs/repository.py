@@ -1,6 +1,6 @@
 """The SQL of KBs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -23,6 +23,7 @@ MAX_CODE_POINT = 0x10FFFF
 SURROGATES = range(0xD800, 0xE000)
 # A load that writes nothing for this long is considered dead.
 LOAD_SECONDS = 20.0
+NAMES_AT_ONCE = 500  # that one statement looks up
 
 
 def visible(tenant: str) -> Select[Kb]:
@@ -113,6 +114,15 @@ def _changed(session: Session, statement: Any) -> bool:
 def position_of(session: Session, kb: Kb, role: str, name: str) -> int | None:
     statement = select(Symbol.position).where(Symbol.kb == kb.number, Symbol.role == role, Symbol.name == name)
     return session.scalar(statement)
+
+
+def known_names(session: Session, kb: Kb, role: str, names: Collection[str]) -> set[str]:
+    """Returns those of the names that the KB has."""
+    wanted, found = list(names), set[str]()
+    for start in range(0, len(wanted), NAMES_AT_ONCE):
+        some = Symbol.name.in_(wanted[start : start + NAMES_AT_ONCE])
+        found |= set(session.scalars(select(Symbol.name).where(Symbol.kb == kb.number, Symbol.role == role, some)))
+    return found
 
 
 def names_like(session: Session, kb: Kb, role: str, name: str) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """Operations on KBs: load, find, search, export, delete."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -171,6 +171,15 @@ def check_predicates(session: Session, kb: Kb, names: Iterable[str], place: str)
         if repository.position_of(session, kb, repository.PREDICATE, name) is None:
             known = repository.names_like(session, kb, repository.PREDICATE, name)
             raise unknown_symbol("predicate", name, f"{kb.name!r}, which {place} names", known)
+
+
+def check_entities(session: Session, kb: Kb, names: Collection[str]) -> None:
+    """Raises Invalid for the first of the names that is not an entity of the KB."""
+    known = repository.known_names(session, kb, repository.ENTITY, names)
+    for name in names:
+        if name not in known:
+            near = repository.names_like(session, kb, repository.ENTITY, name)
+            raise unknown_symbol("entity", name, repr(kb.name), near)
 
 
 def _position(session: Session, kb: Kb, role: str, name: str) -> int:

@@ -41,7 +41,7 @@ Wait = Annotated[
     float,
     Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job to end, at most 300; 0: answer at once."),
 ]
-JobType = Literal["train", "evaluate"]
+JobType = Literal["train", "evaluate", "predict"]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 LastEventId = Annotated[
     str | None,

@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 
 from ctp_core.base.facts_model import FactsModel, best_first
 from ctp_core.base.goals import GoalIds, Place
@@ -198,7 +197,8 @@ class Predictor:
             candidates, ranked = candidates[kept], ranked[kept]
         if self._partners is not None:
             return candidates
-        return candidates[best_first(ranked, self.wanted.top_k + SPARE)]
+        best: Ids = candidates[best_first(ranked, self.wanted.top_k + SPARE)]
+        return best
 
 
 class _ByEntity:
@@ -209,12 +209,13 @@ class _ByEntity:
         self.entities, self._starts = np.unique(entities[order], return_index=True)
         self._others = others[order]
 
-    def of(self, entity: int) -> NDArray[np.int64]:
+    def of(self, entity: int) -> Ids:
         at = int(np.searchsorted(self.entities, entity))
         if at == len(self.entities) or self.entities[at] != entity:
             return self._others[:0]
         end = self._starts[at + 1] if at + 1 < len(self._starts) else None
-        return self._others[self._starts[at] : end]
+        found: Ids = self._others[self._starts[at] : end]
+        return found
 
 
 def _numbers(entities: Vocabulary, names: Sequence[str]) -> Ids:

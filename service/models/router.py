@@ -1,5 +1,6 @@
 """Routes under `/models`."""
 
+import asyncio
 import csv
 import io
 from collections.abc import Sequence
@@ -20,7 +21,8 @@ from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import Places, download
-from service.models import comparison, repository, service, transfer
+from service.http.problems import respond, retry_headers
+from service.models import comparison, repository, service, transfer, warming
 from service.models.contest import Asking
 from service.models.repository import RuleFilter
 from service.models.schemas import (
@@ -38,6 +40,7 @@ from service.models.schemas import (
     ModelOut,
     RuleOut,
     TagsIn,
+    Warmed,
 )
 from service.models.upload import OPENAPI, Archive, read_archive
 from service.settings import NAME_LIMIT
@@ -216,6 +219,19 @@ def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenan
     seconds = settings.reply_seconds + settings.query_seconds + CACHE_SECONDS
     with database.write() as session:
         service.delete(session, tenant, model, seconds)
+
+
+@router.post(
+    "/{model}/warm",
+    response_model=Warmed,
+    responses=example(200, {"model_id": EXAMPLE_MODEL["id"], "elapsed_ms": 812.5}),
+)
+async def warm_model(request: Request, model: str, database: DatabaseDep, tenant: TenantDep) -> Warmed | Response:
+    """Load a version in a query worker, so that the first query does not wait for it."""
+    target, asked = await asyncio.to_thread(warming.question, database, tenant, model)
+    state = request.app.state
+    warmed = await warming.warm(state.batcher, target, asked, request.scope.get("ctp.request_id", ""))
+    return warmed if isinstance(warmed, Warmed) else respond(warmed, retry_headers(warmed["status"]))
 
 
 @router.get("/{model}/export", response_class=Response, responses={200: {"content": {transfer.ARCHIVE: {}}}})

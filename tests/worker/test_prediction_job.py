@@ -257,6 +257,9 @@ def test_a_deleted_or_cancelled_prediction_leaves_no_files(predicting: Predictin
     with pytest.raises(Conflict) as raised, database.write() as session:
         service.delete(session, TENANT, job.id)
     assert raised.value.code == "prediction_active"
+    with pytest.raises(Conflict) as raised:
+        predicting.content(job.id)
+    assert raised.value.code == "prediction_not_ready"
     training.cancel(database, TENANT, job.id, 0.0)
     with database.read() as session:
         owners = set(session.scalars(select(Removal.owner)))

@@ -6,8 +6,9 @@ import { count, mainMetric, plural, score, significant, status, time } from "../
 import { go, note, to } from "../route.js";
 import { table } from "../table.js";
 import { evaluation } from "./evaluation.js";
+import { prediction } from "./prediction.js";
 
-const TABS = { rules: "Rules", evaluation: "Evaluation", curves: "Curves", about: "About" };
+const TABS = { rules: "Rules", evaluation: "Evaluation", prediction: "Predict all", curves: "Curves", about: "About" };
 const MOST_RULES = 5000, SHOWN_GROUNDINGS = 20;
 
 export async function model(root, { segments, params, signal }) {
@@ -24,14 +25,15 @@ export async function model(root, { segments, params, signal }) {
       h("div", { class: "actions" },
         ready ? h("a", { class: "button primary", href: to("ask", { model: reference }) }, "Ask it") : null,
         ready ? h("a", { class: "button", href: to(["models", reference], { tab: "evaluation" }) }, "Evaluate") : null,
+        ready && found.kind === "facts" ? h("a", { class: "button", href: to(["models", reference], { tab: "prediction" }) }, "Predict all") : null,
         ready ? h("button", { type: "button", onclick: () => rename(found) }, "Set alias") : null,
         ready ? h("button", { type: "button", onclick: () => download(path("models", found.id, "export"), `${reference}.ctp`).catch((error) => notify(error.message, true)) }, "Export") : null,
         h("button", { type: "button", class: "danger", onclick: () => drop(found, reference) }, "Delete"))),
     figures(found),
-    h("nav", { class: "segmented", "aria-label": "Parts of this model" }, Object.entries(TABS).map(([key, title]) =>
+    h("nav", { class: "segmented", "aria-label": "Parts of this model" }, Object.entries(TABS).filter(([key]) => key !== "prediction" || found.kind === "facts").map(([key, title]) =>
       h("a", { href: to(["models", reference], { tab: key === "rules" ? null : key }), "aria-current": key === tab ? "page" : null }, title))),
     body);
-  await { rules, evaluation, curves, about }[tab](body, found, params, signal, reference);
+  await { rules, evaluation, prediction, curves, about }[tab](body, found, params, signal, reference);
 }
 
 function figures(found) {

@@ -12,6 +12,7 @@ from service.files.stores import make_storage
 from service.health.router import router as health
 from service.health.service import Parts
 from service.http.cache import Cache
+from service.http.document import complete, operation_id
 from service.http.limits import BodyLimit, RateLimit
 from service.http.openapi import PROBLEMS
 from service.http.parameters import KNOWN_PARAMETERS
@@ -71,12 +72,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         responses=PROBLEMS,
+        generate_unique_id_function=operation_id,
     )
     add_stores(app, settings)
     add_places(app, settings)
     add_problem_handlers(app)
     add_middleware(app, settings)
     add_routes(app)
+    complete(app)
     return app
 
 

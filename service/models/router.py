@@ -18,7 +18,7 @@ from service.http.bodies import json_body
 from service.http.cache import CACHE_SECONDS
 from service.http.dependencies import DatabaseDep, DownloadingDep, OnceDep, SettingsDep, StorageDep, TenantDep
 from service.http.idempotency import CreationReply
-from service.http.openapi import example, json_request
+from service.http.openapi import TEXT, binary, example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import Places, download
 from service.http.problems import respond, retry_headers
@@ -234,7 +234,7 @@ async def warm_model(request: Request, model: str, database: DatabaseDep, tenant
     return warmed if isinstance(warmed, Warmed) else respond(warmed, retry_headers(warmed["status"]))
 
 
-@router.get("/{model}/export", response_class=Response, responses={200: {"content": {transfer.ARCHIVE: {}}}})
+@router.get("/{model}/export", response_class=Response, responses={200: {"content": binary(transfer.ARCHIVE)}})
 async def export_model(
     model: str, database: DatabaseDep, storage: StorageDep, downloading: DownloadingDep, tenant: TenantDep
 ) -> Response:
@@ -269,8 +269,8 @@ def _wanted_rules(
         200: {
             "content": {
                 JSON: {"example": {"items": [EXAMPLE_RULE], "next_cursor": None}},
-                "text/plain": {"example": f"{EXAMPLE_RULE['text']}.\n"},
-                "text/csv": {"example": EXAMPLE_RULES_CSV},
+                "text/plain": TEXT | {"example": f"{EXAMPLE_RULE['text']}.\n"},
+                "text/csv": TEXT | {"example": EXAMPLE_RULES_CSV},
             }
         }
     },

@@ -20,12 +20,14 @@ from service.http.dependencies import (
     WaitingDep,
 )
 from service.http.idempotency import CreationReply
-from service.http.openapi import Responses, example, json_request
+from service.http.openapi import TEXT, Responses, binary, example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import download
 from service.models import service as models
 from service.predictions import service
 from service.predictions.schemas import (
+    EXAMPLE_CSV,
+    EXAMPLE_LINES,
     EXAMPLE_NEW,
     EXAMPLE_PREDICTION,
     EXAMPLE_ROW,
@@ -38,7 +40,15 @@ from service.training import repository as jobs
 from service.training.router import JobStatus, Wait, finished
 
 router = APIRouter(prefix="/predictions", tags=["predictions"])
-FILES: Responses = {200: {"content": {found.media_type: {} for found in FORMATS.values()}}}
+FILES: Responses = {
+    200: {
+        "content": {
+            **binary(FORMATS["parquet"].media_type),
+            "text/csv": TEXT | {"example": EXAMPLE_CSV},
+            FORMATS["jsonl"].media_type: TEXT | {"example": EXAMPLE_LINES},
+        }
+    }
+}
 
 
 @router.post(

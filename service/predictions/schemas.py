@@ -137,3 +137,10 @@ EXAMPLE_NEW: dict[str, Any] = EXAMPLE_PREDICTION | {
     "started_at": None,
     "finished_at": None,
 }
+EXAMPLE_CSV = (
+    "subject,predicate,object,score,probability,rank,known,asked\r\nrick,grandparent,morty,0.98,0.98,1,false,object\r\n"
+)
+EXAMPLE_LINES = (
+    '{"subject":"rick","predicate":"grandparent","object":"morty","score":0.98,"probability":0.98,"rank":1,'
+    '"known":false,"asked":"object"}\n'
+)

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 
-from ctp_core.kb.profile import Profile
 from ctp_core.methods import method_texts
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.http.bodies import json_body
-from service.http.dependencies import DatabaseDep, FeedsDep, OnceDep, SettingsDep, TenantDep, WaitingDep
+from service.http.dependencies import DatabaseDep, FeedsDep, FilesDep, OnceDep, SettingsDep, TenantDep, WaitingDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
@@ -74,10 +73,11 @@ async def finished(feed: Feed, seconds: float) -> JobOut:
     responses=example(202, EXAMPLE_TRAIN),
     openapi_extra=json_request(TrainRequest),
 )
-async def train(
+async def train(  # noqa: PLR0913, PLR0917  what a route needs are its parameters
     request: Annotated[TrainRequest, Depends(json_body(TrainRequest))],
     response: Response,
     database: DatabaseDep,
+    files: FilesDep,
     settings: SettingsDep,
     once: OnceDep,
     waiting: WaitingDep,
@@ -94,6 +94,7 @@ async def train(
     content = request.model_dump_json().encode()
     # The waiting place is taken first: a call that is refused one must not start a training.
     with waiting.place(once.tenant) if wait else nullcontext():
+        await asyncio.to_thread(service.check, database, files, once.tenant, request)
         reply = await asyncio.to_thread(once.create, database, content, create)
         response.headers.update(reply.headers)
         answer = TrainResponse.model_validate(reply.body)
@@ -171,6 +172,7 @@ def cancel_job(job_id: str, database: DatabaseDep, settings: SettingsDep, tenant
 @router.get("/presets", responses=example(200, {"items": [EXAMPLE_PRESET], "next_cursor": None}))
 def list_presets(
     database: DatabaseDep,
+    files: FilesDep,
     tenant: TenantDep,
     kb: Annotated[str, Query(max_length=64, description="Id or name of the KB.")],
     method: Annotated[
@@ -178,14 +180,9 @@ def list_presets(
     ] = None,
 ) -> Page[PresetOut]:
     """List the presets of a KB with their settings, for the default method or another of its `methods`."""
+    kbs.count(database, files, tenant, kb)
     with database.read() as session:
         found = kbs.get(session, tenant, kb)
-        is_counted = Profile.is_counted(found.statistics)
-    if not is_counted:
-        with database.write() as session:
-            found = kbs.get(session, tenant, kb)
-            kbs.count(session, found)
-    with database.read() as session:
         profile, configs = kbs.profile_of(found), service.preset_configs(found, method)
         forecasts = {name: capacity.forecast(session, config, profile) for name, config in configs.items()}
     texts = method_texts(profile.kind)

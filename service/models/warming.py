@@ -4,7 +4,9 @@ import time
 from typing import Any
 
 from service.db.engine import Database
+from service.facts.files import KbFiles
 from service.kbs import service as kbs
+from service.kbs.whole import KbRows
 from service.models import repository, service
 from service.models.probe import PROBE
 from service.models.schemas import Warmed
@@ -15,7 +17,7 @@ ANYTHING = (None, None, None)
 UNANSWERABLE = 422  # what was asked is not for this model, which was loaded to tell
 
 
-def question(database: Database, tenant: str, reference: str) -> tuple[Target, dict[str, Any]]:
+def question(database: Database, files: KbFiles, tenant: str, reference: str) -> tuple[Target, dict[str, Any]]:
     """Returns a model and something to ask it: a model builds much when it is asked for the first time.
 
     Raises NotFound or Conflict if the model cannot answer.
@@ -26,7 +28,8 @@ def question(database: Database, tenant: str, reference: str) -> tuple[Target, d
         kb = repository.kb_of(session, model)
         if kb is None or kb.kind != "facts":
             return target, PROBE
-        (found,) = kbs.facts(session, kb, ANYTHING, None, 1)
+        rows = KbRows.of(session, kb)
+    (found,) = kbs.facts(rows.open(files), ANYTHING, None, 1)
     return target, PROBE | {"goal": [found.fact.subject, found.fact.predicate, None]}
 
 

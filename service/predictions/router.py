@@ -1,6 +1,5 @@
 """Routes under `/predictions`."""
 
-import asyncio
 from contextlib import nullcontext
 from functools import partial
 from typing import Annotated
@@ -13,7 +12,8 @@ from service.http.dependencies import (
     DatabaseDep,
     DownloadingDep,
     FeedsDep,
-    OnceDep,
+    FilesDep,
+    OrderDep,
     SettingsDep,
     StorageDep,
     TenantDep,
@@ -61,9 +61,9 @@ FILES: Responses = {
 async def create_prediction(
     request: Annotated[PredictionRequest, Depends(json_body(PredictionRequest))],
     response: Response,
-    database: DatabaseDep,
     settings: SettingsDep,
-    once: OnceDep,
+    files: FilesDep,
+    order: OrderDep,
     waiting: WaitingDep,
     feeds: FeedsDep,
     wait: Wait = 0,
@@ -72,19 +72,23 @@ async def create_prediction(
     downloaded when it has succeeded."""
 
     def create(session: Session) -> CreationReply:
-        job = service.submit(session, once.tenant, request, settings)
-        body = service.look_up(session, once.tenant, job.id, settings)
+        job = service.submit(session, order.tenant, request, settings)
+        body = service.look_up(session, order.tenant, job.id, settings)
         return CreationReply(202, body.model_dump(mode="json"), {"Location": f"/predictions/{job.id}"})
 
     content = request.model_dump_json().encode()
     # The waiting place is taken first: a call that is refused one must not start a prediction.
-    with waiting.place(once.tenant) if wait else nullcontext():
-        reply = await asyncio.to_thread(once.create, database, content, create)
+    with waiting.place(order.tenant) if wait else nullcontext():
+        reply = await order.create(
+            content, create, partial(service.check, order.database, files, order.tenant, request)
+        )
         response.headers.update(reply.headers)
         answer = PredictionOut.model_validate(reply.body)
         if wait:
-            await finished(feeds.of(once.tenant, answer.id), wait)
-            answer = await asyncio.to_thread(_look_up, database, settings, once.tenant, answer.id)
+            await finished(feeds.of(order.tenant, answer.id), wait)
+            answer = await waiting.run(
+                order.tenant, partial(_look_up, order.database, settings, order.tenant, answer.id)
+            )
     return answer
 
 

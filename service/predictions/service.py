@@ -8,11 +8,14 @@ from sqlalchemy.orm import Session
 
 from service import batch
 from service.db.engine import Database
-from service.db.tables import Job, Kb, ModelVersion
+from service.db.tables import Job
 from service.errors import Conflict, Invalid, NotFound
+from service.facts.files import KbFiles
 from service.files.storage import PIECE_BYTES, ROWS, Storage
 from service.http.places import Download
+from service.kbs import repository as kbs_repository
 from service.kbs import service as kbs
+from service.kbs.whole import KbRows
 from service.models import repository as models_repository
 from service.models import service as models
 from service.predictions import repository
@@ -35,20 +38,23 @@ def submit(session: Session, tenant: str, request: PredictionRequest, settings: 
         detail = f"{model.name}@{model.version} labels graphs, of which no link is missing: ask it with POST /query"
         raise Invalid("other_kind", detail)
     kb = batch.held_kb(session, tenant, model, request.kb)
-    _check_names(session, model, kb, request)
     config = request.model_dump(mode="json", exclude={"model", "kb"})
     return batch.submit(session, tenant, PREDICT, model, kb, config)
 
 
-def _check_names(session: Session, model: ModelVersion, kb: Kb, request: PredictionRequest) -> None:
-    """Raises Invalid for a name that nobody knows: its job would fail later.
+def check(database: Database, files: KbFiles, tenant: str, request: PredictionRequest) -> None:
+    """Checks the names, before a transaction is begun: a job with a name that nobody knows would fail later.
 
-    The model must know the predicate, and the KB the entities.
+    The model must know the predicate, and the KB the entities. `submit` tells all that is wrong besides.
     """
-    own = models_repository.kb_of(session, model)
-    if own is not None:
-        kbs.check_predicates(session, own, [request.predicate], "predicate")
-    kbs.check_entities(session, kb, [*(request.subjects or ()), *(request.objects or ())])
+    with database.read() as session:
+        own = models_repository.kb_of(session, models.ready(session, tenant, request.model))
+        kb = own if request.kb is None else kbs_repository.find(session, tenant, request.kb)
+        if own is None or kb is None or own.kind != "facts" or kb.kind != "facts":
+            return
+        rows, own_rows = KbRows.of(session, kb), KbRows.of(session, own)
+    kbs.check_predicates(own_rows.open(files), [request.predicate], "predicate")
+    kbs.check_entities(rows.open(files), [*(request.subjects or ()), *(request.objects or ())])
 
 
 def get(session: Session, tenant: str, prediction_id: str) -> Job:

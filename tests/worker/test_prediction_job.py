@@ -43,8 +43,8 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     made = TrainingJob(Settings(data_dir=tmp_path_factory.mktemp("data"), device="cpu", threads=1))
     migrate(made.database.engine)
     adopt(made.database, made.storage)
-    kbs.create(made.database, TENANT, "small", built(FACTS))
-    kbs.create(made.database, TENANT, "other", built([(f"b{i}", "p", f"b{i + 1}") for i in range(3)]))
+    kbs.create(made.database, made.files, TENANT, "small", built(FACTS))
+    kbs.create(made.database, made.files, TENANT, "other", built([(f"b{i}", "p", f"b{i + 1}") for i in range(3)]))
     with made.database.write() as session:
         request = TrainRequest(kb="small", name="m", config={"method": "rules", "search": []})
         job, _ = training.submit(session, TENANT, request, made.settings)
@@ -61,6 +61,7 @@ class Predicting:
 
     def submit(self, **body: Any) -> Job:
         request = PredictionRequest(**{"model": "m", "predicate": "q", "format": "jsonl", "min_score": 0.0} | body)
+        service.check(self.runner.database, self.runner.files, TENANT, request)
         with self.runner.database.write() as session:
             return service.submit(session, TENANT, request, self.runner.settings)
 

@@ -5,8 +5,8 @@ from alembic import op
 
 from service.db.clock import now
 
-revision = "0009"
-down_revision = "0008"
+revision = "0011"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 

@@ -15,10 +15,11 @@ import httpx
 from rich.console import Console
 
 from service.benchmarks.callers import Call, Group, Plan
-from service.benchmarks.embedded import embedded_service, machine, processes, repeating
+from service.benchmarks.embedded import embedded_service, machine, processes
 from service.benchmarks.hostile import ENDLESS, LOADS, Tenant
 from service.db.engine import Database
 from service.keys import service as keys
+from service.local.repeated import repeated
 from service.settings import Settings
 
 # Shorter than by default, so that a worker that cannot renew its lease is noticed while a load lasts.
@@ -172,7 +173,7 @@ class Bench:
         def look() -> None:
             peak.update({part: max(now, peak.get(part, 0.0)) for part, now in self._memory().items()})
 
-        with repeating(look, LOOK_SECONDS):
+        with repeated(look, LOOK_SECONDS):
             yield peak
 
     def _settled(self, idle: dict[str, float]) -> tuple[dict[str, float], float]:

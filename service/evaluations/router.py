@@ -1,6 +1,6 @@
 """Routes under `/evaluations`."""
 
-import asyncio
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
@@ -39,6 +39,7 @@ async def create_evaluation(
     request: Annotated[EvaluationRequest, Depends(json_body(EvaluationRequest))],
     database: DatabaseDep,
     settings: SettingsDep,
+    waiting: WaitingDep,
     submission: Annotated[Submission, Depends()],
 ) -> EvaluationOut:
     """Ask a model for every fact or graph of a split, and count how often it is right. The answer names the job."""
@@ -51,7 +52,7 @@ async def create_evaluation(
     body, job = await submission.run(request, create, lambda body: str(body["id"]))
     if job is None:
         return EvaluationOut.model_validate(body)
-    return await asyncio.to_thread(_look_up, database, submission.tenant, job.id)
+    return await waiting.run(submission.tenant, partial(_look_up, database, submission.tenant, job.id))
 
 
 def _look_up(database: DatabaseDep, tenant: str, evaluation_id: str) -> EvaluationOut:

@@ -10,7 +10,7 @@ from fastapi import Query, Response
 from pydantic import BaseModel
 from sqlalchemy.orm import Session
 
-from service.http.dependencies import DatabaseDep, FeedsDep, OnceDep, WaitingDep
+from service.http.dependencies import FeedsDep, OrderDep, WaitingDep
 from service.http.idempotency import CreationReply
 from service.training.feed import WAIT_SECONDS, Feed
 from service.training.repository import TERMINAL
@@ -37,17 +37,10 @@ class Submission:
     """A FastAPI dependency. The call makes its job once, however often it is repeated, and waits for it if asked."""
 
     def __init__(
-        self,
-        response: Response,
-        database: DatabaseDep,
-        once: OnceDep,
-        waiting: WaitingDep,
-        feeds: FeedsDep,
-        wait: Wait = 0,
+        self, response: Response, order: OrderDep, waiting: WaitingDep, feeds: FeedsDep, wait: Wait = 0
     ) -> None:
-        self.tenant = once.tenant
-        self._response, self._database, self._once = response, database, once
-        self._waiting, self._feeds, self._wait = waiting, feeds, wait
+        self.tenant = order.tenant
+        self._response, self._order, self._waiting, self._feeds, self._wait = response, order, waiting, feeds, wait
 
     async def run(
         self, request: BaseModel, create: Callable[[Session], CreationReply], id_in: Callable[[dict[str, Any]], str]
@@ -56,7 +49,8 @@ class Submission:
         content = request.model_dump_json().encode()
         # The waiting place is taken first: a call that is refused one must not make a job.
         with self._waiting.place(self.tenant) if self._wait else nullcontext():
-            reply = await asyncio.to_thread(self._once.create, self._database, content, create)
+            reply = await self._order.create(content, create)
             self._response.headers.update(reply.headers)
-            feed = self._feeds.of(self.tenant, id_in(reply.body))
-            return reply.body, await finished(feed, self._wait) if self._wait else None
+            if not self._wait:
+                return reply.body, None
+            return reply.body, await finished(self._feeds.of(self.tenant, id_in(reply.body)), self._wait)

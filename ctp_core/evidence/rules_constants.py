@@ -8,7 +8,7 @@ would count one reason many times.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -20,7 +20,9 @@ from scipy import sparse
 
 from ctp_core.base.edges import EdgeList, slices
 from ctp_core.confidence import confidence_of
+from ctp_core.evidence import rules_hubs
 from ctp_core.evidence.rules_features import ANY, EntityFeatures, features_of, key_of
+from ctp_core.evidence.rules_hubs import Hubs, changes, hubs_among
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, Template
 
@@ -32,8 +34,6 @@ Atoms = TypeVar("Atoms", int, Ids)
 NO_IDS = np.zeros(0, dtype=np.int64)
 RARE = 20  # with fewer than one id in 20 of all possible ones, sorting them is cheaper than counting in a table of all
 SOME_FACTS = 64  # about one entity, whose rules are counted together
-AT_ONCE = 2e6  # facts about entities with some features, looked at together: 100 MB
-MAX_LOOKED_AT = 5e6  # the same for one entity and one predicate, a twentieth of a second; one that has more is a hub
 MAX_WORK = 1e7  # of a table that is kept
 KEPT = 2e7  # rules in all tables that are kept: 240 MB
 
@@ -43,16 +43,6 @@ class Strongest(NamedTuple):
 
     feature: Int[np.ndarray, " fact"]
     evidence: Float[np.ndarray, " fact"]
-
-
-class Hubs(NamedTuple):
-    """Entities, in rising order, that rules of a predicate are looked for with only some features, for want of time.
-
-    Looked at are the features that make less work than `limits` says.
-    """
-
-    entities: Ids
-    limits: Float[np.ndarray, " hub"]
 
 
 Counted = tuple[Ids, Ids, Float[np.ndarray, " rule"]]  # feature, constant and evidence of each rule
@@ -111,7 +101,7 @@ class ConstantRules:
         work = self._work(predicate, side, having)
         rows = np.flatnonzero(work >= MIN_SUPPORT)
         heads = self.edges.tables[self._towards(predicate, side)].astype(np.float32)
-        for some in np.split(rows, _changes(np.cumsum(work[rows]) // AT_ONCE)):
+        for some in np.split(rows, changes(np.cumsum(work[rows]) // rules_hubs.AT_ONCE)):
             found = (having[some] @ heads).tocoo()
             yield self._kept(predicate, side, features[some[found.row]], found.col, found.data)
 
@@ -184,11 +174,11 @@ class ConstantRules:
 
     def _hubs_of_kb(self, predicate: int, side: Template) -> Hubs:
         most_facts = self.edges.degrees_by(self._towards(predicate, side)).max(initial=0)
-        if self._shared.max(initial=0) * most_facts <= MAX_LOOKED_AT:
+        if self._shared.max(initial=0) * most_facts <= rules_hubs.MAX_LOOKED_AT:
             return Hubs(NO_IDS, np.zeros(0))
         work = self._work(predicate, side, self._having)
-        busy = np.flatnonzero(self.features.of_entity @ work > MAX_LOOKED_AT)
-        return _hubs_among(busy, self.features, work.__getitem__)
+        busy = np.flatnonzero(self.features.of_entity @ work > rules_hubs.MAX_LOOKED_AT)
+        return hubs_among(busy, self.features, work.__getitem__)
 
     @cached_property
     def _shared(self) -> Float[np.ndarray, " entity"]:
@@ -207,7 +197,7 @@ class ConstantRules:
             work[which] = self._work(predicate, side, self._having[ours])
             return np.asarray(work[number])
 
-        before, now = self._hubs(self.features, predicate, side), _hubs_among(touched, view, work_of)
+        before, now = self._hubs(self.features, predicate, side), hubs_among(touched, view, work_of)
         kept = ~np.isin(before.entities, touched)
         entities = np.concatenate([before.entities[kept], now.entities])
         order = np.argsort(entities)
@@ -301,7 +291,7 @@ class ConstantRules:
         if not len(features):
             return
         starts, ends = (view.of_entity.indptr[facts[rows, about] + after] for after in (0, 1))
-        for some in np.split(np.arange(len(rows)), _changes(np.cumsum(ends - starts) // AT_ONCE)):
+        for some in np.split(np.arange(len(rows)), changes(np.cumsum(ends - starts) // rules_hubs.AT_ONCE)):
             which, entry = slices(starts[some], ends[some])
             shared, ours = view.shared(view.of_entity.indices[entry], self.features)
             place = np.minimum(np.searchsorted(features, ours), len(features) - 1)
@@ -343,28 +333,6 @@ class ConstantRules:
         return SIDES[side], int(np.searchsorted(self.features.keys, key_of(path, other))), constant
 
 
-def _hubs_among(
-    entities: Ids, features: EntityFeatures, work_of: Callable[[Ids], Float[np.ndarray, " feature"]]
-) -> Hubs:
-    """Those of the entities, in rising order, that are hubs, some at a time: they may have all features of a KB.
-
-    The limit of a hub is the work of its lightest feature that is too much, after all lighter ones.
-    """
-    table, found = features.of_entity, [Hubs(NO_IDS, np.zeros(0))]
-    starts, ends = table.indptr[entities], table.indptr[entities + 1]
-    for some in np.split(np.arange(len(entities)), _changes(np.cumsum(ends - starts) // AT_ONCE)):
-        which, entry = slices(starts[some], ends[some])
-        work = work_of(table.indices[entry])
-        order = np.lexsort((work, which))
-        which, work = which[order], work[order]
-        total = np.cumsum(work)
-        before = np.concatenate([np.zeros(1), total])[np.searchsorted(which, np.arange(len(some)))]
-        over = np.flatnonzero(total - before[which] > MAX_LOOKED_AT)
-        hubs, first = np.unique(which[over], return_index=True)
-        found.append(Hubs(entities[some[hubs]], work[over[first]]))
-    return Hubs(*(np.concatenate(column) for column in zip(*found, strict=True)))
-
-
 def _alike(facts: FactIds, rows: Ids, place: int) -> list[Ids]:
     """The rows in groups of equal predicate and equal entity at this place."""
     rows = rows[np.lexsort((facts[rows, place], facts[rows, 1]))]
@@ -372,17 +340,12 @@ def _alike(facts: FactIds, rows: Ids, place: int) -> list[Ids]:
     return np.split(rows, changes) if len(rows) else []
 
 
-def _changes(numbers: NDArray[np.number]) -> Ids:
-    """Where a list differs from one place to the next."""
-    return np.flatnonzero(np.diff(numbers)) + 1
-
-
 def _gathered(parts: Iterable[Supported]) -> Iterator[Supported]:
     """Joins small parts into larger ones of about AT_ONCE rows."""
     held: list[Supported] = []
     for part in parts:
         held.append(part)
-        if sum(len(row) for row, _, _ in held) > AT_ONCE:
+        if sum(len(row) for row, _, _ in held) > rules_hubs.AT_ONCE:
             yield _joined(held)
             held = []
     if held:

@@ -1,16 +1,16 @@
 """Routes `/train`, `/jobs` and `/presets`."""
 
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 
-from ctp_core.kb.profile import Profile
 from ctp_core.methods import method_texts
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.http.bodies import json_body
-from service.http.dependencies import DatabaseDep, FeedsDep, SettingsDep, TenantDep, WaitingDep
+from service.http.dependencies import DatabaseDep, FeedsDep, FilesDep, SettingsDep, TenantDep, WaitingDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
@@ -59,6 +59,8 @@ MODEL_STATUS = {
 )
 async def train(
     request: Annotated[TrainRequest, Depends(json_body(TrainRequest))],
+    database: DatabaseDep,
+    files: FilesDep,
     settings: SettingsDep,
     submission: Annotated[Submission, Depends()],
 ) -> TrainResponse:
@@ -69,7 +71,8 @@ async def train(
         body = TrainResponse(job=service.shown(session, [job])[0], model=ModelRef.model_validate(vars(model)))
         return CreationReply(202, body.model_dump(mode="json"), {"Location": f"/jobs/{job.id}"})
 
-    body, job = await submission.run(request, create, lambda body: str(body["job"]["id"]))
+    check = partial(service.check, database, files, submission.tenant, request)
+    body, job = await submission.run(request, create, lambda body: str(body["job"]["id"]), check)
     answer = TrainResponse.model_validate(body)
     if job is not None:
         answer.job, answer.model.status = job, MODEL_STATUS[job.status]
@@ -144,6 +147,7 @@ def cancel_job(job_id: str, database: DatabaseDep, settings: SettingsDep, tenant
 @router.get("/presets", responses=example(200, {"items": [EXAMPLE_PRESET], "next_cursor": None}))
 def list_presets(
     database: DatabaseDep,
+    files: FilesDep,
     tenant: TenantDep,
     kb: Annotated[str, Query(max_length=64, description="Id or name of the KB.")],
     method: Annotated[
@@ -151,14 +155,9 @@ def list_presets(
     ] = None,
 ) -> Page[PresetOut]:
     """List the presets of a KB with their settings, for the default method or another of its `methods`."""
+    kbs.count(database, files, tenant, kb)
     with database.read() as session:
         found = kbs.get(session, tenant, kb)
-        is_counted = Profile.is_counted(found.statistics)
-    if not is_counted:
-        with database.write() as session:
-            found = kbs.get(session, tenant, kb)
-            kbs.count(session, found)
-    with database.read() as session:
         profile, configs = kbs.profile_of(found), service.preset_configs(found, method)
         forecasts = {name: capacity.forecast(session, config, profile) for name, config in configs.items()}
     texts = method_texts(profile.kind)

@@ -43,13 +43,20 @@ class Submission:
         self._response, self._order, self._waiting, self._feeds, self._wait = response, order, waiting, feeds, wait
 
     async def run(
-        self, request: BaseModel, create: Callable[[Session], CreationReply], id_in: Callable[[dict[str, Any]], str]
+        self,
+        request: BaseModel,
+        create: Callable[[Session], CreationReply],
+        id_in: Callable[[dict[str, Any]], str],
+        check: Callable[[], None] | None = None,
     ) -> tuple[dict[str, Any], JobOut | None]:
-        """(the body of the answer, the job after the wait that was asked for); `id_in` finds the job's id in a body."""
+        """(the body of the answer, the job after the wait that was asked for), `check` having come before `create`.
+
+        `id_in` finds the id of the job in the body of an answer.
+        """
         content = request.model_dump_json().encode()
         # The waiting place is taken first: a call that is refused one must not make a job.
         with self._waiting.place(self.tenant) if self._wait else nullcontext():
-            reply = await self._order.create(content, create)
+            reply = await self._order.create(content, create, check)
             self._response.headers.update(reply.headers)
             if not self._wait:
                 return reply.body, None

@@ -12,10 +12,10 @@ import httpx
 from pydantic import BaseModel
 
 from ctp_client.errors import ApiError, BrokenOff, Unreachable
-from ctp_client.types import Evaluation, Job, Page
+from ctp_client.types import Evaluation, Job, Page, Prediction
 
 M = TypeVar("M", bound=BaseModel)
-Finishing = TypeVar("Finishing", Job, Evaluation)
+Finishing = TypeVar("Finishing", Job, Evaluation, Prediction)
 WAIT_STEP_SECONDS = 30.0
 PAGE_SIZE = 500
 # Threads may share a client. A pool that closes surplus connections can close one that another thread has just

@@ -1,4 +1,4 @@
-"""The process that trains or evaluates: it loads torch, then reads one job id after another from its standard input.
+"""The process that trains, evaluates or predicts: it loads torch, then reads one job id after another from its input.
 
 Started by worker.nursery as `python -m worker.child ROLE`. It writes `beat` while it works on a job and `done` after
 it. If its input ends, its parent is gone: it exits at once, and the dispatcher takes its job back when the lease
@@ -21,13 +21,13 @@ from service.logs import configure_logs
 from service.queue import BATCH_QUEUE, TRAIN_QUEUE
 from service.settings import get_settings
 from worker import memory
-from worker.evaluation_job import EvaluationJob
+from worker.batch_job import BatchJob
 from worker.job import JobRunner
 from worker.names import BEAT, BEATS_PER_LEASE, CLINGS, DONE, MOST_BEAT_SECONDS, STOP
 from worker.pipes import PARENT_GONE, STDIN, reply_descriptor
 from worker.training_job import TrainingJob
 
-RUNNERS: dict[str, type[JobRunner]] = {TRAIN_QUEUE: TrainingJob, BATCH_QUEUE: EvaluationJob}
+RUNNERS: dict[str, type[JobRunner]] = {TRAIN_QUEUE: TrainingJob, BATCH_QUEUE: BatchJob}
 
 
 def main(role: str) -> None:

@@ -12,7 +12,7 @@ from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.http.bodies import json_body
 from service.http.dependencies import DatabaseDep, FeedsDep, FilesDep, SettingsDep, TenantDep, WaitingDep
 from service.http.idempotency import CreationReply
-from service.http.openapi import example, json_request
+from service.http.openapi import TEXT, example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import PlacedStream
 from service.kbs import service as kbs
@@ -34,7 +34,7 @@ from service.training.schemas import (
 from service.training.submission import Submission, Wait, finished
 
 router = APIRouter(tags=["training"])
-JobType = Literal["train", "evaluate"]
+JobType = Literal["train", "evaluate", "predict"]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 LastEventId = Annotated[
     str | None,
@@ -117,7 +117,7 @@ async def get_job(
     # Not EventSourceResponse, with which FastAPI expects a generator, which cannot answer 204.
     response_class=Response,
     responses={
-        200: {"content": {EventSourceResponse.media_type: {"example": EXAMPLE_EVENT}}},
+        200: {"content": {EventSourceResponse.media_type: TEXT | {"example": EXAMPLE_EVENT}}},
         204: {"description": "The job has ended, and `Last-Event-ID` is its last event."},
     },
 )

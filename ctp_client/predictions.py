@@ -1,11 +1,9 @@
 """`client.predictions`."""
 
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ctp_client.jobs import WAIT_STEP_SECONDS
 from ctp_client.transport import Transport, segment
 from ctp_client.types import Prediction
 
@@ -45,12 +43,7 @@ class Predictions:
 
     def wait(self, prediction: str, timeout: float = float("inf")) -> Prediction:
         """The prediction when it has ended, or as it is when the time is up."""
-        deadline = time.monotonic() + timeout
-        while True:
-            step = max(0.0, min(WAIT_STEP_SECONDS, deadline - time.monotonic()))
-            found = self._transport.get(Prediction, f"/predictions/{segment(prediction)}", wait=step)
-            if found.finished or time.monotonic() >= deadline:
-                return found
+        return self._transport.when_finished(Prediction, f"/predictions/{segment(prediction)}", timeout)
 
     def download(self, prediction: str, to: Path) -> None:
         """Writes the rows to a file."""

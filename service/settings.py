@@ -70,7 +70,7 @@ class Settings(BaseSettings):
     )
 
     max_body_bytes: int = Field(
-        48 * MIB,
+        2048 * MIB,
         gt=0,
         description="Largest request body in bytes, except JSON bodies and archives of models, at least 1; more admits "
         "larger KBs, whose files take disk and time.",
@@ -114,7 +114,7 @@ class Settings(BaseSettings):
         "memory. At least 1, at most 64 GiB.",
     )
     max_decompressed_bytes: int = Field(
-        512 * MIB,
+        4096 * MIB,
         gt=0,
         description="Largest file of an uploaded KB in bytes after it is unzipped, at least 1; more admits larger KBs, "
         "which take longer to read.",
@@ -132,7 +132,10 @@ class Settings(BaseSettings):
         "takes more memory.",
     )
     max_symbols: int = Field(
-        1_000_000, gt=0, description="Most entities, and most predicates, in one KB, at least 1; more take more memory."
+        10_000_000,
+        gt=0,
+        le=2**31 - 1,
+        description="Most entities, and most predicates, in one KB, 1 to 2147483647; more take more memory.",
     )
     max_requests_per_second: float = Field(
         5000.0,
@@ -159,7 +162,16 @@ class Settings(BaseSettings):
         "refused, slower readers cut off, so more refuses more callers.",
     )
     max_facts: int = Field(
-        2_000_000, gt=0, description="Most facts in one KB, at least 1; more take more memory and training time."
+        50_000_000,
+        gt=0,
+        le=2**31 - 1,
+        description="Most facts in one KB, 1 to 2147483647; more take more memory and training time.",
+    )
+    max_tenant_bytes: int = Field(
+        65_536 * MIB,
+        gt=0,
+        description="Most bytes that the KBs, models and checkpoints of one tenant may take in storage, at least 1; "
+        "more lets one tenant use more of it.",
     )
     max_name_length: int = Field(
         NAME_LIMIT,

@@ -11,12 +11,12 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 import structlog
 import torch
 
+from service.local.repeated import repeated
 from service.logs import configure_logs
 from service.queue import BATCH_QUEUE, TRAIN_QUEUE
 from service.settings import get_settings
@@ -57,24 +57,6 @@ def main(role: str) -> None:
 def _say(replies: int, word: str) -> None:
     """Writes a line in one piece, so that lines of several threads do not mix."""
     os.write(replies, f"{word}\n".encode())
-
-
-@contextmanager
-def repeated(call: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Calls `call` every `seconds` in a thread while the block runs, even if the block hangs."""
-    over = threading.Event()
-
-    def repeat() -> None:
-        while not over.wait(seconds):
-            call()
-
-    thread = threading.Thread(target=repeat, name="beat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _listen(jobs: "queue.SimpleQueue[str]", stop: threading.Event) -> None:

@@ -12,12 +12,12 @@ from service.evaluations.schemas import EvaluationOut, EvaluationRequest, Evalua
 from service.models import service as models
 from service.settings import Settings
 from service.training.repository import ACTIVE, EVALUATE, model_references
-from service.training.service import check_room
+from service.training.service import check_queue
 
 
 def submit(session: Session, tenant: str, request: EvaluationRequest, settings: Settings) -> Job:
     """Writes the job and its outbox row; raises Invalid for what cannot be evaluated, TooMany if too many wait."""
-    check_room(session, tenant, 1, settings)
+    check_queue(session, tenant, 1, settings)
     model = models.ready(session, tenant, request.model)
     kb = batch.held_kb(session, tenant, model, request.kb)
     _check_split(model, kb, request.split)

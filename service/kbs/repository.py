@@ -122,6 +122,12 @@ def add_revision(session: Session, kb: Kb, segment: Segment) -> None:
     )
 
 
+def replace_files(session: Session, kb: Kb, segment: Segment) -> None:
+    """Names new files for the segment that the KB consists of."""
+    statement = update(SegmentRow).where(SegmentRow.kb == kb.number, SegmentRow.revision == kb.revision)
+    session.execute(statement.values(artifact=segment.key, num_bytes=segment.num_bytes))
+
+
 def artifact_of(session: Session, kb: Kb) -> str:
     """Returns the key of the KB's files; raises ArtifactError if the KB is gone."""
     statement = select(SegmentRow.artifact).where(SegmentRow.kb == kb.number, SegmentRow.revision == kb.revision)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from sqlalchemy.orm import Session
 
 from ctp_core.kb.formats.registry import FORMATS
 from service.db.engine import Database
@@ -34,6 +35,7 @@ from service.kbs.schemas import (
 )
 from service.kbs.service import FoundFact, FoundSymbol
 from service.kbs.upload import Upload, read_upload
+from service.room import check_room
 from service.settings import NAME_LIMIT, Settings
 
 router = APIRouter(prefix="/kbs", tags=["knowledge bases"])
@@ -83,7 +85,12 @@ def _loaded(upload: Upload, database: Database, files: KbFiles, settings: Settin
     if kept is not None:
         return kept
     with service.begin_load(database, files, once.tenant, upload.name, built) as load:
-        return once.create(database, content, lambda session: _reply(load.finish(session), load.created))
+
+        def finish(session: Session) -> CreationReply:
+            check_room(session, once.tenant, load.num_bytes, settings)
+            return _reply(load.finish(session), load.created)
+
+        return once.create(database, content, finish)
 
 
 def _reply(kb: Kb, created: bool) -> CreationReply:

@@ -51,6 +51,7 @@ from service.models.schemas import (
     Warmed,
 )
 from service.models.upload import OPENAPI, Archive, read_archive
+from service.room import check_room
 from service.settings import NAME_LIMIT
 from service.training.repository import metrics
 
@@ -137,6 +138,7 @@ async def import_model(
     found = await request.app.state.unpacking.run(once.tenant, unpack)
 
     def create(session: Session) -> CreationReply:
+        check_room(session, once.tenant, found.num_bytes, settings)
         model = found.register(session, once.tenant)
         shown = service.shown(session, [model])[0]
         return CreationReply(201, shown.model_dump(mode="json"), {"Location": f"/models/{model.id}"})

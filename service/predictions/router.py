@@ -1,6 +1,5 @@
 """Routes under `/predictions`."""
 
-from contextlib import nullcontext
 from functools import partial
 from typing import Annotated
 
@@ -13,7 +12,6 @@ from service.http.dependencies import (
     DownloadingDep,
     FeedsDep,
     FilesDep,
-    OrderDep,
     SettingsDep,
     StorageDep,
     TenantDep,
@@ -37,7 +35,8 @@ from service.predictions.schemas import (
     PredictionRow,
 )
 from service.training import repository as jobs
-from service.training.router import JobStatus, Wait, finished
+from service.training.router import JobStatus
+from service.training.submission import Submission, Wait, finished
 
 router = APIRouter(prefix="/predictions", tags=["predictions"])
 FILES: Responses = {
@@ -60,36 +59,26 @@ FILES: Responses = {
 )
 async def create_prediction(
     request: Annotated[PredictionRequest, Depends(json_body(PredictionRequest))],
-    response: Response,
+    database: DatabaseDep,
     settings: SettingsDep,
     files: FilesDep,
-    order: OrderDep,
     waiting: WaitingDep,
-    feeds: FeedsDep,
-    wait: Wait = 0,
+    submission: Annotated[Submission, Depends()],
 ) -> PredictionOut:
     """Find every missing fact of a predicate that a model believes. The answer names the job; its rows can be
     downloaded when it has succeeded."""
+    tenant = submission.tenant
 
     def create(session: Session) -> CreationReply:
-        job = service.submit(session, order.tenant, request, settings)
-        body = service.look_up(session, order.tenant, job.id, settings)
+        job = service.submit(session, tenant, request, settings)
+        body = service.look_up(session, tenant, job.id, settings)
         return CreationReply(202, body.model_dump(mode="json"), {"Location": f"/predictions/{job.id}"})
 
-    content = request.model_dump_json().encode()
-    # The waiting place is taken first: a call that is refused one must not start a prediction.
-    with waiting.place(order.tenant) if wait else nullcontext():
-        reply = await order.create(
-            content, create, partial(service.check, order.database, files, order.tenant, request)
-        )
-        response.headers.update(reply.headers)
-        answer = PredictionOut.model_validate(reply.body)
-        if wait:
-            await finished(feeds.of(order.tenant, answer.id), wait)
-            answer = await waiting.run(
-                order.tenant, partial(_look_up, order.database, settings, order.tenant, answer.id)
-            )
-    return answer
+    check = partial(service.check, database, files, tenant, request)
+    body, job = await submission.run(request, create, lambda body: str(body["id"]), check)
+    if job is None:
+        return PredictionOut.model_validate(body)
+    return await waiting.run(tenant, partial(_look_up, database, settings, tenant, job.id))
 
 
 def _look_up(database: DatabaseDep, settings: SettingsDep, tenant: str, prediction_id: str) -> PredictionOut:

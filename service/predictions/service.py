@@ -20,9 +20,10 @@ from service.models import repository as models_repository
 from service.models import service as models
 from service.predictions import repository
 from service.predictions.schemas import FORMATS, PredictionOut, PredictionRequest, PredictionRow
+from service.room import check_room
 from service.settings import Settings
 from service.training.repository import ACTIVE, PREDICT, model_references
-from service.training.service import check_room
+from service.training.service import check_queue
 
 log = structlog.get_logger()
 DAY_SECONDS = 86_400.0
@@ -32,7 +33,8 @@ DOWNLOAD_SECONDS = 3600.0
 
 def submit(session: Session, tenant: str, request: PredictionRequest, settings: Settings) -> Job:
     """Writes the job and its outbox row; raises Invalid for what cannot be predicted, TooMany if too many wait."""
-    check_room(session, tenant, 1, settings)
+    check_queue(session, tenant, 1, settings)
+    check_room(session, tenant, 0, settings)
     model = models.ready(session, tenant, request.model)
     if model.kind != "facts":
         detail = f"{model.name}@{model.version} labels graphs, of which no link is missing: ask it with POST /query"

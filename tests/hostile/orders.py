@@ -1,4 +1,4 @@
-"""Orders of work that nobody gives: evaluations, predictions, trainings and uploads with odd splits, shares, limits and settings."""
+"""Orders that nobody gives: evaluations, predictions, trainings, uploads with odd splits, shares, limits, settings."""
 
 import json
 import random

@@ -63,7 +63,8 @@ def needs(request: pytest.FixtureRequest) -> Callable[[str, bool], str]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def place(item: pytest.Item) -> int:
         path = item.path.relative_to(HERE).as_posix()
-        return next((number for number, first in enumerate(LONGEST_FIRST) if path.startswith(first)), len(LONGEST_FIRST))
+        begins = (number for number, first in enumerate(LONGEST_FIRST) if path.startswith(first))
+        return next(begins, len(LONGEST_FIRST))
 
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=place)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
+from scipy.special import expit
 from torch import nn
 
 from ctp_core.artifact import Artifact, check_magnitude
@@ -46,7 +47,10 @@ class FactsView:
     expired: Expired = never  # looked at by searches whose length depends on the question's own facts
 
     @classmethod
-    def of(cls, kb: FactsKB, extra: Sequence[Fact] = (), expired: Expired = never) -> "FactsView":
+    def of(
+        cls, kb: FactsKB, extra: Sequence[Fact] = (), expired: Expired = never, without: Sequence[Fact] = ()
+    ) -> "FactsView":
+        """`extra` facts hold beside those of the KB, those of `without` are left out, also where the KB states them."""
         entities = kb.entities
         added = NO_FACTS
         if extra:
@@ -56,7 +60,10 @@ class FactsView:
         facts, stated = kb.splits.get("train", NO_FACTS), np.concatenate([NO_FACTS, *kb.splits.values(), added])
         if extra:  # a question may repeat itself, or the KB
             facts = distinct_facts(np.concatenate([facts, added]), len(entities), len(kb.predicates))
-        return cls(entities, kb.predicates, facts, stated, bool(extra), expired)
+        if without:
+            removed = FactSet(known_ids(without, entities, kb.predicates), len(entities), len(kb.predicates))
+            facts, stated = facts[~removed.states(facts)], stated[~removed.states(stated)]
+        return cls(entities, kb.predicates, facts, stated, bool(extra or without), expired)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -77,6 +84,16 @@ class FactsView:
     def fact(self, subject: int, predicate: int, object_: int) -> Fact:
         names = self.entities.names
         return Fact(names[subject], self.predicates.names[predicate], names[object_])
+
+
+def known_ids(facts: Sequence[Fact], entities: Vocabulary, predicates: Vocabulary) -> FactIds:
+    """The ids of those facts whose names are all known."""
+    rows = [
+        (entities.id(fact.subject), predicates.id(fact.predicate), entities.id(fact.object))
+        for fact in facts
+        if fact.subject in entities and fact.predicate in predicates and fact.object in entities
+    ]
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 
 @dataclass(frozen=True)
@@ -185,7 +202,7 @@ class FactsModel(Model):
             candidates, logits = candidates[kept], logits[kept]
         best = _best(logits if self._shown_as_they_are else self._calibrated(logits, candidates), question.top_k)
         candidates, logits = candidates[best], logits[best]
-        explanations = self._explain_in_time(view, candidates, logits, question.proofs, budget)
+        explanations = self.explain_in_time(view, candidates, logits, question.proofs, budget)
         truncated = len(explanations) < len(candidates)
         explanations += [Explanation()] * (len(candidates) - len(explanations))
         scores, probabilities = self._scores(candidates, logits)
@@ -208,7 +225,13 @@ class FactsModel(Model):
         scores = logits.tolist() if self._shown_as_they_are else calibrated
         return scores, [None] * len(facts) if self.calibration is None else calibrated
 
-    def _explain_in_time(
+    def probabilities(self, facts: FactIds, logits: Float[np.ndarray, " fact"]) -> Float[np.ndarray, " fact"]:
+        """The chance that each fact is true, given its logit; of a model that was never calibrated its score."""
+        if self.calibration is None and self._shown_as_they_are:
+            return np.asarray(np.clip(np.nan_to_num(logits), 0.0, 1.0))
+        return np.asarray(np.nan_to_num(expit(self._calibrated(logits, facts))))
+
+    def explain_in_time(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int, budget: Budget
     ) -> list[Explanation]:
         """Explains the best facts first, as many as there is time for."""

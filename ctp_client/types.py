@@ -343,6 +343,44 @@ class Answer(Fact):
     score_parts: dict[str, Any] | None = None
 
 
+class ProvedAtom(Wire):
+    """A fact that an answer rests on; where it is `negated`, the score is 1 minus its probability.
+
+    `stated` facts are their own proof.
+    """
+
+    fact: Fact
+    score: float
+    negated: bool
+    stated: bool
+    proofs: list[Proof]
+
+
+class LogicalAnswer(Wire):
+    """What the variables stand for, and the atoms in the order of the question."""
+
+    bindings: dict[str, str]
+    score: float
+    rank: int
+    atoms: list[ProvedAtom]
+
+
+class LogicalAnswers(Wire):
+    """Best first. `exact` where no candidate was left out: then these are the best answers there are."""
+
+    model_id: str
+    elapsed_ms: float
+    answers: list[LogicalAnswer]
+    explainable: bool = True
+    scoring: str = ""
+    semiring: str | None = None
+    truncated: bool = False
+    exact: bool = True
+    width: int = 0
+    warnings: list[str] = []
+    plan: list[dict[str, Any]] | None = None
+
+
 class Answers(Wire):
     """Best first.
 

@@ -22,7 +22,7 @@ from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import OPEN, GoalIds, Place
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
 from ctp_core.base.training_state import under
-from ctp_core.base.unknown_facts import ignore_unknown
+from ctp_core.base.unknown_facts import usable_facts
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, Kind, KnowledgeBase, distinct_facts
 from ctp_core.proofs import Proof
@@ -190,8 +190,7 @@ class FactsModel(Model):
             return error
 
     def _answer(self, question: Question, budget: Budget) -> Answers:
-        question, warnings = ignore_unknown(question, self.kb.predicates)
-        view = FactsView.of(self.kb, question.facts, lambda: budget.expired) if question.facts else self.kb_view
+        view, warnings = self.view_of(question.facts, question.without, budget)
         goal = _goal(question, view)
         try:
             candidates, logits = goal.candidates(*view.sizes), self.logits(view, goal)[0]
@@ -216,6 +215,29 @@ class FactsModel(Model):
             truncated,
             warnings,
         )
+
+    def view_of(
+        self, facts: Sequence[Fact], without: Sequence[Fact], budget: Budget
+    ) -> tuple[FactsView, tuple[str, ...]]:
+        """The facts that a question is asked against, and warnings about those it brings that change nothing.
+
+        Raises UnknownSymbol where it brings facts, but none that the model can use.
+        """
+        if not facts and not without:
+            return self.kb_view, ()
+        kept, warnings = usable_facts(facts, self.kb.predicates)
+        view = FactsView.of(self.kb, kept, lambda: budget.expired, without)
+        return view, (*warnings, *self._not_there(without))
+
+    def _not_there(self, without: Sequence[Fact]) -> tuple[str, ...]:
+        """One warning for the facts of `without` that the KB does not state."""
+        known = known_ids(without, self.kb.entities, self.kb.predicates)
+        stated = {self.kb_view.fact(*row) for row in known[self.kb_view.known(known)].tolist()}
+        missing = [fact for fact in without if fact not in stated]
+        if not missing:
+            return ()
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        return (f"`without`: the KB does not state {missing[0]}{more}, so that leaving it out changes nothing",)
 
     def _scores(
         self, facts: FactIds, logits: Float[np.ndarray, " fact"]

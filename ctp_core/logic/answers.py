@@ -7,10 +7,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, known_ids
+from ctp_core.base.facts_model import Explanation, FactsModel
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.model import Budget, Model
-from ctp_core.base.unknown_facts import usable_facts
 from ctp_core.errors import BadQuestion
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.logic.formula import signed_atoms
@@ -73,7 +72,7 @@ class _Answering:
 
     def __init__(self, model: FactsModel, question: LogicalQuestion, budget: Budget, width: int) -> None:
         self._model, self._question, self._budget, self._width = model, question, budget, width
-        self._view, self._warnings = view_of(model, question.facts, question.without, budget)
+        self._view, self._warnings = model.view_of(question.facts, question.without, budget)
         self._numbers: Numbers = number(question, self._view)
 
     def answers(self) -> LogicalAnswers:
@@ -140,31 +139,3 @@ def stated_proof(fact: Fact) -> Proof:
     """A stated fact as its own proof."""
     met = Unification(fact.predicate, fact.predicate, 1.0)
     return Proof(ProofNode(fact, 1.0, "fact", (met,), fact=fact))
-
-
-def view_of(
-    model: FactsModel, facts: Sequence[Fact], without: Sequence[Fact], budget: Budget
-) -> tuple[FactsView, tuple[str, ...]]:
-    """The facts that a question is asked against, and warnings about those it brings that change nothing.
-
-    Raises UnknownSymbol where it brings facts, but none that the model can use.
-    """
-    if not facts and not without:
-        return model.kb_view, ()
-    kept, warnings = usable_facts(facts, model.kb.predicates)
-    view = FactsView.of(model.kb, kept, lambda: budget.expired, without)
-    return view, (*warnings, *_not_there(model, without))
-
-
-def _not_there(model: FactsModel, without: Sequence[Fact]) -> tuple[str, ...]:
-    """One warning for the facts of `without` that the KB does not state."""
-    missing = [fact for fact in without if not _states(model, fact)]
-    if not missing:
-        return ()
-    more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return (f"`without`: the KB does not state {missing[0]}{more}, so that leaving it out changes nothing",)
-
-
-def _states(model: FactsModel, fact: Fact) -> bool:
-    ids = known_ids([fact], model.kb.entities, model.kb.predicates)
-    return bool(len(ids) and model.kb_view.known(ids)[0])

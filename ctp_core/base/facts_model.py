@@ -26,6 +26,7 @@ from ctp_core.base.unknown_facts import usable_facts
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, Kind, KnowledgeBase, distinct_facts
 from ctp_core.proofs import Proof
+from ctp_core.rules import Rule
 from ctp_core.symbols import Fact, Vocabulary
 
 Config = TypeVar("Config", bound=BaseConfig)
@@ -246,6 +247,10 @@ class FactsModel(Model):
         calibrated = [sigmoid(logit) for logit in self._calibrated(logits, facts).tolist()]
         scores = logits.tolist() if self._shown_as_they_are else calibrated
         return scores, [None] * len(facts) if self.calibration is None else calibrated
+
+    def rules_of(self, predicate: int) -> list[Rule]:
+        """The rules with this head, best first."""
+        return [rule for rule in self.rules() if rule.predicate == self.kb.predicates.names[predicate]]
 
     def probabilities(self, facts: FactIds, logits: Float[np.ndarray, " fact"]) -> Float[np.ndarray, " fact"]:
         """The chance that each fact is true, given its logit; of a model that was never calibrated its score."""

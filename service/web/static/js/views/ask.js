@@ -7,6 +7,7 @@ import { drawProof } from "../proof.js";
 import { go, note, to } from "../route.js";
 import { plain, steps } from "../tree.js";
 import { graphQuestion } from "./ask_graph.js";
+import { answerWhere, rowsOf, whereQuestion } from "./ask_where.js";
 import { entitiesOf, predicatesOf } from "./kb.js";
 
 const PLACES = [["s", "subject", "Subject"], ["p", "predicate", "Predicate"], ["o", "object", "Object"]];
@@ -29,15 +30,28 @@ export async function ask(root, { params, signal }) {
   const results = h("div", { "aria-live": "polite" });
   const chooser = h("select", { "aria-label": "Model", onchange: () => go(to("ask", { model: chooser.value })) },
     options(ready, reference, model).map(([value, label]) => h("option", { value, selected: value === reference }, label)));
-  const form = (model.kind === "graphs" ? graphQuestion : factsQuestion)(model, question, signal);
+  const rows = model.kind === "graphs" ? null : rowsOf(params);
+  const form = rows ? whereQuestion(model, reference, rows) : (model.kind === "graphs" ? graphQuestion : factsQuestion)(model, question, signal);
   show(root,
-    h("header", { class: "head" }, h("div", {}, h("h1", {}, "Ask"), h("p", {}, model.kind === "graphs" ? "Draw or paste a small graph and ask how two of its nodes are related." : "Leave one place empty: that is what you ask for. Fill all three to ask how certain a fact is.")),
+    h("header", { class: "head" }, h("div", {}, h("h1", {}, "Ask"), h("p", {}, rows ? "Rows of atoms that must all hold. A variable, such as ?x, is asked for; what the KB does not state is filled in with probabilities." : model.kind === "graphs" ? "Draw or paste a small graph and ask how two of its nodes are related." : "Leave one place empty: that is what you ask for. Fill all three to ask how certain a fact is.")),
       h("div", { class: "model" }, chooser, h("a", { class: "button", href: to(["models", reference]) }, "Its rules"))),
+    model.kind === "graphs" ? null : ways(reference, rows),
     h("section", { class: "card question" }, form),
     results);
+  if (rows) {
+    if (params.has("run")) await answerWhere(results, reference, rows, signal);
+    return;
+  }
   const given = PLACES.filter(([, long]) => question.goal[long]).length;
   if (given >= 2) await answer(results, question, signal);
   else if (model.kind !== "graphs") show(results, await hints(model, reference, signal));
+}
+
+// One atom with an open place, or several with variables.
+function ways(reference, rows) {
+  const way = (href, label, current) => h("a", { href, "aria-current": current ? "page" : null }, label);
+  return h("nav", { class: "segmented", "aria-label": "Kind of question" },
+    way(to("ask", { model: reference }), "One atom", !rows), way(to("ask", { model: reference, where: "[]" }), "Several atoms", rows));
 }
 
 function options(ready, reference, model) {

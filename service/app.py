@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from ctp_core import __version__
 from service.db.engine import Database
 from service.evaluations.router import router as evaluations
+from service.facts.files import KbFiles
 from service.files.stores import make_storage
 from service.health.router import router as health
 from service.health.service import Parts
@@ -90,6 +91,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await app.state.batcher.stop()
         for name in STOPPED:
             getattr(app.state, name).stop()
+        app.state.files.close()
         app.state.redis.close()
         app.state.database.dispose()
         app.state.look_ups.dispose()
@@ -100,6 +102,7 @@ def add_stores(app: FastAPI, settings: Settings) -> None:
     app.state.settings = settings
     app.state.database = Database(settings.database)
     app.state.storage = make_storage(settings)
+    app.state.files = KbFiles.of(settings, app.state.storage)
     app.state.redis = make_redis(settings)
     # Whatever takes all connections of the routes, keys and targets of queries are still looked up.
     app.state.look_ups = app.state.database.twin()

@@ -100,6 +100,7 @@ CORE_STATUS: dict[type[core.CtpError], tuple[int, str]] = {
     core.ConfigError: (422, "Invalid settings"),
     core.UnknownSymbol: (422, "Unknown name"),
     core.BadQuestion: (422, "Invalid question"),
+    core.DamagedKB: (409, "Damaged KB"),
     core.ArtifactError: (409, "Damaged model"),
 }
 

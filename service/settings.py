@@ -33,6 +33,23 @@ class Settings(BaseSettings):
     artifacts_url: str = Field(
         "", description="fsspec URL where model files are stored; empty: `artifacts` in the data folder."
     )
+    cache_dir: str = Field(
+        "",
+        description="Folder of local copies of KBs, which the processes of one machine may share; empty: `cache` in "
+        "the data folder.",
+    )
+    cache_bytes: int = Field(
+        8192 * MIB,
+        gt=0,
+        description="Bytes of local copies of KBs that are kept, at least 1; the one in use is kept in any case. More "
+        "takes more disk and fetches KBs from storage less often.",
+    )
+    duckdb_memory_bytes: int = Field(
+        256 * MIB,
+        ge=32 * MIB,
+        description="Memory in bytes that DuckDB may take in one process, at least 33554432, to sort and search the "
+        "facts of KBs; what does not fit is sorted on disk. More makes uploads of large KBs faster.",
+    )
     host: str = Field(
         "127.0.0.1", description="Address that the API listens on; any but a loopback address needs keys."
     )
@@ -391,6 +408,10 @@ class Settings(BaseSettings):
     @property
     def artifacts(self) -> str:
         return self.artifacts_url or f"file://{self.data_dir.absolute() / 'artifacts'}"
+
+    @property
+    def cache(self) -> Path:
+        return Path(self.cache_dir) if self.cache_dir else self.data_dir / "cache"
 
     def make_data_dir(self) -> None:
         """Makes the data folder, private to this user; a folder that exists keeps its permissions."""

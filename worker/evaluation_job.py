@@ -21,6 +21,7 @@ from ctp_core.kb.knowledge_base import KnowledgeBase
 from ctp_core.registry import load_model
 from service.db.tables import Job, ModelVersion
 from service.kbs import repository as kbs
+from service.kbs.whole import KbRows
 from service.training import lease, outcomes
 from service.training.repository import EVALUATE, Claim
 from worker.device import choose_device, limit_threads
@@ -88,11 +89,11 @@ class EvaluationJob(JobRunner):
             raise ArtifactError(f"model {version.name}@{version.version} was deleted before it was evaluated")
         files = self._stored(partial(self.storage.get, version.artifact), claim, heart)
         model = load_model(decode(files), choose_device(self.settings.device))
-        row = self._read(lambda session: kbs.pinned(session, job.kb_id))
-        is_own = row.sha256 == version.kb_sha256
+        rows = self._read(lambda session: KbRows.of(session, kbs.pinned(session, job.kb_id)))
+        is_own = rows.kb.sha256 == version.kb_sha256
         if isinstance(model, FactsModel) and is_own:
             return model, model.kb  # its files hold all splits
-        kb = self._read(lambda session: kbs.read_kb(session, row))
+        kb = self._stored(partial(rows.read, self.files), claim, heart)
         if is_own and version.holdout is not None:
             kb = hold_out(kb, Holdout(**version.holdout))
         return (model.on(kb) if isinstance(model, FactsModel) else model), kb

@@ -6,7 +6,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, inspect, text
 
 import migrations
 from service.db.engine import AWAY_ERRORS, sqlite_file, wait_for_ever
@@ -15,6 +15,7 @@ from service.settings import UserError
 
 # An arbitrary constant: processes that migrate the same PostgreSQL database wait for each other on it.
 MIGRATION_LOCK = 0x6374_7000
+WITH_FILES = "0009"  # facts can be in files; after it, they can be nowhere else
 
 
 def alembic_config() -> Config:
@@ -23,9 +24,10 @@ def alembic_config() -> Config:
     return config
 
 
-def migrate(engine: Engine) -> None:
+def migrate(engine: Engine) -> bool:
     """Migrates to the newest schema; safe to call at any time and from several processes.
 
+    Returns False, and stops short of the newest, while facts are still stored in rows: `service.preparing` moves them.
     Creates the file of an SQLite database: nothing else does.
     """
     config = alembic_config()
@@ -39,7 +41,17 @@ def migrate(engine: Engine) -> None:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         config.attributes["connection"] = connection
+        command.upgrade(config, WITH_FILES)
+        if _has_facts_in_rows(connection):
+            return False
         command.upgrade(config, "head")
+    return True
+
+
+def _has_facts_in_rows(connection: Connection) -> bool:
+    if not inspect(connection).has_table("symbols"):
+        return False
+    return connection.execute(text("SELECT 1 FROM symbols LIMIT 1")).first() is not None
 
 
 def check_schema(engine: Engine) -> None:

@@ -1,9 +1,10 @@
-"""Stores model files in an object store through fsspec: S3, and whatever else fsspec supports."""
+"""Stores files in an object store through fsspec: S3, and whatever else fsspec supports."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,6 +32,7 @@ from service.files.storage import (
     encode_mark,
     entry_key,
     key_of,
+    key_of_manifest,
     storage_error,
     unmarked,
 )
@@ -70,6 +72,28 @@ class ObjectStorage:
                 self.delete(key)
             raise
         return key
+
+    def put_paths(self, owner: str, manifest: bytes, paths: Mapping[str, Path]) -> str:
+        key = key_of_manifest(owner, manifest)
+        self.check()
+        try:
+            with self._reaching():
+                for name, path in paths.items():
+                    self.filesystem.put_file(str(path), self._path(f"{key}/{name}"))
+                    self._check_size(key, name, path.stat().st_size)
+                self.filesystem.pipe_file(self._path(f"{key}/{MANIFEST}"), manifest)
+        except FileNotFoundError as error:
+            raise StorageRefused(f"{self.root} does not exist ({error})") from error
+        except BaseException:
+            with suppress(StorageError):
+                self.delete(key)
+            raise
+        return key
+
+    def _check_size(self, key: str, name: str, expected: int) -> None:
+        found = int(self.filesystem.info(self._path(f"{key}/{name}"))["size"])
+        if found != expected:
+            raise StorageAway(f"{self.root} has stored {found} of {expected} bytes of {name}")
 
     def get(self, key: str) -> Files:
         with self._reading(key):

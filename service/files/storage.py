@@ -1,9 +1,9 @@
-"""Stores the files of models and checkpoints under keys that name their owner and their content.
+"""Stores the files of models, checkpoints and KBs under keys that name their owner and their content.
 
-A key is `owner/sha256-of-the-manifest`, and the manifest holds the checksum of the tensors, so incomplete or damaged
-files are always noticed. Every process that may write has an owner of its own, so that no process removes what another
-has written. A mark file says which database the store belongs to (`service.files.store_owner`). A store without its
-mark is treated as absent (for example not mounted), not as empty.
+A key is `owner/sha256-of-the-manifest`, and the manifest holds the checksums of the other files, so incomplete or
+damaged files are always noticed. Every process that may write has an owner of its own, so that no process removes what
+another has written. A mark file says which database the store belongs to (`service.files.store_owner`). A store without
+its mark is treated as absent (for example not mounted), not as empty.
 """
 
 import errno
@@ -13,7 +13,7 @@ import re
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -29,8 +29,8 @@ MEMBERS = (MANIFEST, TENSORS)
 PIECE_BYTES = MIB
 PART = ".part"
 MARK = "ctp-store.json"
-# `service.training.outcomes` and `service.models.transfer` choose the owners.
-OWNER = re.compile(r"(jobs|models)(/\w+)+")
+# `service.training.outcomes`, `service.models.transfer` and `service.kbs.files` choose the owners.
+OWNER = re.compile(r"(jobs|kbs|models)(/\w+)+")
 KEY = re.compile(rf"{OWNER.pattern}/([0-9a-f]{{64}}|\.[0-9a-f]{{32}}{re.escape(PART)})")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED = (
@@ -104,6 +104,10 @@ class Storage(Protocol):
         """Stores all files durably and returns their key; raises StorageError if it cannot."""
         ...
 
+    def put_paths(self, owner: str, manifest: bytes, paths: Mapping[str, Path]) -> str:
+        """Stores a manifest and files of this machine, a piece at a time; else as `put`."""
+        ...
+
     def get(self, key: str) -> Files:
         """Reads the files; raises ArtifactError if they are gone or damaged, StorageError if that cannot be told."""
         ...
@@ -129,6 +133,10 @@ class Storage(Protocol):
         ...
 
     def set_mark(self, store_id: str) -> None: ...
+
+
+def key_of_manifest(owner: str, manifest: bytes) -> str:
+    return f"{checked_owner(owner)}/{sha256(manifest).hexdigest()}"
 
 
 def key_of(owner: str, files: Files) -> str:
@@ -208,7 +216,20 @@ class FolderStorage:
             raise storage_error(error, f"{_size(files)} bytes cannot be written to {self.root}") from error
         return key
 
-    def _write(self, target: Path, files: Files) -> None:
+    def put_paths(self, owner: str, manifest: bytes, paths: Mapping[str, Path]) -> str:
+        key = key_of_manifest(owner, manifest)
+        self.check()
+        size = sum(path.stat().st_size for path in paths.values())
+        try:
+            # What is there may be incomplete or damaged: it is written anew.
+            if (self.root / key).exists():
+                shutil.rmtree(self.root / key)
+            self._write(self.root / key, {**paths, MANIFEST: manifest})
+        except OSError as error:
+            raise storage_error(error, f"{size} bytes cannot be written to {self.root}") from error
+        return key
+
+    def _write(self, target: Path, files: Mapping[str, bytes | Path]) -> None:
         temporary = target.parent / f".{uuid.uuid4().hex}{PART}"
         try:
             temporary.mkdir(parents=True)
@@ -327,9 +348,14 @@ def _size(files: Files) -> int:
     return sum(map(len, files.values()))
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def _write_synced(path: Path, content: bytes | Path) -> None:
+    """Writes the content, or that of another file."""
     with path.open("wb") as file:
-        file.write(content)
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            with content.open("rb") as source:
+                shutil.copyfileobj(source, file, PIECE_BYTES)
         file.flush()
         os.fsync(file.fileno())
 

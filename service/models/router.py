@@ -15,7 +15,7 @@ from service.db.tables import Checkpoint, Job, RuleRow
 from service.http.accept import preferred
 from service.http.bodies import json_body
 from service.http.cache import CACHE_SECONDS
-from service.http.dependencies import DatabaseDep, DownloadingDep, OnceDep, SettingsDep, StorageDep, TenantDep
+from service.http.dependencies import DatabaseDep, DownloadingDep, FilesDep, OnceDep, SettingsDep, StorageDep, TenantDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
@@ -72,6 +72,7 @@ def list_models(
 async def compare_models(
     request: Request,
     database: DatabaseDep,
+    files: FilesDep,
     tenant: TenantDep,
     ids: Annotated[
         str,
@@ -99,7 +100,9 @@ async def compare_models(
     references = [reference.strip() for reference in ids.split(",") if reference.strip()]
     comparing: Places = request.app.state.comparing
     with comparing.place(tenant):
-        compared = await comparing.run(tenant, partial(comparison.prepare, database, tenant, references, questions))
+        compared = await comparing.run(
+            tenant, partial(comparison.prepare, database, files, tenant, references, questions)
+        )
         asking = Asking(request.app.state.batcher, comparing, request.scope.get("ctp.request_id", ""))
         return await comparison.contested(compared, asking, disagreements)
 
@@ -264,6 +267,7 @@ def list_rules(
     request: Request,
     model: str,
     database: DatabaseDep,
+    files: FilesDep,
     tenant: TenantDep,
     wanted: Annotated[RuleFilter, Depends(_wanted_rules)],
     limit: Limit = DEFAULT_LIMIT,
@@ -275,7 +279,7 @@ def list_rules(
     """
     after = decode_cursor(cursor, int) or [-1]
     with database.read() as session:
-        rows = service.rules(session, tenant, model, wanted, after[0], limit + 1)
+        rows = service.rules(session, files, tenant, model, wanted, after[0], limit + 1)
     shown = page(rows, limit, _shown_rule, lambda rule: [rule.position])
     media_type = preferred(request.headers.get("accept", ""), (JSON, *RULE_WRITERS))
     if media_type == JSON:
@@ -321,6 +325,7 @@ async def list_groundings(
     model: str,
     rule_id: str,
     database: DatabaseDep,
+    files: FilesDep,
     tenant: TenantDep,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
@@ -329,4 +334,6 @@ async def list_groundings(
     after = max(0, (decode_cursor(cursor, int) or [0])[0])
     grounding: Places = request.app.state.grounding
     with grounding.place(tenant):
-        return await grounding.run(tenant, partial(service.grounded, database, tenant, model, rule_id, after, limit))
+        return await grounding.run(
+            tenant, partial(service.grounded, database, files, tenant, model, rule_id, after, limit)
+        )

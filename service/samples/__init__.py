@@ -8,6 +8,7 @@ from ctp_core.kb.facts_builder import BuiltKB, FactsBuilder, KbLimits
 from ctp_core.kb.formats.tsv import read_tsv
 from service.db.engine import Database
 from service.errors import Conflict
+from service.facts.files import KbFiles
 from service.kbs import repository
 from service.kbs import service as kbs
 
@@ -32,21 +33,21 @@ def _splits(name: str) -> Splits:
         return {"train": list(read_tsv(file, "family.tsv"))}
 
 
-def load_samples(database: Database) -> int:
+def load_samples(database: Database, files: KbFiles) -> int:
     """Stores the samples that are missing; returns the number of all samples."""
     for name in SAMPLES:
         with database.read() as session:
             present = repository.owned(session, repository.SAMPLE_TENANT, name)
         if present is None or present.status != "ready":
-            _load(database, name)
+            _load(database, files, name)
     return len(SAMPLES)
 
 
-def _load(database: Database, name: str) -> None:
+def _load(database: Database, files: KbFiles, name: str) -> None:
     """Loads a sample; waits if another process is loading it, or died while doing so."""
     while True:
         try:
-            kbs.create(database, repository.SAMPLE_TENANT, name, read_sample(name))
+            kbs.create(database, files, repository.SAMPLE_TENANT, name, read_sample(name))
             return
         except Conflict as error:
             if error.code != "kb_loading":

@@ -3,17 +3,17 @@
 import asyncio
 import time
 from contextlib import nullcontext
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 
-from ctp_core.kb.profile import Profile
 from ctp_core.methods import method_texts
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.http.bodies import json_body
-from service.http.dependencies import DatabaseDep, FeedsDep, OnceDep, SettingsDep, TenantDep, WaitingDep
+from service.http.dependencies import DatabaseDep, FeedsDep, FilesDep, OrderDep, SettingsDep, TenantDep, WaitingDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
@@ -77,9 +77,9 @@ async def finished(feed: Feed, seconds: float) -> JobOut:
 async def train(
     request: Annotated[TrainRequest, Depends(json_body(TrainRequest))],
     response: Response,
-    database: DatabaseDep,
+    files: FilesDep,
     settings: SettingsDep,
-    once: OnceDep,
+    order: OrderDep,
     waiting: WaitingDep,
     feeds: FeedsDep,
     wait: Wait = 0,
@@ -87,18 +87,20 @@ async def train(
     """Train a model on a KB. The answer names the job to follow and the model version that it will create."""
 
     def create(session: Session) -> CreationReply:
-        job, model = service.submit(session, once.tenant, request, settings)
+        job, model = service.submit(session, order.tenant, request, settings)
         body = TrainResponse(job=service.shown(session, [job])[0], model=ModelRef.model_validate(vars(model)))
         return CreationReply(202, body.model_dump(mode="json"), {"Location": f"/jobs/{job.id}"})
 
     content = request.model_dump_json().encode()
     # The waiting place is taken first: a call that is refused one must not start a training.
-    with waiting.place(once.tenant) if wait else nullcontext():
-        reply = await asyncio.to_thread(once.create, database, content, create)
+    with waiting.place(order.tenant) if wait else nullcontext():
+        reply = await order.create(
+            content, create, partial(service.check, order.database, files, order.tenant, request)
+        )
         response.headers.update(reply.headers)
         answer = TrainResponse.model_validate(reply.body)
         if wait:
-            answer.job = await finished(feeds.of(once.tenant, answer.job.id), wait)
+            answer.job = await finished(feeds.of(order.tenant, answer.job.id), wait)
             answer.model.status = MODEL_STATUS[answer.job.status]
     return answer
 
@@ -171,6 +173,7 @@ def cancel_job(job_id: str, database: DatabaseDep, settings: SettingsDep, tenant
 @router.get("/presets", responses=example(200, {"items": [EXAMPLE_PRESET], "next_cursor": None}))
 def list_presets(
     database: DatabaseDep,
+    files: FilesDep,
     tenant: TenantDep,
     kb: Annotated[str, Query(max_length=64, description="Id or name of the KB.")],
     method: Annotated[
@@ -178,14 +181,9 @@ def list_presets(
     ] = None,
 ) -> Page[PresetOut]:
     """List the presets of a KB with their settings, for the default method or another of its `methods`."""
+    kbs.count(database, files, tenant, kb)
     with database.read() as session:
         found = kbs.get(session, tenant, kb)
-        is_counted = Profile.is_counted(found.statistics)
-    if not is_counted:
-        with database.write() as session:
-            found = kbs.get(session, tenant, kb)
-            kbs.count(session, found)
-    with database.read() as session:
         profile, configs = kbs.profile_of(found), service.preset_configs(found, method)
         forecasts = {name: capacity.forecast(session, config, profile) for name, config in configs.items()}
     texts = method_texts(profile.kind)

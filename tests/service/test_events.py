@@ -22,13 +22,14 @@ from service.training.feed import Feeds, stream
 from service.training.router import finished, follow_job
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
+from tests.stores import files_of
 
 TENANT = "default"
 
 
 @pytest.fixture
 def database(sqlite_database: Database) -> Database:
-    kbs.create(sqlite_database, TENANT, "small", built([("a", "p", "b")]))
+    kbs.create(sqlite_database, files_of(sqlite_database), TENANT, "small", built([("a", "p", "b")]))
     return sqlite_database
 
 

@@ -23,6 +23,7 @@ from service.training import lease, repository
 from service.training import service as training
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
+from tests.stores import files_of
 from worker.evaluation_job import EvaluationJob
 from worker.training_job import TrainingJob
 
@@ -37,8 +38,14 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     migrate(made.database.engine)
     adopt(made.database, made.storage)
     for name, facts in {"small": FACTS, "other": FACTS[4:]}.items():
-        kbs.create(made.database, TENANT, name, built(facts, test=[("a1", "p", "a3"), ("a2", "q", "a9")]))
-    kbs.create(made.database, TENANT, "one-file", built(FACTS))
+        kbs.create(
+            made.database,
+            files_of(made.database),
+            TENANT,
+            name,
+            built(facts, test=[("a1", "p", "a3"), ("a2", "q", "a9")]),
+        )
+    kbs.create(made.database, files_of(made.database), TENANT, "one-file", built(FACTS))
     for kb, name, method in (
         ("small", "plain", "distmult"),
         ("small", "proofs", "rules"),
@@ -127,7 +134,7 @@ def test_a_model_can_be_evaluated_on_another_kb_if_its_method_can(evaluating: Ev
 def test_a_kb_of_another_kind_is_refused(evaluating: EvaluationJob) -> None:
     graphs = GraphsBuilder(KbLimits())
     graphs.add("train", enumerate(family_graphs(4, (2,), seed=1), 1), "graphs.jsonl")
-    kbs.create(evaluating.database, TENANT, "graphs", graphs.build())
+    kbs.create(evaluating.database, files_of(evaluating.database), TENANT, "graphs", graphs.build())
     with pytest.raises(Invalid, match="a KB of facts") as raised:
         submitted(evaluating, kb="graphs")
     assert raised.value.code == "other_kind"

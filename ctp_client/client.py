@@ -10,7 +10,7 @@ from ctp_client.jobs import Jobs
 from ctp_client.kbs import Kbs
 from ctp_client.models import Models
 from ctp_client.transport import Transport
-from ctp_client.types import Answers, LogicalAnswers, Preset, Training
+from ctp_client.types import Answers, Explanation, LogicalAnswers, Preset, Training
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 CALL_SECONDS = 60.0
@@ -99,6 +99,16 @@ class Client:
         atoms = [where] if isinstance(where, str) else list(where)
         body = {"model": model, "where": atoms, "select": select, "top_k": top_k, "proofs": proofs}
         return self._transport.post(LogicalAnswers, "/query", body | options)
+
+    def explain(
+        self, model: str, fact: tuple[str, str, str], threshold: float = 0.5, proofs: int = 10, **options: Any
+    ) -> Explanation:
+        """Why a fact has its score, which rules almost prove it, and without which facts it would be too low.
+
+        `options` are the rest of the call: `kb`, `near_misses`, `facts`, `without`.
+        """
+        body = {"model": model, "fact": list(fact), "threshold": threshold, "proofs": proofs}
+        return self._transport.post(Explanation, "/explain", body | options)
 
     def close(self) -> None:
         self._transport.http.close()

@@ -381,6 +381,40 @@ class LogicalAnswers(Wire):
     plan: list[dict[str, Any]] | None = None
 
 
+class NearMiss(Wire):
+    """A rule that lacks one fact, and the score if that fact were stated."""
+
+    rule: dict[str, Any]
+    stated: list[Fact]
+    missing: Fact
+    score_then: float
+
+
+class Change(Wire):
+    """Facts without which the score is below the threshold; none where `reason` says why there are none."""
+
+    facts: list[Fact]
+    score_then: float
+    smallest: bool
+    reason: str | None = None
+
+
+class Explanation(Wire):
+    """Why a fact has its score (None where time was over), which rules almost prove it, and what would change it."""
+
+    model_id: str
+    elapsed_ms: float
+    threshold: float
+    why: Answer | None
+    why_not: list[NearMiss]
+    what_would_change_it: Change
+    explainable: bool = True
+    scoring: str = ""
+    semiring: str | None = None
+    truncated: bool = False
+    warnings: list[str] = []
+
+
 class Answers(Wire):
     """Best first.
 

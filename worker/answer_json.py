@@ -31,7 +31,7 @@ def answers_json(model: Model, answers: Answers, max_bytes: int) -> bytes:
     listed: list[bytes] = []
     left, whole = max_bytes, True
     for rank, answer in enumerate(answers.items, 1):
-        written, whole = _answer(answer, rank, left)
+        written, whole = one_answer_json(answer, rank, left)
         listed.append(written)
         left -= len(written) + 1
         if not whole:
@@ -46,7 +46,7 @@ def answers_json(model: Model, answers: Answers, max_bytes: int) -> bytes:
     return b'%b,"answers":[%b]' % (encode(head)[1:-1].encode(), b",".join(filter(None, listed)))
 
 
-def _answer(answer: Answer, rank: int, max_bytes: int) -> tuple[bytes, bool]:
+def one_answer_json(answer: Answer, rank: int, max_bytes: int) -> tuple[bytes, bool]:
     """Returns as much of an answer as fits, cut between proofs, and whether that is all of it."""
     head = (
         f'{{{places(answer.fact)},"score":{number(answer.score)},"probability":{_number_or_null(answer.probability)},'
@@ -78,7 +78,7 @@ def proof_json(proof: Proof) -> str:
 
 
 def _node(node: ProofNode) -> str:
-    rule = "null" if node.rule is None else _rule(node.rule)
+    rule = "null" if node.rule is None else rule_json(node.rule)
     bound = node.bindings
     bindings = "null" if bound is None else encode(bound)
     fact = "null" if node.fact is None else f"{{{places(node.fact)}}}"
@@ -94,7 +94,7 @@ def places(fact: Fact) -> str:
     return f'"subject":{_text(fact.subject)},"predicate":{_text(fact.predicate)},"object":{_text(fact.object)}'
 
 
-def _rule(rule: Rule) -> str:
+def rule_json(rule: Rule) -> str:
     return f'{{"id":"{rule.id}","text":{_text(rule.text)},"confidence":{number(rule.confidence)}}}'
 
 

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from ctp_core.base.model import Answers, Budget, Model, Question
 from ctp_core.errors import CtpError
 from ctp_core.logic import answers as logic
+from ctp_core.logic.explained import ToExplain, explain_fact
 from ctp_core.logic.question import LogicalQuestion, selected, variable_named
 from ctp_core.logic.search import DEFAULT_WIDTH
 from ctp_core.logic.syntax import parse
@@ -24,7 +25,7 @@ from service.settings import Settings
 from worker import memory
 from worker.answer_json import answers_json
 from worker.device import limit_threads
-from worker.logical_json import logical_json
+from worker.logical_json import explained_json, logical_json
 from worker.model_cache import ModelCache
 from worker.names import LOAD_SECONDS, OUT_OF_MEMORY, Answered
 
@@ -131,9 +132,9 @@ def _replies(
 ) -> list[Reply]:
     """Answers all questions at once; if that fails, one by one, so that only the faulty ones fail.
 
-    A logical question comes alone.
+    A logical question and an explanation come alone.
     """
-    if "where" in asked[0]:
+    if "where" in asked[0] or "explained" in asked[0]:
         return [_logical_reply(model, values, time_left, room, width) for values in asked]
     try:
         answers = _answers(model, [_question(values) for values in asked], time_left)
@@ -201,11 +202,20 @@ def _logical_question(values: dict[str, Any]) -> LogicalQuestion:
     return LogicalQuestion(where, selected(where, values["select"]), **options)
 
 
+def _to_explain(values: dict[str, Any]) -> ToExplain:
+    options = {key: values[key] for key in ("threshold", "proofs", "near_misses", "facts")}
+    return ToExplain(Fact(*values["explained"]), without=_facts(values["without"]), **options)
+
+
 def _logical_reply(model: Model, values: dict[str, Any], time_left: TimeLeft, room: Room, width: int) -> Reply:
     request_id = values["request_id"]
     try:
-        found = logic.answer(model, _logical_question(values), time_left.budget(), width)
-        reply = logical_json(model, found, room.left(request_id))
+        left = room.left(request_id)
+        if "explained" in values:
+            reply = explained_json(model, explain_fact(model, _to_explain(values), time_left.budget()), left)
+        else:
+            found = logic.answer(model, _logical_question(values), time_left.budget(), width)
+            reply = logical_json(model, found, left)
     except Exception as error:
         return _problem(error)
     room.take(request_id, len(reply))

@@ -29,7 +29,7 @@ PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"}
 PUBLIC_PREFIXES = ("/static/",)
 METRICS = {"/metrics"}
 # A query is a POST but changes nothing.
-QUESTIONS = {("POST", "/query")}
+QUESTIONS = {("POST", "/query"), ("POST", "/explain")}
 
 
 def required_role(method: str, path: str) -> Role | None:

@@ -72,8 +72,8 @@ class Asked:
 
     @property
     def alone(self) -> bool:
-        """A logical question may take all the time of a batch, so that others would wait for it."""
-        return "where" in self.question
+        """A logical question and an explanation may take all the time of a batch: others would wait for them."""
+        return "where" in self.question or "explained" in self.question
 
 
 @dataclass

@@ -5,6 +5,8 @@ from typing import Any
 from ctp_core.logic.question import LogicalQuestion, check, selected, variable_named
 from ctp_core.logic.syntax import read_where
 from service.errors import PayloadTooLarge
+from service.http.pieces import too_many_facts
+from service.queries.explain_schemas import ExplainRequest
 from service.queries.logical_schemas import LogicalFields
 from service.settings import Settings
 
@@ -31,6 +33,15 @@ def logical_question(request: LogicalFields, shared: dict[str, Any], settings: S
         "type_predicate": request.type_predicate,
         "explain": request.explain,
     }
+
+
+def explain_question(request: ExplainRequest, settings: Settings) -> dict[str, Any]:
+    """The fact to explain, as it travels; raises PayloadTooLarge."""
+    if len(request.facts) + len(request.without) > settings.max_query_facts:
+        raise too_many_facts(settings.max_query_facts)
+    fact = request.fact
+    options = request.model_dump(include={"threshold", "proofs", "near_misses", "facts", "without"})
+    return {**options, "explained": [fact.subject, fact.predicate, fact.object], "top_k": 1}
 
 
 def _check_results(num_atoms: int, top_k: int, proofs: int, settings: Settings) -> None:

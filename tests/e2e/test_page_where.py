@@ -65,3 +65,19 @@ def test_a_row_that_is_not_filled_is_told_and_a_wrong_name_is_refused_with_the_n
     atom.get_by_role("combobox", name="Object").fill("morty")
     page.get_by_role("button", name="Ask").click()
     expect(page.get_by_role("alert")).to_contain_text("the nearest known names are 'parent'")
+
+
+def test_an_answer_tells_which_rules_almost_fire_and_what_would_change_it(visitor: Visitor) -> None:
+    page = visitor().open("#/ask?model=page-where@1&s=rick&p=grandparent&o=morty")
+    page.get_by_role("button", name="What would change this?").click()
+    expect(page.locator(".explain")).to_contain_text("it would score")
+    page.get_by_role("button", name="Ask again without them").click()
+    expect(page.locator(".explain")).to_contain_text("Without these facts:")
+    page.get_by_role("button", name="Which rules almost fire?").click()
+    expect(page.locator(".explain")).to_contain_text("missing:")
+    page = visitor().open("#/ask?model=page-where@1&p=grandparent&o=morty")
+    page.get_by_role("combobox", name="Why not …?").fill("jerry")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.locator(".explain")).to_contain_text("grandparent(jerry, morty) scores")
+    assert page.evaluate(FAINT_TEXT) == []
+    assert page.evaluate(NAMELESS_CONTROLS) == []

@@ -53,11 +53,11 @@ def test_bindings_come_with_the_proofs_of_their_atoms(asked: httpx.Client) -> No
 
 
 def test_a_fact_that_was_left_out_is_proved_by_a_rule(asked: httpx.Client) -> None:
-    left_out = ["rick", "grandparent", "morty"]
+    left_out = ["joyce", "grandparent", "morty"]
     body = {"model": MODEL, "goal": dict(zip(("subject", "predicate", "object"), left_out, strict=True))}
     goal = asked.post("/query", json=body | {"without": [left_out]}).json()["answers"][0]
-    [answer] = ask(asked, ["grandparent(rick, morty)"], without=[left_out])["answers"]
-    assert goal["known"] is False
+    [answer] = ask(asked, ["grandparent(joyce, morty)"], without=[left_out])["answers"]
+    assert goal["known"] is False, "it is stated, but left out"
     assert answer["atoms"][0]["stated"] is False
     assert 0 < answer["score"] < 1
     assert answer["score"] == pytest.approx(goal["score"])
@@ -139,6 +139,40 @@ def test_a_product_of_a_billion_bindings_ends_within_the_time_of_a_query(asked: 
     found = ask(asked, [*where, *negated], top_k=500, proofs=0, distinct=False)
     assert time.monotonic() - started < 12, "5 s for the search, and what a busy machine adds"
     assert found["truncated"] or len(found["answers"]) == 500
+
+
+def test_a_fact_is_explained(asked: httpx.Client, service: RunningService) -> None:
+    fact = ["rick", "grandparent", "morty"]
+    found = asked.post("/explain", json={"model": MODEL, "fact": fact, "threshold": 0.4, "proofs": 2}).json()
+    assert (found["why"]["subject"], found["why"]["known"]) == ("rick", False)
+    assert found["why"]["score"] > 0.4
+    change = found["what_would_change_it"]
+    assert change["facts"], change
+    left_out = [list(one.values()) for one in change["facts"]]
+    goal = dict(zip(("subject", "predicate", "object"), fact, strict=True))
+    again = asked.post("/query", json={"model": MODEL, "goal": goal, "without": left_out}).json()["answers"][0]
+    assert again["score"] == pytest.approx(change["score_then"])
+    assert again["score"] < 0.4
+    with Client(service.url) as client:
+        told = client.explain(MODEL, ("rick", "grandparent", "jerry"))
+    assert told.why is not None
+    assert all(miss.score_then >= 0 and miss.missing not in miss.stated for miss in told.why_not)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"fact": ["rick", "grandparent"]}, 422, "invalid_request"),
+        ({"fact": ["rick", "grandparent", None]}, 422, "invalid_request"),
+        ({"fact": ["rick", "grandparent", "mortyy"]}, 422, "unknown_symbol"),
+        ({"fact": ["rick", "grandparent", "morty"], "threshold": 2}, 422, "invalid_request"),
+        ({"fact": ["rick", "grandparent", "morty"], "model": "nowhere"}, 404, "model_not_found"),
+        ({"fact": ["rick", "p", "morty"], "without": [["a", "p", "b"]] * 10_001}, 413, "too_many_facts"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused(asked: httpx.Client, body: dict[str, Any], status: int, code: str) -> None:
+    answer = asked.post("/explain", json={"model": MODEL, **body})
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
 
 
 def test_entities_of_a_type_alone_are_answers(client: httpx.Client) -> None:

@@ -8,6 +8,7 @@ import { go, note, to } from "../route.js";
 import { plain, steps } from "../tree.js";
 import { waterfall } from "../waterfall.js";
 import { graphQuestion } from "./ask_graph.js";
+import { explainTools } from "./explain.js";
 import { answerWhere, rowsOf, whereQuestion } from "./ask_where.js";
 import { entitiesOf, predicatesOf } from "./kb.js";
 
@@ -25,7 +26,7 @@ export async function ask(root, { params, signal }) {
   const wanted = params.get("model");
   const model = wanted ? await get(path("models", wanted), {}, signal) : ready.find((one) => one.explainable) ?? ready[0];
   const reference = wanted ?? `${model.name}@${model.version}`;
-  const question = { model: reference, goal: {}, facts: [], params };
+  const question = { model: reference, kb: model.lineage.kb_id, explains: model.kind === "facts", goal: {}, facts: [], params };
   for (const [short, long] of PLACES) question.goal[long] = params.get(short);
   try { question.facts = JSON.parse(params.get("facts") ?? "[]"); } catch { question.facts = []; }
   const results = h("div", { "aria-live": "polite" });
@@ -132,6 +133,7 @@ async function answer(place, question, signal) {
     drawn = new AbortController();
     signal.addEventListener("abort", () => drawn.abort(), { once: true });
     drawAnswer(panel, found, found.answers[at], which, drawn.signal, (next) => choose(at, next));
+    if (question.explains) panel.append(explainTools(question, found.answers[at], drawn.signal));
     const address = new URLSearchParams(question.params);
     at ? address.set("answer", at + 1) : address.delete("answer");
     which ? address.set("proof", which + 1) : address.delete("proof");

@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     )
 
     max_body_bytes: int = Field(
-        48 * MIB,
+        2048 * MIB,
         gt=0,
         description="Largest request body in bytes, except JSON bodies and archives of models, at least 1; more admits "
         "larger KBs, whose files take disk and time.",
@@ -115,7 +115,7 @@ class Settings(BaseSettings):
         "memory. At least 1, at most 64 GiB.",
     )
     max_decompressed_bytes: int = Field(
-        512 * MIB,
+        4096 * MIB,
         gt=0,
         description="Largest file of an uploaded KB in bytes after it is unzipped, at least 1; more admits larger KBs, "
         "which take longer to read.",
@@ -133,7 +133,10 @@ class Settings(BaseSettings):
         "takes more memory.",
     )
     max_symbols: int = Field(
-        1_000_000, gt=0, description="Most entities, and most predicates, in one KB, at least 1; more take more memory."
+        10_000_000,
+        gt=0,
+        le=2**31 - 1,
+        description="Most entities, and most predicates, in one KB, 1 to 2147483647; more take more memory.",
     )
     max_requests_per_second: float = Field(
         5000.0,
@@ -160,7 +163,16 @@ class Settings(BaseSettings):
         "refused, slower readers cut off, so more refuses more callers.",
     )
     max_facts: int = Field(
-        2_000_000, gt=0, description="Most facts in one KB, at least 1; more take more memory and training time."
+        50_000_000,
+        gt=0,
+        le=2**31 - 1,
+        description="Most facts in one KB, 1 to 2147483647; more take more memory and training time.",
+    )
+    max_tenant_bytes: int = Field(
+        65_536 * MIB,
+        gt=0,
+        description="Most bytes that the KBs, models and checkpoints of one tenant may take in storage, at least 1; "
+        "more lets one tenant use more of it.",
     )
     max_name_length: int = Field(
         NAME_LIMIT,
@@ -370,15 +382,33 @@ class Settings(BaseSettings):
     batch_memory_bytes: int = Field(
         0,
         ge=0,
-        description="Memory in bytes that one evaluation may use before it is ended; more admits larger models and "
-        "KBs. 0: a quarter of what is free when its process starts, shared by all batch workers of the machine, but "
-        "at least a gigabyte.",
+        description="Memory in bytes that one evaluation or prediction may use before it is ended; more admits larger "
+        "models and KBs. 0: a quarter of what is free when its process starts, shared by all batch workers of the "
+        "machine, but at least a gigabyte.",
     )
     evaluation_seconds: float = Field(
         3600.0,
         gt=0,
         description="Seconds, above 0, that one evaluation may take; a longer one fails and asks for a `limit`. More "
         "lets one evaluation keep its worker for longer.",
+    )
+    prediction_seconds: float = Field(
+        3600.0,
+        gt=0,
+        description="Seconds, above 0, that one prediction in bulk may take; one that takes longer ends with the rows "
+        "that it has, as `truncated`. More lets one prediction keep its worker for longer.",
+    )
+    max_prediction_rows: int = Field(
+        1_000_000,
+        ge=1,
+        description="Maximum number of rows of a prediction in bulk, at least 1; one that finds more ends with these, "
+        "as `truncated`. More takes more time and storage.",
+    )
+    result_days: float = Field(
+        7.0,
+        gt=0,
+        description="Days, above 0, for which the rows of a prediction in bulk can be downloaded; then its files are "
+        "removed. More takes more storage.",
     )
 
     url: str = Field("http://127.0.0.1:8000", description="URL of the service that client commands call.")

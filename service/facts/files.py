@@ -4,7 +4,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from ctp_core.errors import DamagedKB
+from ctp_core.errors import ArtifactError, DamagedKB
+from ctp_core.manifest import MANIFEST
 from service.facts.cache import Cache
 from service.facts.duck import Duck
 from service.facts.names import Names
@@ -45,6 +46,15 @@ class KbFiles:
             key = self.storage.put_paths(owner_of(kb_id), manifest, paths)
             self.cache.keep(key, folder)
         return Segment(key, num_bytes, len(content.ids))
+
+    def has(self, key: str) -> bool:
+        """Tells whether the store has the files; raises StorageError if that cannot be told."""
+        try:
+            for _ in self.storage.pieces(key, MANIFEST):
+                return True
+        except ArtifactError:
+            pass
+        return False
 
     def open(self, key: str, name: str, kind: str) -> StoredFacts:
         """Opens the facts of a KB of this name; raises DamagedKB and StorageError as `Cache.files`."""

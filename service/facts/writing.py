@@ -29,7 +29,7 @@ class Content:
     entities: Sequence[str]
     predicates: Sequence[str]
     ids: FactIds
-    splits: NDArray[np.integer[Any]]
+    splits: NDArray[np.uint8]
 
 
 def write_segment(duck: Duck, folder: Path, content: Content) -> bytes:

@@ -103,10 +103,11 @@ def _ids(session: Session, kb: Kb) -> FactIds:
         number += len(blocks)
 
 
-def _splits(session: Session, kb: Kb) -> NDArray[np.intp]:
+def _splits(session: Session, kb: Kb) -> NDArray[np.uint8]:
     """The place in SPLITS of each fact."""
     if kb.kind == "graphs":
         graphs = repository.graph_rows(session, kb)
-        return np.repeat([SPLITS.index(graph.split) for graph in graphs], [graph.num_facts for graph in graphs])
+        places = [SPLITS.index(graph.split) for graph in graphs]
+        return np.repeat(np.array(places, np.uint8), [graph.num_facts for graph in graphs])
     names = [name for name in SPLITS if name in kb.splits]
-    return np.repeat([SPLITS.index(name) for name in names], [kb.splits[name] for name in names])
+    return np.repeat(np.array([SPLITS.index(name) for name in names], np.uint8), [kb.splits[name] for name in names])

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from sqlalchemy.orm import Session
 
 from ctp_core.kb.formats.registry import FORMATS
 from service.db.engine import Database
@@ -13,7 +14,7 @@ from service.facts.files import KbFiles
 from service.facts.reading import StoredFacts
 from service.http.dependencies import DatabaseDep, DownloadingDep, FilesDep, OnceDep, SettingsDep, TenantDep
 from service.http.idempotency import CreationReply, Once
-from service.http.openapi import example, upload_body
+from service.http.openapi import TEXT, example, upload_body
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import Download, Places, download
 from service.kbs import repository, service
@@ -34,6 +35,7 @@ from service.kbs.schemas import (
 )
 from service.kbs.service import FoundFact, FoundSymbol
 from service.kbs.upload import Upload, read_upload
+from service.room import check_room
 from service.settings import NAME_LIMIT, Settings
 
 router = APIRouter(prefix="/kbs", tags=["knowledge bases"])
@@ -83,7 +85,12 @@ def _loaded(upload: Upload, database: Database, files: KbFiles, settings: Settin
     if kept is not None:
         return kept
     with service.begin_load(database, files, once.tenant, upload.name, built) as load:
-        return once.create(database, content, lambda session: _reply(load.finish(session), load.created))
+
+        def finish(session: Session) -> CreationReply:
+            check_room(session, once.tenant, load.num_bytes, settings)
+            return _reply(load.finish(session), load.created)
+
+        return once.create(database, content, finish)
 
 
 def _reply(kb: Kb, created: bool) -> CreationReply:
@@ -177,7 +184,7 @@ def list_entities(
     "/{kb}/export",
     summary="Export a KB",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/tab-separated-values": {"example": "rick\tparent\tbeth\n"}}}},
+    responses={200: {"content": {"text/tab-separated-values": TEXT | {"example": "rick\tparent\tbeth\n"}}}},
 )
 async def export_kb(
     kb: str,

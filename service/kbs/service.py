@@ -1,11 +1,12 @@
 """Operations on KBs: load, find, search, export, delete."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from ctp_core.errors import MAX_COMPARED
@@ -24,9 +25,10 @@ from service.facts.names import Names
 from service.facts.reading import ENTITY, NUMBERS, PREDICATE, StoredFacts
 from service.http.suggestions import not_found, unknown_symbol
 from service.kbs import repository
-from service.kbs.store import NO_LABEL, Load, StoredKB
+from service.kbs.store import NO_LABEL, Load, StoredKB, content_of
 from service.kbs.whole import KbRows, named_facts
 
+NAMED_MODELS = 10  # in the refusal to delete a KB
 EXPORT_LINES = 2000
 EXPORT_GRAPHS = 500
 UNSAFE_BYTES = re.compile(b"[\\t\\n\\r]|\xef\xbb\xbf")
@@ -45,12 +47,17 @@ def _stored_facts(built: BuiltKB) -> StoredKB:
         sha256=built.sha256,
         entities=kb.entities,
         predicates=kb.predicates,
-        ids=np.concatenate(list(kb.splits.values())),
-        places=np.repeat([SPLITS.index(split) for split in kb.splits], [len(ids) for ids in kb.splits.values()]),
+        ids=np.concatenate(list(kb.splits.values())) if len(kb.splits) > 1 else kb.splits["train"],
+        places=_places(kb.splits, [len(ids) for ids in kb.splits.values()]),
         splits={split: len(ids) for split, ids in kb.splits.items()},
         warnings=built.warnings,
         statistics=Profile.of(kb).counted,
     )
+
+
+def _places(splits: Iterable[str], counts: Sequence[int]) -> NDArray[np.uint8]:
+    """The place in SPLITS of each fact, of so many facts in a row."""
+    return np.repeat(np.array([SPLITS.index(split) for split in splits], np.uint8), counts)
 
 
 def _stored_graphs(built: BuiltGraphs) -> StoredKB:
@@ -66,7 +73,7 @@ def _stored_graphs(built: BuiltGraphs) -> StoredKB:
         entities=entities,
         predicates=predicates,
         ids=np.array(ids, dtype=np.int64).reshape(-1, 3),
-        places=np.repeat([SPLITS.index(split) for split, _ in graphs], [len(g.facts) for _, g in graphs]),
+        places=_places([split for split, _ in graphs], [len(g.facts) for _, g in graphs]),
         splits={split: len(some) for split, some in kb.splits.items()},
         warnings=built.warnings,
         graphs=[
@@ -87,6 +94,16 @@ def create(database: Database, files: KbFiles, tenant: str, name: str, built: Bu
     """Stores a KB; returns it with True if it is new, with False if the same content already had this name."""
     with begin_load(database, files, tenant, name, built) as loaded, database.write() as session:
         return loaded.finish(session), loaded.created
+
+
+def restore(database: Database, files: KbFiles, kb: Kb, build: Callable[[], BuiltKB]) -> None:
+    """Writes the files of a KB again if the store has lost them; `build` makes the same KB."""
+    with database.read() as session:
+        if files.has(repository.artifact_of(session, kb)):
+            return
+    segment = files.write(kb.id, content_of(_stored_facts(build())))
+    with database.write() as session:
+        repository.replace_files(session, kb, segment)
 
 
 def rows_of(database: Database, tenant: str, reference: str) -> KbRows:
@@ -136,6 +153,11 @@ def held(session: Session, tenant: str, reference: str, to_delete: bool = False)
     return kb
 
 
+def _and(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def _not_found(session: Session, tenant: str, reference: str) -> NotFound:
     known = repository.names(session, tenant)
     return not_found("kb_not_found", "KB", reference, known, "GET /kbs lists your KBs")
@@ -148,10 +170,13 @@ def delete(database: Database, tenant: str, reference: str) -> None:
         if kb.tenant != tenant:
             raise Conflict("kb_is_sample", f"{kb.name!r} is a sample, shared by everyone: it cannot be deleted")
         held(session, tenant, kb.id, to_delete=True)
-        if repository.has_model(session, kb):
-            raise Conflict("kb_in_use", f"models use {kb.name!r}: delete them first")
-        if repository.has_job(session, kb):
-            raise Conflict("kb_in_use", f"an evaluation uses {kb.name!r}: wait for its end, or cancel its job")
+        if in_use := repository.models_on(session, kb, NAMED_MODELS + 1):
+            listed = [*in_use[:NAMED_MODELS], *(["others"] if len(in_use) > NAMED_MODELS else [])]
+            detail = f"{_and(listed)} stand{'s' * (len(listed) == 1)} on {kb.name!r}: delete every model on it first"
+            raise Conflict("kb_in_use", detail, models=in_use[:NAMED_MODELS])
+        if job := repository.job_on(session, kb):
+            detail = f"job {job!r} uses {kb.name!r}: wait for its end, or POST /jobs/{job}/cancel first"
+            raise Conflict("kb_in_use", detail, job=job)
         repository.give_up(session, kb)
 
 
@@ -192,6 +217,12 @@ def check_predicates(stored: StoredFacts, names: Iterable[str], place: str) -> N
         if stored.predicates.number(name) is None:
             known = names_like(stored, PREDICATE, name)
             raise unknown_symbol("predicate", name, f"{stored.name!r}, which {place} names", known)
+
+
+def check_entities(stored: StoredFacts, names: Iterable[str]) -> None:
+    """Raises Invalid for the first of the names that is not an entity of the KB."""
+    for name in names:
+        _number(stored, ENTITY, name)
 
 
 def _number(stored: StoredFacts, role: str, name: str) -> int:

@@ -51,7 +51,7 @@ class StoredKB:
     entities: Vocabulary
     predicates: Vocabulary
     ids: FactIds
-    places: NDArray[np.integer[Any]]
+    places: NDArray[np.uint8]
     splits: dict[str, int]
     warnings: list[str]
     graphs: Sequence[tuple[str, int, int, int, int]] = ()
@@ -78,7 +78,7 @@ class Load:
         if created:
             try:
                 with beating(database, kb):
-                    load.segment = files.write(kb.id, _content(content))
+                    load.segment = files.write(kb.id, content_of(content))
                 load._write_graphs(content.graphs)
             except BaseException:
                 load._give_up()
@@ -91,6 +91,11 @@ class Load:
     def __exit__(self, *_: object) -> None:
         if self.created and not self.finished:
             self._give_up()
+
+    @property
+    def num_bytes(self) -> int:
+        """What the load adds to the store."""
+        return 0 if self.segment is None else self.segment.num_bytes
 
     def finish(self, session: Session) -> Kb:
         """Makes the KB visible when the session commits."""
@@ -115,7 +120,7 @@ class Load:
             repository.give_up(session, self.kb)
 
 
-def _content(content: StoredKB) -> Content:
+def content_of(content: StoredKB) -> Content:
     return Content(content.kind, content.entities.names, content.predicates.names, content.ids, content.places)
 
 

@@ -1,6 +1,7 @@
 """Sample knowledge bases, shared by all tenants and read-only. README.md names their sources."""
 
 import time
+from functools import partial
 from pathlib import Path
 
 from ctp_core.benchmarks.data import Splits, benchmark_facts
@@ -34,12 +35,14 @@ def _splits(name: str) -> Splits:
 
 
 def load_samples(database: Database, files: KbFiles) -> int:
-    """Stores the samples that are missing; returns the number of all samples."""
+    """Stores the samples that are missing, and the files of those that have lost them; returns how many there are."""
     for name in SAMPLES:
         with database.read() as session:
             present = repository.owned(session, repository.SAMPLE_TENANT, name)
         if present is None or present.status != "ready":
             _load(database, files, name)
+        else:
+            kbs.restore(database, files, present, partial(read_sample, name))
     return len(SAMPLES)
 
 

@@ -26,6 +26,7 @@ from service.http.suggestions import did_you_mean
 from service.kbs import repository as kbs_repository
 from service.kbs import service as kbs
 from service.names import check_name, new_id
+from service.room import check_room
 from service.settings import Settings
 from service.training import capacity, outcomes, repository
 from service.training.schemas import ChildOut, JobOut, TrainRequest
@@ -134,7 +135,7 @@ def _check_holdout(kb: Kb, holdout: Holdout | None) -> None:
     holdout.sizes(kb.splits["train"])
 
 
-def check_room(session: Session, tenant: str, number: int, settings: Settings) -> None:
+def check_queue(session: Session, tenant: str, number: int, settings: Settings) -> None:
     """Raises TooMany if so many more jobs of a tenant may not be queued."""
     queued = repository.num_queued(session, tenant)
     if queued + number > settings.max_queued_jobs:
@@ -151,7 +152,8 @@ def submit(session: Session, tenant: str, request: TrainRequest, settings: Setti
     same time: try again.
     """
     seeds = request.seeds if request.seeds is not None else [None]
-    check_room(session, tenant, len(seeds), settings)
+    check_queue(session, tenant, len(seeds), settings)
+    check_room(session, tenant, 0, settings)
     kb = kbs.held(session, tenant, request.kb)
     name = check_name(request.name or kb.name)
     configs = [resolve_config(kb, request.preset, _with_seed(request.config, seed)) for seed in seeds]

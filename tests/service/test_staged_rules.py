@@ -79,7 +79,7 @@ def test_a_model_has_its_rules_when_its_job_ends_and_not_before(database: Databa
     held = claim(database, job)
     version = staged(database, held)
     with pytest.raises(Conflict), database.read() as session:
-        models.rules(session, TENANT, job.model_id, ALL_RULES, -1, 10)
+        models.rules(session, files_of(database), TENANT, job.model_id, ALL_RULES, -1, 10)
     staging.sweep(database)
     finish(database, held, staged=version)
     assert model_of(database, job).status == "ready"

@@ -1,4 +1,4 @@
-"""Orders that nobody gives: evaluations, predictions, trainings, uploads with odd splits, shares, limits, settings."""
+"""Orders of work that nobody gives: evaluations, predictions, trainings and uploads with odd values in all places."""
 
 import json
 import random

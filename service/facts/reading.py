@@ -1,6 +1,6 @@
 """Searches in the facts of a stored KB."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,9 +125,6 @@ class StoredFacts:
             except DamagedKB as error:
                 self._cache.drop(self.key)
                 raise DamagedKB(f"the facts of {self.name!r} are damaged here ({error}): try again") from error
-
-    def name_of(self, role: str) -> Callable[[int], str]:
-        return self._names[role].name
 
 
 def _open(columns: tuple[str, ...], fixed: Mapping[str, int], after: list[int]) -> list[int]:

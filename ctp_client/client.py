@@ -9,6 +9,7 @@ from ctp_client.evaluations import Evaluations
 from ctp_client.jobs import Jobs
 from ctp_client.kbs import Kbs
 from ctp_client.models import Models
+from ctp_client.predictions import Predictions
 from ctp_client.transport import Transport
 from ctp_client.types import Answers, Preset, Training
 
@@ -32,6 +33,7 @@ class Client:
         self.jobs = Jobs(self._transport)
         self.models = Models(self._transport)
         self.evaluations = Evaluations(self._transport)
+        self.predictions = Predictions(self._transport)
 
     @property
     def url(self) -> str:

@@ -106,7 +106,7 @@ class Preset(Wire):
 
 
 class Job(Wire):
-    """A training or an evaluation, and how far it is."""
+    """A training, an evaluation or a prediction, and how far it is."""
 
     id: str
     type: str = "train"
@@ -175,6 +175,39 @@ class Evaluation(Wire):
     by_length: list[Group] = []
     unseen: Group | None = None
     calibration: Reliability | None = None
+    created_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def finished(self) -> bool:
+        return self.status in FINISHED
+
+
+class Prediction(Wire):
+    """A prediction in bulk, whose rows can be downloaded when it has succeeded."""
+
+    id: str
+    status: str
+    model_id: str
+    model: str
+    kb_id: str
+    kb: str | None
+    predicate: str
+    num_subjects: int | None
+    num_objects: int | None
+    min_score: float
+    top_k_per_question: int
+    proofs: int
+    exclude_known: bool
+    format: str
+    num_questions: int | None
+    num_rows: int | None
+    num_bytes: int | None
+    truncated: bool | None
+    stopped_by: str | None
+    expires_at: datetime | None
+    progress: dict[str, Any]
+    error: dict[str, Any] | None
     created_at: datetime
     finished_at: datetime | None
 

@@ -13,6 +13,7 @@ from service.files.stores import make_storage
 from service.health.router import router as health
 from service.health.service import Parts
 from service.http.cache import Cache
+from service.http.document import complete, operation_id
 from service.http.limits import BodyLimit, RateLimit
 from service.http.openapi import PROBLEMS
 from service.http.parameters import KNOWN_PARAMETERS
@@ -32,6 +33,7 @@ from service.models.comparison import comparing
 from service.models.groundings import grounding
 from service.models.router import router as models
 from service.models.upload import importing
+from service.predictions.router import router as predictions
 from service.queries.batcher import Batcher
 from service.queries.router import router as queries
 from service.queries.service import Targets
@@ -71,12 +73,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         responses=PROBLEMS,
+        generate_unique_id_function=operation_id,
     )
     add_stores(app, settings)
     add_places(app, settings)
     add_problem_handlers(app)
     add_middleware(app, settings)
     add_routes(app)
+    complete(app)
     return app
 
 
@@ -137,6 +141,6 @@ def add_routes(app: FastAPI) -> None:
     """Routes are tried in order, so the one that must be fastest comes first."""
     app.include_router(queries)
     app.include_router(health)
-    for router in (kbs, formats, training, models, evaluations):
+    for router in (kbs, formats, training, models, evaluations, predictions):
         app.include_router(router, dependencies=[KNOWN_PARAMETERS, IN_TURN])
     add_page(app)

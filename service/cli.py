@@ -16,6 +16,7 @@ from service.commands.jobs import jobs
 from service.commands.kb import kb
 from service.commands.keys import keys
 from service.commands.models import models
+from service.commands.predict import predict
 from service.commands.query import query
 from service.commands.rules import rules
 from service.commands.train import train
@@ -46,6 +47,7 @@ def every_command(
 
 app.command()(train)
 app.command()(evaluate)
+app.command()(predict)
 app.command()(query)
 app.command()(rules)
 for name, group in {"kb": kb, "jobs": jobs, "models": models}.items():

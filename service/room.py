@@ -1,23 +1,25 @@
-"""Bounds what each tenant stores: the files of its KBs, its models, and the checkpoints of its trainings."""
+"""Bounds what each tenant stores: files of its KBs, models and predictions, and the checkpoints of its trainings."""
 
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from service.db.engine import lock_name
-from service.db.tables import Checkpoint, Job, Kb, ModelVersion, SegmentRow
+from service.db.tables import Checkpoint, Job, Kb, ModelVersion, PredictionFile, SegmentRow
 from service.errors import PayloadTooLarge
 from service.settings import Settings
 
 
 def used_bytes(session: Session, tenant: str) -> int:
-    """Returns the bytes that a tenant's KBs, models and checkpoints take; files that are being removed do not count."""
+    """Returns the bytes that a tenant's files take; those that are being removed do not count."""
     kbs = select(_total(SegmentRow.num_bytes)).join(Kb, Kb.number == SegmentRow.kb)
     kbs = kbs.where(Kb.tenant == tenant, Kb.status == "ready")
     models = select(_total(ModelVersion.artifact_bytes))
     models = models.where(ModelVersion.tenant == tenant, ModelVersion.artifact.is_not(None))
     checkpoints = select(_total(Checkpoint.num_bytes)).join(Job, Job.id == Checkpoint.job_id)
     checkpoints = checkpoints.where(Job.tenant == tenant)
-    return sum(int(session.scalar(statement) or 0) for statement in (kbs, models, checkpoints))
+    predictions = select(_total(PredictionFile.num_bytes)).join(Job, Job.id == PredictionFile.job_id)
+    predictions = predictions.where(Job.tenant == tenant)
+    return sum(int(session.scalar(statement) or 0) for statement in (kbs, models, checkpoints, predictions))
 
 
 def _total(column: "InstrumentedAttribute[int] | InstrumentedAttribute[int | None]") -> ColumnElement[int]:
@@ -34,6 +36,7 @@ def check_room(session: Session, tenant: str, num_bytes: int, settings: Settings
     if used + num_bytes > limit:
         detail = (
             f"you store {used:,} of at most {limit:,} bytes (CTP_MAX_TENANT_BYTES), and this takes {num_bytes:,} more: "
-            "delete KBs or versions of models that you do not need (DELETE /kbs/{id}, DELETE /models/{name}@{version})"
+            "delete KBs, versions of models or predictions that you do not need (DELETE /kbs/{id}, "
+            "DELETE /models/{name}@{version}, DELETE /predictions/{id})"
         )
         raise PayloadTooLarge("too_much_stored", detail, used_bytes=used, max_bytes=limit)

@@ -368,15 +368,33 @@ class Settings(BaseSettings):
     batch_memory_bytes: int = Field(
         0,
         ge=0,
-        description="Memory in bytes that one evaluation may use before it is ended; more admits larger models and "
-        "KBs. 0: a quarter of what is free when its process starts, shared by all batch workers of the machine, but "
-        "at least a gigabyte.",
+        description="Memory in bytes that one evaluation or prediction may use before it is ended; more admits larger "
+        "models and KBs. 0: a quarter of what is free when its process starts, shared by all batch workers of the "
+        "machine, but at least a gigabyte.",
     )
     evaluation_seconds: float = Field(
         3600.0,
         gt=0,
         description="Seconds, above 0, that one evaluation may take; a longer one fails and asks for a `limit`. More "
         "lets one evaluation keep its worker for longer.",
+    )
+    prediction_seconds: float = Field(
+        3600.0,
+        gt=0,
+        description="Seconds, above 0, that one prediction in bulk may take; one that takes longer ends with the rows "
+        "that it has, as `truncated`. More lets one prediction keep its worker for longer.",
+    )
+    max_prediction_rows: int = Field(
+        1_000_000,
+        ge=1,
+        description="Maximum number of rows of a prediction in bulk, at least 1; one that finds more ends with these, "
+        "as `truncated`. More takes more time and storage.",
+    )
+    result_days: float = Field(
+        7.0,
+        gt=0,
+        description="Days, above 0, for which the rows of a prediction in bulk can be downloaded; then its files are "
+        "removed. More takes more storage.",
     )
 
     url: str = Field("http://127.0.0.1:8000", description="URL of the service that client commands call.")

@@ -183,12 +183,12 @@ class FactsModel(Model):
         if question.exclude_known:
             kept = ~view.known(candidates)
             candidates, logits = candidates[kept], logits[kept]
-        best = _best(logits if self._shown_as_they_are else self._calibrated(logits, candidates), question.top_k)
+        best = best_first(self.ranked(logits, candidates), question.top_k)
         candidates, logits = candidates[best], logits[best]
         explanations = self._explain_in_time(view, candidates, logits, question.proofs, budget)
         truncated = len(explanations) < len(candidates)
         explanations += [Explanation()] * (len(candidates) - len(explanations))
-        scores, probabilities = self._scores(candidates, logits)
+        scores, probabilities = self.shown_scores(candidates, logits)
         known = view.known(candidates).tolist()
         rows = zip(candidates.tolist(), scores, known, explanations, probabilities, strict=True)
         return Answers(
@@ -200,7 +200,17 @@ class FactsModel(Model):
             warnings,
         )
 
-    def _scores(
+    def ranked(self, logits: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """What answers are ordered by: their score, or the logit of their probability."""
+        return logits if self._shown_as_they_are else self._calibrated(logits, facts)
+
+    def least_ranked(self, score: float) -> float:
+        """What `ranked` is of a fact with this score."""
+        if self._shown_as_they_are:
+            return score
+        return math.log(score / (1 - score)) if 0 < score < 1 else math.copysign(math.inf, score - 0.5)
+
+    def shown_scores(
         self, facts: FactIds, logits: Float[np.ndarray, " fact"]
     ) -> tuple[list[float], list[float] | list[None]]:
         """(scores, probabilities); a model that was never calibrated has none of the latter."""
@@ -216,14 +226,15 @@ class FactsModel(Model):
         while len(explained) < len(facts) and not budget.expired:
             some = slice(len(explained), len(explained) + EXPLAINED_AT_ONCE)
             try:
-                explained += self._explain(view, facts[some], logits[some], num_proofs)
+                explained += self.explained(view, facts[some], logits[some], num_proofs)
             except OutOfTime:
                 break
         return explained
 
-    def _explain(
+    def explained(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
+        """`explain`, on the scale of the calibrated scores."""
         found = self.explain(view, facts, logits, num_proofs)
         lines = zip(*(column.tolist() for column in self.lines(facts)), strict=True)
         return [why.calibrated(*line) for why, line in zip(found, lines, strict=True)]
@@ -243,7 +254,7 @@ def sigmoid(logit: float) -> float:
     return (1.0 if logit >= 0 else odds) / (1 + odds)
 
 
-def _best(logits: Float[np.ndarray, " fact"], top_k: int) -> Int[np.ndarray, " answer"]:
+def best_first(logits: Float[np.ndarray, " fact"], top_k: int) -> Int[np.ndarray, " answer"]:
     """Indices of the highest logits, best first; ties in the order of the candidates."""
     if top_k < len(logits):
         threshold = np.partition(logits, len(logits) - top_k)[len(logits) - top_k]

@@ -93,6 +93,38 @@ def links(
 
 @bench.command()
 @needs("worker")
+def predictions(
+    data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
+    dataset: Annotated[str, typer.Option(help="A folder with train, valid and test as .tsv or .txt.")] = "umls",
+    model: Annotated[str, typer.Option(help="Method for facts; a wrong one lists all.")] = "proofs",
+    preset: Preset = None,
+    config: Config = "{}",
+    top_k: Annotated[int, typer.Option(min=1, help="Answers to a question.")] = 10,
+    most_seconds: Annotated[float, typer.Option(min=0, help="CPU seconds after which a row ends.")] = 60.0,
+    json_file: Figures = None,
+) -> None:
+    """Measure predictions in bulk: questions a second, with and without proofs, on one core."""
+    import torch  # noqa: PLC0415
+
+    from ctp_core.benchmarks.links import LinksRun  # noqa: PLC0415
+    from ctp_core.benchmarks.predictions import run  # noqa: PLC0415
+    from ctp_core.presets import DEFAULT_PRESET  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    task = LinksRun(data, dataset, model, preset or DEFAULT_PRESET, parsed(config))
+    with epochs_shown(f"{dataset} {model}") as show:
+        figures = run(task, top_k, most_seconds, show)
+    for row in figures["rows"]:
+        typer.echo(
+            f"score >= {row['min_score']}, proofs {row['proofs']}: {row['questions']:,} questions, "
+            f"{row['rows']:,} rows, "
+            f"{row['questions_per_cpu_second']:,.0f} questions per CPU second ({row['wall_seconds']:.1f} s)"
+        )
+    write(figures, json_file)
+
+
+@bench.command()
+@needs("worker")
 def clutrr(
     data: Annotated[Path, typer.Option(help="Folder that holds clutrr/<dataset>.zip.")],
     dataset: Annotated[str, typer.Option(help="089907f8, db9b8f04, or family: our own generator.")],

@@ -138,7 +138,9 @@ class ModelVersion(Table):
 
 
 class Job(Table):
-    """A training or an evaluation (`type`). `attempt` is the fencing token: only the worker with the newest may write.
+    """A training, an evaluation or a prediction (`type`).
+
+    `attempt` is the fencing token: only the worker with the newest may write.
 
     A job of several seeds has one child per seed and ends when the last child does; no worker ever claims it.
     `crashes` counts the attempts whose worker fell silent. `result` holds what a child has trained until the best child
@@ -250,6 +252,24 @@ class Checkpoint(Table):
     artifact: Mapped[str]
     num_bytes: Mapped[int] = mapped_column(BigInteger)
     metrics: Mapped[dict[str, Any]]
+    created_at: Mapped[float] = mapped_column(server_default=now())
+
+
+class PredictionFile(Table):
+    """Some of the rows that a prediction has found, in their order; its files are written before the row is.
+
+    While the job runs it is a part, after which the next attempt goes on from `next_step`. All together are what is
+    downloaded when it has ended.
+    """
+
+    __tablename__ = "prediction_files"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    artifact: Mapped[str]
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    num_rows: Mapped[int]
+    next_step: Mapped[int]
     created_at: Mapped[float] = mapped_column(server_default=now())
 
 

@@ -18,7 +18,6 @@ from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST
 from service.files.storage import (
     MARK,
-    MEMBERS,
     PIECE_BYTES,
     Entry,
     Files,
@@ -33,6 +32,7 @@ from service.files.storage import (
     entry_key,
     key_of,
     key_of_manifest,
+    members,
     storage_error,
     unmarked,
 )
@@ -97,7 +97,7 @@ class ObjectStorage:
 
     def get(self, key: str) -> Files:
         with self._reading(key):
-            files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in MEMBERS}
+            files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in members(key)}
         return checked(key, files)
 
     def pieces(self, key: str, name: str) -> Iterator[bytes]:

@@ -22,16 +22,17 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from ctp_core.errors import ArtifactError
-from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest, decode_manifest_of
+from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest, decode_manifest_of, encode_manifest
 from service.settings import MIB
 
 Files = dict[str, bytes]
+ROWS = "rows"  # what the files of a prediction have in the place of tensors
 MEMBERS = (MANIFEST, TENSORS)
 PIECE_BYTES = MIB
 PART = ".part"
 MARK = "ctp-store.json"
 # `service.training.outcomes`, `service.models.transfer` and `service.kbs.files` choose the owners.
-OWNER = re.compile(r"(jobs|kbs|models)(/\w+)+")
+OWNER = re.compile(r"(jobs|kbs|models|predictions)(/\w+)+")
 KEY = re.compile(rf"{OWNER.pattern}/([0-9a-f]{{64}}|\.[0-9a-f]{{32}}{re.escape(PART)})")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED = (
@@ -136,6 +137,16 @@ class Storage(Protocol):
     def set_mark(self, store_id: str) -> None: ...
 
 
+def members(key: str) -> tuple[str, str]:
+    """Returns the names of the files under a key: the manifest, and what its checksum is of."""
+    return (MANIFEST, ROWS) if key.startswith("predictions/") else MEMBERS
+
+
+def rows_files(rows: bytes) -> Files:
+    """Returns the files of a part of a prediction."""
+    return {MANIFEST: encode_manifest({"kind": ROWS}, rows), ROWS: rows}
+
+
 def key_of_manifest(owner: str, manifest: bytes) -> str:
     return f"{checked_owner(owner)}/{sha256(manifest).hexdigest()}"
 
@@ -146,8 +157,9 @@ def key_of(owner: str, files: Files) -> str:
 
 def checked(key: str, files: Files) -> Files:
     """Returns the files; raises ArtifactError if they are not those that the key names."""
-    _check_manifest(key, files.get(MANIFEST, b""))
-    decode_manifest(files)
+    manifest, content = members(key)
+    _check_manifest(key, files.get(manifest, b""))
+    decode_manifest({MANIFEST: files[manifest], TENSORS: files[content]})
     return files
 
 
@@ -248,7 +260,7 @@ class FolderStorage:
 
     def get(self, key: str) -> Files:
         with self._reading(key):
-            files = {name: (self.root / key / name).read_bytes() for name in MEMBERS}
+            files = {name: (self.root / key / name).read_bytes() for name in members(key)}
         return checked(key, files)
 
     def pieces(self, key: str, name: str) -> Iterator[bytes]:

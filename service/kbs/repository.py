@@ -141,17 +141,18 @@ def set_statistics(session: Session, kb: Kb, statistics: dict[str, Any]) -> None
     session.execute(update(Kb).where(Kb.number == kb.number).values(statistics=statistics))
 
 
-def has_model(session: Session, kb: Kb) -> bool:
-    statement = select(ModelVersion.id).where(
-        ModelVersion.kb_id == kb.id, ModelVersion.status.in_(["pending", "ready"])
-    )
-    return session.scalars(statement.limit(1)).first() is not None
+def models_on(session: Session, kb: Kb, most: int) -> list[str]:
+    """Returns the models that need this KB as `name@version`, newest first."""
+    needs = (ModelVersion.kb_id == kb.id, ModelVersion.status.in_(["pending", "ready"]))
+    statement = select(ModelVersion.name, ModelVersion.version).where(*needs)
+    rows = session.execute(statement.order_by(ModelVersion.created_at.desc(), ModelVersion.id).limit(most))
+    return [f"{row.name}@{row.version}" for row in rows]
 
 
-def has_job(session: Session, kb: Kb) -> bool:
-    """Whether a job that has not ended, such as an evaluation of a model of another KB, needs this KB."""
+def job_on(session: Session, kb: Kb) -> str | None:
+    """Returns a job that has not ended, such as an evaluation of a model of another KB, and needs this KB."""
     active = (Job.kb_id == kb.id, Job.status.in_(["queued", "running"]))
-    return session.scalars(select(Job.id).where(*active).limit(1)).first() is not None
+    return session.scalars(select(Job.id).where(*active).order_by(Job.created_at).limit(1)).first()
 
 
 def graph_rows(session: Session, kb: Kb, after: int = -1, limit: int | None = None) -> Sequence[GraphRow]:

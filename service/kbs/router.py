@@ -14,7 +14,7 @@ from service.facts.files import KbFiles
 from service.facts.reading import StoredFacts
 from service.http.dependencies import DatabaseDep, DownloadingDep, FilesDep, OnceDep, SettingsDep, TenantDep
 from service.http.idempotency import CreationReply, Once
-from service.http.openapi import example, upload_body
+from service.http.openapi import TEXT, example, upload_body
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import Download, Places, download
 from service.kbs import repository, service
@@ -184,7 +184,7 @@ def list_entities(
     "/{kb}/export",
     summary="Export a KB",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/tab-separated-values": {"example": "rick\tparent\tbeth\n"}}}},
+    responses={200: {"content": {"text/tab-separated-values": TEXT | {"example": "rick\tparent\tbeth\n"}}}},
 )
 async def export_kb(
     kb: str,

@@ -28,6 +28,7 @@ from service.kbs import repository
 from service.kbs.store import NO_LABEL, Load, StoredKB, content_of
 from service.kbs.whole import KbRows, named_facts
 
+NAMED_MODELS = 10  # in the refusal to delete a KB
 EXPORT_LINES = 2000
 EXPORT_GRAPHS = 500
 UNSAFE_BYTES = re.compile(b"[\\t\\n\\r]|\xef\xbb\xbf")
@@ -152,6 +153,11 @@ def held(session: Session, tenant: str, reference: str, to_delete: bool = False)
     return kb
 
 
+def _and(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def _not_found(session: Session, tenant: str, reference: str) -> NotFound:
     known = repository.names(session, tenant)
     return not_found("kb_not_found", "KB", reference, known, "GET /kbs lists your KBs")
@@ -164,10 +170,13 @@ def delete(database: Database, tenant: str, reference: str) -> None:
         if kb.tenant != tenant:
             raise Conflict("kb_is_sample", f"{kb.name!r} is a sample, shared by everyone: it cannot be deleted")
         held(session, tenant, kb.id, to_delete=True)
-        if repository.has_model(session, kb):
-            raise Conflict("kb_in_use", f"models use {kb.name!r}: delete them first")
-        if repository.has_job(session, kb):
-            raise Conflict("kb_in_use", f"an evaluation uses {kb.name!r}: wait for its end, or cancel its job")
+        if in_use := repository.models_on(session, kb, NAMED_MODELS + 1):
+            listed = [*in_use[:NAMED_MODELS], *(["others"] if len(in_use) > NAMED_MODELS else [])]
+            detail = f"{_and(listed)} stand{'s' * (len(listed) == 1)} on {kb.name!r}: delete every model on it first"
+            raise Conflict("kb_in_use", detail, models=in_use[:NAMED_MODELS])
+        if job := repository.job_on(session, kb):
+            detail = f"job {job!r} uses {kb.name!r}: wait for its end, or POST /jobs/{job}/cancel first"
+            raise Conflict("kb_in_use", detail, job=job)
         repository.give_up(session, kb)
 
 
@@ -208,6 +217,12 @@ def check_predicates(stored: StoredFacts, names: Iterable[str], place: str) -> N
         if stored.predicates.number(name) is None:
             known = names_like(stored, PREDICATE, name)
             raise unknown_symbol("predicate", name, f"{stored.name!r}, which {place} names", known)
+
+
+def check_entities(stored: StoredFacts, names: Iterable[str]) -> None:
+    """Raises Invalid for the first of the names that is not an entity of the KB."""
+    for name in names:
+        _number(stored, ENTITY, name)
 
 
 def _number(stored: StoredFacts, role: str, name: str) -> int:

@@ -15,12 +15,22 @@ from service.db.tables import Checkpoint, Job, RuleRow
 from service.http.accept import preferred
 from service.http.bodies import json_body
 from service.http.cache import CACHE_SECONDS
-from service.http.dependencies import DatabaseDep, DownloadingDep, FilesDep, OnceDep, SettingsDep, StorageDep, TenantDep
+from service.http.dependencies import (
+    DatabaseDep,
+    DownloadingDep,
+    FilesDep,
+    OnceDep,
+    SettingsDep,
+    StorageDep,
+    TenantDep,
+    WaitingDep,
+)
 from service.http.idempotency import CreationReply
-from service.http.openapi import example, json_request
+from service.http.openapi import TEXT, binary, example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import Places, download
-from service.models import comparison, repository, service, transfer
+from service.http.problems import respond, retry_headers
+from service.models import comparison, repository, service, transfer, warming
 from service.models.contest import Asking
 from service.models.repository import RuleFilter
 from service.models.schemas import (
@@ -38,6 +48,7 @@ from service.models.schemas import (
     ModelOut,
     RuleOut,
     TagsIn,
+    Warmed,
 )
 from service.models.upload import OPENAPI, Archive, read_archive
 from service.room import check_room
@@ -223,7 +234,22 @@ def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenan
         service.delete(session, tenant, model, seconds)
 
 
-@router.get("/{model}/export", response_class=Response, responses={200: {"content": {transfer.ARCHIVE: {}}}})
+@router.post(
+    "/{model}/warm",
+    response_model=Warmed,
+    responses=example(200, {"model_id": EXAMPLE_MODEL["id"], "elapsed_ms": 812.5}),
+)
+async def warm_model(
+    request: Request, model: str, database: DatabaseDep, files: FilesDep, waiting: WaitingDep, tenant: TenantDep
+) -> Warmed | Response:
+    """Load a version in a query worker, so that the first query does not wait for it."""
+    target, asked = await waiting.run(tenant, partial(warming.question, database, files, tenant, model))
+    state = request.app.state
+    warmed = await warming.warm(state.batcher, target, asked, request.scope.get("ctp.request_id", ""))
+    return warmed if isinstance(warmed, Warmed) else respond(warmed, retry_headers(warmed["status"]))
+
+
+@router.get("/{model}/export", response_class=Response, responses={200: {"content": binary(transfer.ARCHIVE)}})
 async def export_model(
     model: str, database: DatabaseDep, storage: StorageDep, downloading: DownloadingDep, tenant: TenantDep
 ) -> Response:
@@ -258,8 +284,8 @@ def _wanted_rules(
         200: {
             "content": {
                 JSON: {"example": {"items": [EXAMPLE_RULE], "next_cursor": None}},
-                "text/plain": {"example": f"{EXAMPLE_RULE['text']}.\n"},
-                "text/csv": {"example": EXAMPLE_RULES_CSV},
+                "text/plain": TEXT | {"example": f"{EXAMPLE_RULE['text']}.\n"},
+                "text/csv": TEXT | {"example": EXAMPLE_RULES_CSV},
             }
         }
     },

@@ -21,6 +21,7 @@ from service.models.schemas import CardFigures, FactRef, GroundingOut, Grounding
 from service.names import check_name
 from service.training.outcomes import checkpoint_owner, model_owner
 
+NAMED_VERSIONS = 10  # where one is asked for that is not there
 # What the job of an unfinished version can tell about it.
 TOLD_BY_JOBS = {"pending": "how far it is", "failed": "why"}
 
@@ -28,6 +29,11 @@ TOLD_BY_JOBS = {"pending": "how far it is", "failed": "why"}
 def get(session: Session, tenant: str, reference: str) -> ModelVersion:
     model = repository.find(session, tenant, reference)
     if model is None:
+        name, at, _ = reference.partition("@")
+        versions = repository.known_versions(session, tenant, name, NAMED_VERSIONS) if at else []
+        if versions:
+            detail = f"there is no model {reference[:140]!r}: of {name!r} there are {', '.join(versions)}"
+            raise NotFound("model_not_found", detail, versions=versions)
         known = repository.names(session, tenant)
         raise not_found("model_not_found", "model", reference, known, "GET /models lists your models")
     return model

@@ -11,14 +11,18 @@ from service.http.openapi import example, json_request
 from service.http.parameters import check_parameters
 from service.http.problems import respond, retry_headers
 from service.queries import service
+from service.queries.answers import QueryOut
 from service.queries.schemas import EXAMPLE_ANSWER, QueryRequest
-from service.queries.wire import Problem
 
 router = APIRouter(tags=["queries"])
 
 
 @router.post(
-    "/query", summary="Ask a model", responses=example(200, EXAMPLE_ANSWER), openapi_extra=json_request(QueryRequest)
+    "/query",
+    summary="Ask a model",
+    response_model=QueryOut,
+    responses=example(200, EXAMPLE_ANSWER),
+    openapi_extra=json_request(QueryRequest),
 )
 async def query(request: Request) -> Response:
     """Ask a model a question. The null place of a goal is the one asked for; answers come with their proofs."""
@@ -30,17 +34,9 @@ async def query(request: Request) -> Response:
     asked = service.questions(body, state.settings)
     request_id = request.scope.get("ctp.request_id", "")
     target, replies = await service.ask(state.targets, state.batcher, (tenant, body.model, body.kb), asked, request_id)
-    answers = []
-    for number, reply in enumerate(replies):
-        if isinstance(reply, dict):
-            return _problem(reply, number if body.goals is not None else None)
-        answers.append(reply)
+    problem = service.problem_of(replies, body.goals is None)
+    if problem is not None:
+        return respond(problem, retry_headers(problem["status"]))
     elapsed_ms = (time.perf_counter() - started) * 1000
-    content = service.answer_body(target, elapsed_ms, answers, body.goals)
+    content = service.answer_body(target, elapsed_ms, replies, body.goals)
     return Response(content, media_type="application/json")
-
-
-def _problem(problem: Problem, number: int | None) -> Response:
-    if number is not None:
-        problem = problem | {"detail": f"goals.{number}: {problem['detail']}"}
-    return respond(problem, retry_headers(problem["status"]))

@@ -13,7 +13,7 @@ from service.kbs import service as kbs
 from service.models import service as models
 from service.queries.batcher import Batcher, Target
 from service.queries.schemas import GoalIn, QueryRequest
-from service.queries.wire import Reply
+from service.queries.wire import Problem, Reply
 from service.settings import Settings
 
 Reference = tuple[str, str, str | None]  # tenant, model, kb
@@ -55,8 +55,8 @@ def questions(request: QueryRequest, settings: Settings) -> list[dict[str, Any]]
         raise Invalid("missing_goal", "send either `goal` or `goals`")
     goals = request.goals if request.goals is not None else [request.goal or GoalIn()]
     _check_size(request, len(goals), settings)
-    for goal in goals:
-        _check_goal(goal)
+    if request.goals is None:  # of many, a wrong one is told of by its own result
+        _check_goal(goals[0])
     shared = {
         "facts": request.facts,
         "top_k": request.top_k,
@@ -103,12 +103,25 @@ async def ask(
     return target, replies
 
 
-def answer_body(target: Target, elapsed_ms: float, replies: list[bytes], goals: list[GoalIn] | None) -> bytes:
-    """Returns the answer as JSON, built around the workers' bytes."""
+def answer_body(target: Target, elapsed_ms: float, replies: list[Reply], goals: list[GoalIn] | None) -> bytes:
+    """Returns the answer as JSON, built around the workers' bytes. Of many goals, each has an answer or a problem."""
     head = b'{"model_id":%b,"elapsed_ms":%.3f' % (json.dumps(target.model_id).encode(), elapsed_ms)
+    told = [_told(reply) for reply in replies]
     if goals is None:
-        return b"%b,%b}" % (head, replies[0])
+        return b"%b,%b}" % (head, told[0])
     results = b",".join(
-        b'{"goal":%b,%b}' % (goal.model_dump_json().encode(), reply) for goal, reply in zip(goals, replies, strict=True)
+        b'{"goal":%b,%b}' % (goal.model_dump_json().encode(), reply) for goal, reply in zip(goals, told, strict=True)
     )
     return b'%b,"results":[%b]}' % (head, results)
+
+
+def _told(reply: Reply) -> bytes:
+    return b'"problem":%b' % json.dumps(reply).encode() if isinstance(reply, dict) else reply
+
+
+def problem_of(replies: list[Reply], one_goal: bool) -> Problem | None:
+    """Returns the problem of the whole call: that of its one goal, or one of the model or its worker, for all goals."""
+    problems = [reply for reply in replies if isinstance(reply, dict)]
+    if not problems or (not one_goal and (len(problems) < len(replies) or any(p["status"] == 422 for p in problems))):
+        return None
+    return problems[0]

@@ -1,8 +1,5 @@
 """Routes `/train`, `/jobs` and `/presets`."""
 
-import asyncio
-import time
-from contextlib import nullcontext
 from functools import partial
 from typing import Annotated, Literal
 
@@ -13,15 +10,15 @@ from sqlalchemy.orm import Session
 from ctp_core.methods import method_texts
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.http.bodies import json_body
-from service.http.dependencies import DatabaseDep, FeedsDep, FilesDep, OrderDep, SettingsDep, TenantDep, WaitingDep
+from service.http.dependencies import DatabaseDep, FeedsDep, FilesDep, SettingsDep, TenantDep, WaitingDep
 from service.http.idempotency import CreationReply
-from service.http.openapi import example, json_request
+from service.http.openapi import TEXT, example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import PlacedStream
 from service.kbs import service as kbs
 from service.training import capacity, repository, service
 from service.training.events import Position
-from service.training.feed import WAIT_SECONDS, Feed, stream
+from service.training.feed import stream
 from service.training.schemas import (
     EXAMPLE_EVENT,
     EXAMPLE_JOB,
@@ -34,14 +31,10 @@ from service.training.schemas import (
     TrainRequest,
     TrainResponse,
 )
+from service.training.submission import Submission, Wait, finished
 
 router = APIRouter(tags=["training"])
-MAX_WAIT_SECONDS = 300
-Wait = Annotated[
-    float,
-    Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job to end, at most 300; 0: answer at once."),
-]
-JobType = Literal["train", "evaluate"]
+JobType = Literal["train", "evaluate", "predict"]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 LastEventId = Annotated[
     str | None,
@@ -57,16 +50,6 @@ MODEL_STATUS = {
 }
 
 
-async def finished(feed: Feed, seconds: float) -> JobOut:
-    """Waits for the end of a job, at most `seconds`; returns its state then. The caller must hold a waiting place."""
-    deadline = time.monotonic() + seconds
-    while True:
-        job = await feed.state()
-        if job.status in repository.TERMINAL or time.monotonic() >= deadline:
-            return job
-        await asyncio.sleep(WAIT_SECONDS)
-
-
 @router.post(
     "/train",
     summary="Train a model",
@@ -76,32 +59,23 @@ async def finished(feed: Feed, seconds: float) -> JobOut:
 )
 async def train(
     request: Annotated[TrainRequest, Depends(json_body(TrainRequest))],
-    response: Response,
+    database: DatabaseDep,
     files: FilesDep,
     settings: SettingsDep,
-    order: OrderDep,
-    waiting: WaitingDep,
-    feeds: FeedsDep,
-    wait: Wait = 0,
+    submission: Annotated[Submission, Depends()],
 ) -> TrainResponse:
     """Train a model on a KB. The answer names the job to follow and the model version that it will create."""
 
     def create(session: Session) -> CreationReply:
-        job, model = service.submit(session, order.tenant, request, settings)
+        job, model = service.submit(session, submission.tenant, request, settings)
         body = TrainResponse(job=service.shown(session, [job])[0], model=ModelRef.model_validate(vars(model)))
         return CreationReply(202, body.model_dump(mode="json"), {"Location": f"/jobs/{job.id}"})
 
-    content = request.model_dump_json().encode()
-    # The waiting place is taken first: a call that is refused one must not start a training.
-    with waiting.place(order.tenant) if wait else nullcontext():
-        reply = await order.create(
-            content, create, partial(service.check, order.database, files, order.tenant, request)
-        )
-        response.headers.update(reply.headers)
-        answer = TrainResponse.model_validate(reply.body)
-        if wait:
-            answer.job = await finished(feeds.of(order.tenant, answer.job.id), wait)
-            answer.model.status = MODEL_STATUS[answer.job.status]
+    check = partial(service.check, database, files, submission.tenant, request)
+    body, job = await submission.run(request, create, lambda body: str(body["job"]["id"]), check)
+    answer = TrainResponse.model_validate(body)
+    if job is not None:
+        answer.job, answer.model.status = job, MODEL_STATUS[job.status]
     return answer
 
 
@@ -143,7 +117,7 @@ async def get_job(
     # Not EventSourceResponse, with which FastAPI expects a generator, which cannot answer 204.
     response_class=Response,
     responses={
-        200: {"content": {EventSourceResponse.media_type: {"example": EXAMPLE_EVENT}}},
+        200: {"content": {EventSourceResponse.media_type: TEXT | {"example": EXAMPLE_EVENT}}},
         204: {"description": "The job has ended, and `Last-Event-ID` is its last event."},
     },
 )

@@ -19,8 +19,9 @@ from service.settings import Settings
 from service.training import events, feed, service
 from service.training.events import Position
 from service.training.feed import Feeds, stream
-from service.training.router import finished, follow_job
+from service.training.router import follow_job
 from service.training.schemas import TrainRequest
+from service.training.submission import finished
 from tests.built_kbs import built
 from tests.stores import files_of
 

@@ -112,7 +112,7 @@ def test_a_kb_that_is_being_trained_on_is_not_deleted(database: Database, meanwh
         request = TrainRequest(kb="small", name="m", config={"method": "proofs"})
         service.submit(session, TENANT, request, Settings())
         deleted = meanwhile.begin(lambda: kbs.delete(database, TENANT, "small"))
-    with pytest.raises(Conflict, match="models use") as refused:
+    with pytest.raises(Conflict, match="m@1 stands on") as refused:
         deleted.result(30)
     assert refused.value.code == "kb_in_use"
 

@@ -1,6 +1,5 @@
 """Routes `/train`, `/jobs` and `/presets`."""
 
-import asyncio
 import time
 from contextlib import nullcontext
 from functools import partial
@@ -21,7 +20,7 @@ from service.http.places import PlacedStream
 from service.kbs import service as kbs
 from service.training import capacity, repository, service
 from service.training.events import Position
-from service.training.feed import WAIT_SECONDS, Feed, stream
+from service.training.feed import Feed, stream
 from service.training.schemas import (
     EXAMPLE_EVENT,
     EXAMPLE_JOB,
@@ -62,9 +61,10 @@ async def finished(feed: Feed, seconds: float) -> JobOut:
     deadline = time.monotonic() + seconds
     while True:
         job = await feed.state()
-        if job.status in repository.TERMINAL or time.monotonic() >= deadline:
+        left = deadline - time.monotonic()
+        if job.status in repository.TERMINAL or left <= 0:
             return job
-        await asyncio.sleep(WAIT_SECONDS)
+        await feed.until_next_state(left)
 
 
 @router.post(

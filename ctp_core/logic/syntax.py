@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from ctp_core.errors import BadQuestion, DataError
-from ctp_core.logic.formula import PLAIN, VARIABLE, Conjunction, Formula, Not, Or, QueryAtom, Term, Variable
+from ctp_core.logic.formula import PLAIN, RESERVED, VARIABLE, Conjunction, Formula, Not, Or, QueryAtom, Term, Variable
 from ctp_core.symbols import check_name
 
 MAX_TEXT = 20_000  # characters of one text
@@ -24,7 +24,7 @@ OBJECTS = 'write "treats(?d, asthma)", {"subject", "predicate", "object"}, {"not
 _PLACE = 80  # characters of a place that are shown
 _SHOWN = 20  # characters of what was found
 _TOKEN = re.compile(
-    rf"(?P<mark>[(),.])|(?P<text>\"(?>[^\"\\]+|\\.)*+\")|(?P<variable>{VARIABLE.pattern})|(?P<word>{PLAIN.pattern})"
+    rf"(?P<mark>[(),])|(?P<text>\"(?>[^\"\\]+|\\.)*+\")|(?P<variable>{VARIABLE.pattern})|(?P<word>{PLAIN.pattern})"
 )
 _SPACE = re.compile(r"\s*")
 
@@ -120,7 +120,7 @@ class _Reader:
 
     def whole(self) -> Conjunction:
         found = self._conjunction(0)
-        if self._next.text == "." and self._next.kind == "mark":
+        if self._is("word", "."):
             self._take()
         if self._next.kind != "end":
             self._fail("expected a comma and another atom, or the end" + self._found())
@@ -164,6 +164,9 @@ class _Reader:
             self._fail("a predicate cannot be a variable: name it", predicate)
         if predicate.kind not in ("word", "text"):
             self._fail(SHAPE + self._found(predicate), predicate)
+        if predicate.kind == "word" and predicate.text in RESERVED:
+            word = predicate.text
+            self._fail(f"`{word}` joins atoms, as in (a(?x, b) or c(?x, d)); quote a predicate named {word}", predicate)
         name = self._name(predicate)
         self._expect("(", f"expected a bracket after the predicate {predicate.text[:_SHOWN]}")
         subject = self._term()

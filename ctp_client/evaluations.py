@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ctp_client.jobs import when_finished
 from ctp_client.transport import Transport, segment
 from ctp_client.types import Evaluation
 
@@ -27,7 +28,7 @@ class Evaluations:
 
     def wait(self, evaluation: str, timeout: float = float("inf")) -> Evaluation:
         """The evaluation when it has ended, or as it is when the time is up."""
-        return self._transport.when_finished(Evaluation, f"/evaluations/{segment(evaluation)}", timeout)
+        return when_finished(self._transport, Evaluation, f"/evaluations/{segment(evaluation)}", timeout)
 
     def delete(self, evaluation: str) -> None:
         self._transport.send("DELETE", f"/evaluations/{segment(evaluation)}")

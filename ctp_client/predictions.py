@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ctp_client.jobs import when_finished
 from ctp_client.transport import Transport, segment
 from ctp_client.types import Prediction
 
@@ -43,7 +44,7 @@ class Predictions:
 
     def wait(self, prediction: str, timeout: float = float("inf")) -> Prediction:
         """The prediction when it has ended, or as it is when the time is up."""
-        return self._transport.when_finished(Prediction, f"/predictions/{segment(prediction)}", timeout)
+        return when_finished(self._transport, Prediction, f"/predictions/{segment(prediction)}", timeout)
 
     def download(self, prediction: str, to: Path) -> None:
         """Writes the rows to a file."""

@@ -1,6 +1,5 @@
 """HTTP underneath the client: one connection pool, the key in a header, problems as exceptions."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +11,9 @@ import httpx
 from pydantic import BaseModel
 
 from ctp_client.errors import ApiError, BrokenOff, Unreachable
-from ctp_client.types import Evaluation, Job, Page, Prediction
+from ctp_client.types import Page
 
 M = TypeVar("M", bound=BaseModel)
-Finishing = TypeVar("Finishing", Job, Evaluation, Prediction)
-WAIT_STEP_SECONDS = 30.0
 PAGE_SIZE = 500
 # Threads may share a client. A pool that closes surplus connections can close one that another thread has just
 # taken up, so none is surplus.
@@ -68,15 +65,6 @@ class Transport:
 
     def post(self, model: type[M], path: str, body: dict[str, Any], **params: Any) -> M:
         return model.model_validate(self.send("POST", path, json=body, params=_given(params)).json())
-
-    def when_finished(self, model: type[Finishing], path: str, timeout: float) -> Finishing:
-        """What stands at the path when it has ended, or as it is when the time is up."""
-        deadline = time.monotonic() + timeout
-        while True:
-            step = max(0.0, min(WAIT_STEP_SECONDS, deadline - time.monotonic()))
-            found = self.get(model, path, wait=step)
-            if found.finished or time.monotonic() >= deadline:
-                return found
 
     def items(self, model: type[M], path: str, /, limit: int | None = None, **params: Any) -> Iterator[M]:
         """Every item of a list, page after page, up to `limit`."""

@@ -9,6 +9,7 @@ from ctp_core import __version__
 from ctp_core.errors import CtpError
 from service.commands import processes
 from service.commands.alive import alive
+from service.commands.ask import ask
 from service.commands.bench import bench
 from service.commands.evaluate import evaluate
 from service.commands.gc import gc
@@ -49,6 +50,7 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(predict)
 app.command()(query)
+app.command()(ask)
 app.command()(rules)
 for name, group in {"kb": kb, "jobs": jobs, "models": models}.items():
     app.add_typer(group, name=name)

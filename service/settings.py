@@ -14,6 +14,7 @@ MAX_HELD_BYTES = 64 * 1024 * MIB  # more than any machine should give to bodies
 MAX_ANSWER_BYTES = 100 * MIB  # a batch has four times as many, and Redis holds values of up to 512 MiB
 NAME_LIMIT = 512  # most characters of an entity or predicate; the setting can only lower it
 MAX_RULES = 100_000  # that a model lists: a training stores no more, an archive may hold no more
+ATOMS_LIMIT = 64  # most atoms of a logical question; the setting can only lower it
 GOALS_LIMIT = 10_000  # most goals of a query, checked while parsing; the setting can only lower it
 
 
@@ -194,6 +195,19 @@ class Settings(BaseSettings):
         gt=0,
         description="Most results of one query, counted as goals × top_k × (1 + proofs), at least 1; more take longer "
         "to answer.",
+    )
+    max_atoms: int = Field(
+        16,
+        gt=0,
+        le=ATOMS_LIMIT,
+        description="Most atoms of one logical question (`where`), 1 to 64; more take longer to answer.",
+    )
+    where_width: int = Field(
+        1000,
+        gt=0,
+        le=100_000,
+        description="Most entities that one variable of a logical question may stand for beside what is bound already, "
+        "1 to 100000: the best ones. A KB with no more entities is searched exactly; more take more time and memory.",
     )
     max_answer_bytes: int = Field(
         16 * MIB,

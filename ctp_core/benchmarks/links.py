@@ -167,6 +167,11 @@ class _StepClock:
         self._last = now
 
 
+def train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> tuple[FactsModel, float]:
+    """Returns (model, CPU seconds)."""
+    return _train(links, kb, seed, on_epoch, _StepClock())
+
+
 def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: _StepClock) -> tuple[FactsModel, float]:
     """Returns (model, CPU seconds), including the CPU seconds of earlier processes."""
     started = time.process_time()

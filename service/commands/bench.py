@@ -164,6 +164,43 @@ def clutrr(
     write(figures, json_file)
 
 
+@bench.command()
+@needs("worker")
+def queries(
+    data: Annotated[
+        Path, typer.Option(help="Folder that holds one folder per data set; without --dataset, that of your own.")
+    ],
+    dataset: Annotated[str | None, typer.Option(help="As in `ctp bench links`.")] = None,
+    model: Annotated[str, typer.Option(help="Method for facts; a wrong one lists all.")] = "hybrid",
+    preset: Preset = None,
+    config: Config = "{}",
+    split: Annotated[str, typer.Option(help="test; or valid to choose settings.")] = "test",
+    questions: Annotated[int, typer.Option(min=1, help="Questions of each shape.")] = 100,
+    tnorm: Annotated[str, typer.Option(help="product, min or lukasiewicz.")] = "product",
+    width: Annotated[
+        int, typer.Option(min=1, help="Most candidates of a variable; as many as entities: exact.")
+    ] = 1000,
+    resume: Annotated[Path | None, typer.Option(help="Folder for checkpoints, as in `ctp bench links`.")] = None,
+    json_file: Figures = None,
+) -> None:
+    """Measure logical questions: eleven shapes whose answers need a withheld fact; filtered MRR and time of each."""
+    import torch  # noqa: PLC0415
+
+    from ctp_core.benchmarks.links import LinksRun  # noqa: PLC0415
+    from ctp_core.benchmarks.queries import QueriesRun, run  # noqa: PLC0415
+    from ctp_core.presets import DEFAULT_PRESET  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    data, dataset = (data, dataset) if dataset else (data.resolve().parent, data.resolve().name)
+    links = LinksRun(data, dataset, model, preset or DEFAULT_PRESET, parsed(config), split=split, resume=resume)
+    with epochs_shown(f"{dataset} {model}") as show:
+        figures = run(QueriesRun(links, questions, tnorm, width), show)
+    for shape, row in figures["shapes"].items():
+        told = f"mrr {row['mrr']:.4f}  p50 {row['p50_ms']:7.1f} ms" if row["num_questions"] else "no such question"
+        typer.echo(f"{shape:4} {row['num_questions']:4} questions  {told}")
+    write(figures, json_file)
+
+
 def parsed(config: str) -> dict[str, Any]:
     try:
         settings = json.loads(config)

@@ -30,7 +30,7 @@ PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"}
 PUBLIC_PREFIXES = ("/static/",)
 METRICS = {"/metrics"}
 # A query is a POST but changes nothing.
-QUESTIONS = {("POST", "/query")}
+QUESTIONS = {("POST", "/query"), ("POST", "/explain")}
 WARMING = re.compile(r"/models/[^/]+/warm")  # neither does loading a model for queries to come
 
 

@@ -84,9 +84,75 @@ class ResultOut(AnswersOut):
     problem: Problem | None = Field(None, description="Why this goal has no answers; the others may have.")
 
 
-class QueryOut(AnswersOut):
-    """`answers` to the `goal`, or `results`, one for each of the `goals`."""
+class ProvedAtomOut(BaseModel):
+    """A fact that an answer to `where` rests on."""
+
+    fact: FactPlaces
+    score: float = Field(description="Its probability; 1 minus that where it is negated, 1 where it is stated.")
+    negated: bool
+    stated: bool = Field(description="Whether the KB or the question states it: then it is its own proof.")
+    proofs: list[ProofOut]
+
+
+class LogicalAnswerOut(BaseModel):
+    """An answer to `where`."""
+
+    bindings: dict[str, str] = Field(description="What the selected variables stand for.")
+    score: float
+    rank: int
+    atoms: list[ProvedAtomOut] = Field(description="In the order of the question.")
+
+
+class StepOut(BaseModel):
+    """A step of the plan of a logical question."""
+
+    variable: str
+    checks: list[str] = Field(description="The formulas all of whose variables are bound from then on.")
+    candidates: float = Field(description="How many entities the KB states for the variable, as estimated.")
+    partial_answers: float
+
+
+class NearMissOut(BaseModel):
+    """A rule that lacks one fact."""
+
+    rule: UsedRule
+    stated: list[FactPlaces]
+    missing: FactPlaces
+    score_then: float = Field(description="The score if the missing fact were stated.")
+
+
+class ChangeOut(BaseModel):
+    """Facts without which the score is below the threshold."""
+
+    facts: list[FactPlaces]
+    score_then: float
+    smallest: bool = Field(description="Whether no smaller set of facts does it.")
+    reason: Literal["below_threshold", "rests_on_no_facts", "rests_on_more", "out_of_time"] | None
+
+
+class ExplanationOut(BaseModel):
+    """Why a fact has its score, which rules almost prove it, and what would change it."""
 
     model_id: str
+    elapsed_ms: float
+    explainable: bool
+    scoring: str
+    semiring: str | None
+    truncated: bool
+    warnings: list[str]
+    threshold: float
+    why: AnswerOut | None = Field(description="null where time was over.")
+    why_not: list[NearMissOut]
+    what_would_change_it: ChangeOut
+
+
+class QueryOut(AnswersOut):
+    """`answers` to the `goal` or to `where`, or `results`, one for each of the `goals`."""
+
+    model_id: str
+    answers: list[AnswerOut] | list[LogicalAnswerOut] | None = None  # type: ignore[assignment]  # a union of both
+    exact: bool | None = Field(None, description="Of `where`: whether no candidate was left out.")
+    width: int | None = Field(None, description="Of `where`: how many candidates of a variable were tried at most.")
+    plan: list[StepOut] | None = Field(None, description="Of `where` with `explain`: in which order it was answered.")
     elapsed_ms: float
     results: list[ResultOut] | None = Field(None, description="In the order of the goals.")

@@ -43,8 +43,8 @@ class Generated:
         assert answer.status_code == HTTPStatus(status), (operation, answer.content[:500])
         return answer.content if answer.parsed is None else answer.parsed
 
-    def body(self, model: str, **values: Any) -> Any:
-        return getattr(self.models, model).from_dict(values)
+    def body(self, kind: str, /, **values: Any) -> Any:
+        return getattr(self.models, kind).from_dict(values)
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +57,11 @@ def generated(service: RunningService, tmp_path_factory: pytest.TempPathFactory)
     # An archive is sent as a form, too, and received as bytes: the generator knows no zip.
     assert {str(error.detail or "").partition("application/")[2][:3] for error in generate(config=config)} <= {"zip"}
     sys.path.insert(0, str(folder))
+    made = Generated(service.url)
     try:
-        yield Generated(service.url)
+        yield made
     finally:
+        made.client.get_httpx_client().close()
         sys.path.remove(str(folder))
         for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
             del sys.modules[name]
@@ -79,7 +81,7 @@ def test_it_calls_every_operation(generated: Generated, client: httpx.Client) ->
     assert [fact.subject for fact in call("list_facts", name, predicate="p").items] == ["a", "b"]
     assert call("list_predicates", name).items[0].name == "p"
     assert len(call("list_entities", name).items) == 3
-    assert call("get_neighbourhood", name, entity="b").facts
+    assert call("get_neighbourhood", name, entity="b").items
     assert b"a\tp\tb" in str(call("export_kb", name)).encode()
     assert call("list_presets", kb="family").items
 

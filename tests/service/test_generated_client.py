@@ -111,6 +111,12 @@ def test_it_calls_every_operation(generated: Generated, client: httpx.Client) ->
     first, second = call("query", body=body("QueryRequest", model=name, goals=goals)).results
     assert first.answers[0].object_ == answers.answers[0].object_
     assert second.problem.code == "unknown_symbol"
+    where = {"subject": "?x", "predicate": "grandparent", "object": "morty"}
+    found = call("query", body=body("QueryRequest", model=name, where=[where], select=["?x"])).answers
+    assert found[0].bindings.to_dict().keys() == {"?x"}
+    known = {"subject": "rick", "predicate": "grandparent", "object": "morty"}
+    why = call("explain", body=body("ExplainRequest", model=name, fact=known)).why
+    assert why.score == pytest.approx(next(one.score for one in answers.answers if one.object_ == "morty"))
 
     archive = generated.file(
         payload=BytesIO(call("export_model", name)), file_name="m.zip", mime_type="application/zip"

@@ -266,11 +266,6 @@ class FactsModel(Model):
         return Artifact({"kind": "facts", "config": config, **symbols, **manifest}, {**facts, **tensors})
 
 
-def _columns(found: list[Explanation]) -> tuple[list[float], list[float]]:
-    """(biases, totals)."""
-    return [why.bias for why in found], [why.total for why in found]
-
-
 def sigmoid(logit: float) -> float:
     """1 / (1 + exp(-logit)), without overflow at either end and exact for small scores."""
     odds = math.exp(-abs(logit))

@@ -145,6 +145,11 @@ def run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore)
     return {**figures, "train_cpu_seconds": spent, "rank_triple_cpu_ms": per_fact}
 
 
+def trained(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> FactsModel:
+    """The model of a seed, trained or restored from its checkpoint."""
+    return _train(links, kb, seed, on_epoch, _StepClock())[0]
+
+
 class _StepClock:
     """CPU time of each gradient step of this process, without what comes between them, such as validations."""
 
@@ -160,6 +165,11 @@ class _StepClock:
         if progress.loss is not None:
             self.seconds.append(now - self._last)
         self._last = now
+
+
+def train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> tuple[FactsModel, float]:
+    """Returns (model, CPU seconds)."""
+    return _train(links, kb, seed, on_epoch, _StepClock())
 
 
 def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: _StepClock) -> tuple[FactsModel, float]:

@@ -101,6 +101,9 @@ class HybridModel(FactsModel):
         """The rules of the proofs; their weights are those that they have within the hybrid."""
         return self.proofs.rules_calibrated_by(self.calibration, on_part)
 
+    def rules_of(self, predicate: int) -> list[Rule]:
+        return self.proofs.rules_calibrated_by(self.calibration, heads=(predicate,))
+
     def to_artifact(self) -> Artifact:
         """Both parts in one artifact: their tensors under their names, the KB once."""
         parts = {"proofs": self.proofs.to_artifact(), "embedding": self.embedding.to_artifact()}

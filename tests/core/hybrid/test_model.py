@@ -9,7 +9,7 @@ import torch
 
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
-from ctp_core.embeddings.factorisation import FACTORISATIONS
+from ctp_core.embeddings.factorisations import FACTORISATIONS
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.hybrid.config import HybridConfig, hybrid_preset

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -38,38 +38,40 @@ class Attended(Protocol):
         """For each place, what the reformulators of a goal attend to the atom of each path."""
 
 
-class Asked(NamedTuple):
-    """How many proofs of each fact are wanted, and those that are known already."""
+class Known:
+    """The proofs that are known of some facts, of each of which so many are wanted."""
 
-    wanted: int
-    known: Sequence[WeighedPaths]
+    def __init__(self, weighed: Sequence[WeighedPaths], num_facts: int, wanted: int) -> None:
+        self.wanted = wanted
+        self.templates = {paths.template for paths in weighed if len(paths.fact)}
+        self.least = least_shares(weighed, num_facts, wanted)  # the share of the last proof wanted of each fact
 
 
 def best_proofs(
-    arrays: Attended, template: Template, edges: EdgeList, facts: FactIds, asked: Asked
+    arrays: Attended, template: Template, edges: EdgeList, facts: FactIds, known: Known
 ) -> list[WeighedPaths]:
     """The best proofs of each fact, along atoms that are attended to enough; none of a predicate of whose facts no
     proof by this template can be among the best."""
     weights = arrays.strength[template][facts[:, 1]] * arrays.ratios(template, edges, facts)
-    needed = _may_be_best(arrays, template, facts, weights, asked)
+    needed = _may_be_best(arrays, template, facts, weights, known)
     predicates = np.unique(facts[needed, 1]).tolist()
     rows = [np.flatnonzero(facts[:, 1] == predicate) for predicate in predicates]
-    found = [_best_of(arrays, template, edges, facts, mine, weights, asked.wanted) for mine in rows]
+    found = [_best_of(arrays, template, edges, facts, mine, weights, known.wanted) for mine in rows]
     return found or [_nothing(template, weights)]
 
 
 def _may_be_best(
-    arrays: Attended, template: Template, facts: FactIds, weights: Floats, asked: Asked
+    arrays: Attended, template: Template, facts: FactIds, weights: Floats, known: Known
 ) -> NDArray[np.bool_]:
     """Tells which facts may have a proof by this template among the wanted ones.
 
     No share is above that of a path along the atoms with the most attention. A proof that mined rules know as well may
     have more: while any is known, all facts are looked at.
     """
-    if any(paths.template == template and len(paths.fact) for paths in asked.known):
+    if template in known.templates:
         return np.ones(len(facts), dtype=bool)
     most = (weights * arrays.heaviest[template][facts[:, 1]]).sum(1)
-    return np.asarray(most * ROUNDED >= least_shares(asked.known, len(facts), asked.wanted))
+    return np.asarray(most * ROUNDED >= known.least)
 
 
 def _nothing(template: Template, weights: Floats) -> WeighedPaths:

@@ -287,6 +287,11 @@ def stored_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
     return find_method(kind, values.get("method")).config.stored(values)
 
 
+def foreign_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
+    """The config of an artifact from elsewhere: as `stored_config`, but with numbers that a request may have."""
+    return find_method(kind, values.get("method")).config.foreign(values)
+
+
 def checked_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
     """Like `parse_config`, but raises a ConfigError that names every wrong setting, without its value."""
     try:

@@ -145,6 +145,11 @@ def run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore)
     return {**figures, "train_cpu_seconds": spent, "rank_triple_cpu_ms": per_fact}
 
 
+def trained(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> FactsModel:
+    """The model of a seed, trained or restored from its checkpoint."""
+    return _train(links, kb, seed, on_epoch, _StepClock())[0]
+
+
 class _StepClock:
     """CPU time of each gradient step of this process, without what comes between them, such as validations."""
 
@@ -162,6 +167,11 @@ class _StepClock:
         self._last = now
 
 
+def train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> tuple[FactsModel, float]:
+    """Returns (model, CPU seconds)."""
+    return _train(links, kb, seed, on_epoch, _StepClock())
+
+
 def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: _StepClock) -> tuple[FactsModel, float]:
     """Returns (model, CPU seconds), including the CPU seconds of earlier processes."""
     started = time.process_time()
@@ -176,11 +186,10 @@ def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: _St
             checkpoint = replace(checkpoint, manifest={**checkpoint.manifest, CPU_SECONDS: spent})
             artifact.save(checkpoint, links.resume / links.checkpoint(seed))
     model = trainer.model()
-    assert isinstance(model, FactsModel)
     return model, before + time.process_time() - started
 
 
-def _go_on(links: LinksRun, seed: int, trainer: Trainer) -> float:
+def _go_on(links: LinksRun, seed: int, trainer: Trainer[FactsModel]) -> float:
     """Restores what an earlier run saved; returns the CPU seconds that it took."""
     if links.resume is None or not (links.resume / links.checkpoint(seed) / MANIFEST).is_file():
         return 0.0

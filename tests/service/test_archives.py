@@ -45,7 +45,7 @@ from service.settings import NAME_LIMIT, Settings
 from service.training.outcomes import CHUNK_RULES, add_rules
 from service.training.schemas import TrainRequest
 from tests.service.test_large_bodies import ticks_during
-from tests.stores import folder_store
+from tests.stores import files_of, folder_store
 
 PIECE = b"x" * 65_536
 
@@ -213,6 +213,15 @@ def zeros(num_bytes: int) -> bytes:
     return packed(unpack(io.BytesIO(archive()), Settings())[0], {MANIFEST: manifest, TENSORS: tensors})
 
 
+def test_an_archive_with_a_setting_beyond_its_bounds_is_refused_with_its_name() -> None:
+    """Models of this service may have such settings from earlier versions; what somebody brings is not trusted."""
+    tensors = safetensors.numpy.save({"weights": np.zeros(2)})
+    manifest = encode_manifest({"kind": "facts", "config": {"method": "complex", "rank": 10**6}}, tensors)
+    large = packed(unpack(io.BytesIO(archive()), Settings())[0], {MANIFEST: manifest, TENSORS: tensors})
+    with pytest.raises(Invalid, match=r"config\.rank: Input should be less than or equal to 4096"):
+        unpack(io.BytesIO(large), Settings())
+
+
 def test_what_shrinks_too_much_is_refused_before_it_is_unpacked() -> None:
     bomb = io.BytesIO(zeros(20_000_000))
     tracemalloc.start()
@@ -347,7 +356,7 @@ def test_deleting_a_model_of_many_rules_lets_others_write_meanwhile(either_datab
         with either_database.write() as session:
             service.delete(session, "default", model.id, 0.0)
         with either_database.read() as session, pytest.raises(Conflict, match="is deleted"):
-            service.rules(session, "default", model.id, models.ALL_RULES, -1, 10)
+            service.rules(session, files_of(either_database), "default", model.id, models.ALL_RULES, -1, 10)
         staging.sweep(either_database)
     assert steps(seen)[1:] == [CHUNK_RULES, CHUNK_RULES, 1], "rules in one transaction"
     assert seen[-1] == 0

@@ -110,6 +110,7 @@ CODES: dict[int, tuple[str, ...]] = {
         "database_newer",
         "database_not_migrated",
         "database_read_only",
+        "facts_out_of_memory",
         "import_lost",
         "no_query_worker",
         "no_redis",

@@ -111,7 +111,7 @@ def test_a_prediction_ends_with_its_rows_in_every_format(predicting: Predicting,
     found, content = predicting.predict(proofs=1)
     rows = lines(content)
     assert (found.num_rows, found.truncated, found.stopped_by) == (len(rows), False, None)
-    assert found.num_questions == 24, "one for each subject that q is known of"
+    assert found.num_questions == 30, "one for each entity that may be a subject of q: those of p"
     assert found.num_bytes == len(content)
     assert found.progress["text"] == "done"
     assert list(rows[0]) == [*CSV_HEADER, "proof", "proof_facts"]
@@ -174,7 +174,7 @@ def test_a_lost_attempt_is_gone_on_with_after_its_last_part(
     assert [part.next_step for part in predicting.parts(job)][-1] == 12
     predicting.runner.stop.clear()
     found = predicting.run(job)
-    assert (found.status, found.attempt, found.num_questions) == ("succeeded", 4, 24)
+    assert (found.status, found.attempt, found.num_questions) == ("succeeded", 4, 30)
     assert predicting.content(job.id) == whole
     assert [part.number for part in predicting.parts(job)] == list(range(len(predicting.parts(job))))
 

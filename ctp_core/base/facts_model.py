@@ -121,6 +121,16 @@ class FactsModel(Model):
         """`logits` against the KB alone, without facts of a question: what ranking and calibration need."""
         return self.logits(self.kb_view, goals)
 
+    def settled(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"]
+    ) -> Float[np.ndarray, " fact"]:
+        """The logits of answers that are shown, where those by which they were found are not yet those of the facts.
+
+        Raises OutOfTime once the view has expired, in families that look.
+        """
+        del view, facts
+        return logits
+
     @abstractmethod
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
@@ -183,8 +193,10 @@ class FactsModel(Model):
         if question.exclude_known:
             kept = ~view.known(candidates)
             candidates, logits = candidates[kept], logits[kept]
-        best = _best(logits if self._shown_as_they_are else self._calibrated(logits, candidates), question.top_k)
-        candidates, logits = candidates[best], logits[best]
+        try:
+            candidates, logits = self._shown(view, candidates, logits, question.top_k)
+        except OutOfTime:
+            return Answers((), truncated=True, warnings=warnings)
         explanations = self._explain_in_time(view, candidates, logits, question.proofs, budget)
         truncated = len(explanations) < len(candidates)
         explanations += [Explanation()] * (len(candidates) - len(explanations))
@@ -199,6 +211,18 @@ class FactsModel(Model):
             truncated,
             warnings,
         )
+
+    def _shown(
+        self, view: FactsView, candidates: FactIds, logits: Float[np.ndarray, " candidate"], top_k: int
+    ) -> tuple[FactIds, Float[np.ndarray, " fact"]]:
+        """The best candidates in order, with their logits."""
+        best = self._in_order(candidates, logits, top_k)
+        candidates, logits = candidates[best], self.settled(view, candidates[best], logits[best])
+        best = self._in_order(candidates, logits, top_k)
+        return candidates[best], logits[best]
+
+    def _in_order(self, facts: FactIds, logits: Float[np.ndarray, " fact"], top_k: int) -> Int[np.ndarray, " answer"]:
+        return _best(logits if self._shown_as_they_are else self._calibrated(logits, facts), top_k)
 
     def _scores(
         self, facts: FactIds, logits: Float[np.ndarray, " fact"]

@@ -6,12 +6,13 @@ No setting follows from the shape of a KB: effort follows from forecast cost, al
 from typing import Any
 
 from ctp_core.frontier.config import FrontierConfig
-from ctp_core.frontier.cost import forecast
+from ctp_core.frontier.cost import forecast, questions_asked
 from ctp_core.kb.profile import Profile
 from ctp_core.presets import Preset
 
 FIT_SHARE = 0.66  # of the budget that one full training may take: a search takes up to a third
-MOST_EPOCHS, FEWEST_EPOCHS = 40, 5  # with fewer, less is followed in each step
+MOST_EPOCHS, FEWEST_EPOCHS = 40, 6
+ENOUGH = 15_000  # questions; with fewer, and fewer epochs, less is followed in each step
 LEAST_HIDDEN = 0.002
 # The settings that are tried, the most promising first; of those that measure alike the first is taken.
 GRID: tuple[dict[str, Any], ...] = (
@@ -56,30 +57,29 @@ def candidates(config: FrontierConfig, profile: Profile) -> list[FrontierConfig]
 
 
 def _affordable(config: FrontierConfig, profile: Profile, seconds: float) -> FrontierConfig:
-    """The widest effort of which enough epochs fit; where none does, the narrowest with smaller epochs."""
+    """The widest effort with enough questions; where these are few epochs, smaller ones, so that rates can fall."""
+    one = config
     for effort in EFFORTS:
         one = config.with_searched(effort)
+        epochs, questions = _epochs(one, profile, seconds), questions_asked(one, profile)
+        if epochs * questions >= min(FEWEST_EPOCHS * questions, ENOUGH):
+            break
+    epochs = _epochs(one, profile, seconds)
+    if 0 < epochs < FEWEST_EPOCHS:
+        smaller = max(LEAST_HIDDEN, one.hidden_facts * epochs / FEWEST_EPOCHS)
+        one = one.with_searched({"hidden_facts": float(f"{smaller:.2g}")})
         epochs = _epochs(one, profile, seconds)
-        if epochs >= FEWEST_EPOCHS:
-            return _with_epochs(one, min(MOST_EPOCHS, epochs))
-    one = config.with_searched(EFFORTS[-1])
-    while _epochs(one, profile, seconds) < FEWEST_EPOCHS and one.hidden_facts > LEAST_HIDDEN and _open(one):
-        one = one.with_searched({"hidden_facts": one.hidden_facts / 2})
-    return _with_epochs(one, max(1, min(FEWEST_EPOCHS, _epochs(one, profile, seconds))))
+    return _with_epochs(one, min(MOST_EPOCHS, max(1, round(epochs))))
 
 
-def _open(config: FrontierConfig) -> bool:
-    return "hidden_facts" in config.search
-
-
-def _epochs(config: FrontierConfig, profile: Profile, seconds: float) -> int:
-    """How many epochs fit into the time and the memory; 0 where the memory is too small for any."""
+def _epochs(config: FrontierConfig, profile: Profile, seconds: float) -> float:
+    """How many epochs fit into the time; 0 where their steps do not fit into memory."""
     one, two = (
         forecast(_with_epochs(config, epochs, force=True), profile) for epochs in (MOST_EPOCHS, 2 * MOST_EPOCHS)
     )
     each = (two.cpu_seconds - one.cpu_seconds) / MOST_EPOCHS
     around = one.cpu_seconds - MOST_EPOCHS * each
-    return max(0, int((seconds - around) / max(each, 1e-9))) if one.fits(float("inf")) else 0
+    return max(0.0, (seconds - around) / each) if one.fits(float("inf")) else 0.0
 
 
 def _with_epochs(config: FrontierConfig, epochs: int, *, force: bool = False) -> FrontierConfig:

@@ -1,8 +1,9 @@
 """What training by propagation costs: facts followed and entities met, step by step, for each question.
 
-How many these are is estimated as if a step met as many facts as the average neighbour of a fact has.
+How many these are is estimated from the mean number of facts of an entity and from that of its neighbours.
 """
 
+from math import sqrt
 from typing import NamedTuple
 
 from ctp_core.base.cost import FLOAT, Forecast, Work, forecast_of
@@ -11,9 +12,10 @@ from ctp_core.kb.profile import Profile
 from ctp_core.kb.splits import HOLD_OUT_SHARE
 
 VALIDATION = 1000  # the most facts that are ranked between epochs
-CALIBRATED = 1000  # facts that a calibration asks for
+CALIBRATED = 300  # facts that a calibration asks for, from both sides and with all that is confirmed
 EXPLAINED = 400  # stated facts whose proofs rules are read off
-EDGE_CELLS, NODE_CELLS = 15.0, 37.0  # for each number of the vector of a followed fact, and of a met entity
+NEW = 0.5  # of the entities that facts lead to: the others were met before, or lead back
+EDGE_CELLS, NODE_CELLS = 22.0, 34.0  # for each number of the vector of a followed fact, and of a met entity
 STEP_CALLS = 200.0  # of torch, for all questions of a batch
 ANSWERED = 1 / 3  # of the work of learning from a question: no gradient
 REPLAYED = 6.0  # times answering a question: what explaining an answer takes
@@ -34,12 +36,15 @@ def questions_of_epoch(num_facts: int, share: float) -> int:
 
 
 def reach(config: FrontierConfig, profile: Profile) -> Reach:
-    degree = max(1.0, profile.paths / max(1.0, 2.0 * profile.num_facts))
-    kept, edges, nodes = 1.0, 0.0, 0.0
+    mean = max(1.0, 2.0 * profile.num_facts / max(1, profile.num_entities))
+    # Entities that are met have more facts than the mean, but not as many as the average neighbour: they are distinct.
+    degree = sqrt(mean * max(mean, profile.paths / max(1.0, 2.0 * profile.num_facts)))
+    kept, edges, nodes, followed = 1.0, 0.0, 0.0, mean
     for _ in range(config.steps):
-        followed = min(config.facts_per_step, kept * degree)
-        met = min(profile.num_entities, kept + followed)
+        followed = min(config.facts_per_step, followed)
+        met = min(profile.num_entities, kept + NEW * followed)
         edges, nodes, kept = edges + followed, nodes + met, min(config.width, met)
+        followed = kept * degree
     return Reach(edges, nodes)
 
 

@@ -6,12 +6,13 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from ctp_core.base.calibration import calibrate_on_unseen
 from ctp_core.base.edges import slices
 from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import CalibratedTrainer, FactsTrainer
 from ctp_core.base.training_loop import following, one_cycle
 from ctp_core.frontier.config import FrontierConfig
-from ctp_core.frontier.cost import VALIDATION, questions_of_epoch
+from ctp_core.frontier.cost import CALIBRATED, VALIDATION, questions_of_epoch
 from ctp_core.frontier.graph import Graph
 from ctp_core.frontier.model import FrontierModel
 from ctp_core.frontier.network import FrontierNetwork
@@ -71,6 +72,10 @@ class FrontierTrainer(CalibratedTrainer, FactsTrainer):
         model = FrontierModel(self.config, self.split.visible(self.kb), self.module)
         facts = self.split.valid_sample(VALIDATION)
         return rank_facts(facts, model.one_way, known_filters(self.kb, "valid"), self.on_part)
+
+    def model(self) -> FrontierModel:
+        calibration = calibrate_on_unseen(lambda kb: self.model_on(kb).kb_logits, self.kb, self.split, most=CALIBRATED)
+        return self.model_on(self.kb).calibrated_by(calibration)
 
     def model_on(self, kb: FactsKB) -> FrontierModel:
         return FrontierModel(self.config, kb, self.with_best_weights(self.module))

@@ -14,7 +14,7 @@ from tests.core.families import random_family
 CPU = torch.device("cpu")
 PREDICATES = ("parent", "sister", "grandparent")
 CONFIG = FrontierConfig(steps=3, dim=16, epochs=20, batch_size=16, learning_rate=0.01, eval_every=20, dropout=0.0)
-FAMILIES = 6  # in a world
+FAMILIES = 4  # in a world
 
 
 def renamed(prefix: str, facts: list[Fact]) -> list[Fact]:

@@ -18,17 +18,14 @@ from ctp_core.base.evaluation import ASKED, filters_by, rank_facts, ranking_metr
 from ctp_core.base.facts_model import NO_FACTS, FactsModel
 from ctp_core.base.goals import GoalIds, Score
 from ctp_core.base.graph_examples import SCORED_AT_ONCE, Examples, read_graphs, understood
-from ctp_core.base.graphs_model import GraphScorer
+from ctp_core.base.graphs_model import GraphScorer, GraphsModel
 from ctp_core.base.model import Model
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.base.reliability import expected_calibration_error, reliability
-from ctp_core.ctp_graphs.model import CtpGraphsModel
 from ctp_core.errors import BadQuestion, DataError
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, Graph, GraphsKB, KnowledgeBase
 from ctp_core.kb.splits import FactsSplit
-from ctp_core.networks.model import NetworkModel
 
-GraphsModel = CtpGraphsModel | NetworkModel
 Metrics = dict[str, float]
 MOST_GROUPS = 1000  # predicates, or lengths, that are told of: those with most questions
 SEED = 0  # of the sample where only some are asked for
@@ -75,8 +72,7 @@ def evaluate(
     with torch.no_grad():
         if isinstance(model, FactsModel):
             return _facts(model, len(kb.splits.get(split, ())), split, limit, on_part)
-        assert isinstance(model, CtpGraphsModel | NetworkModel)
-        if not isinstance(kb, GraphsKB):
+        if not isinstance(model, GraphsModel) or not isinstance(kb, GraphsKB):
             raise BadQuestion("a model of graphs cannot be evaluated on a KB of facts: name a KB of graphs in `kb`")
         return _graphs(model, kb.splits.get(split, ()), split, limit, on_part)
 
@@ -226,10 +222,9 @@ def _scored(model: GraphsModel, graphs: Sequence[Graph], length: int, strange: b
     examples = Examples.of(forms, scorer, 1.0)
     lost = Counter(str(graph.label) for graph in graphs) - Counter(str(graph.label) for graph in readable)
     yield from (_Labelled(label, length, count, 0.0, 0.0, strange) for label, count in lost.items())
-    depth = model.config.depth if isinstance(model, CtpGraphsModel) else None
     columns = {name: at for at, name in enumerate(scorer.targets)}
     for start in range(0, len(forms), SCORED_AT_ONCE):
-        batch = scorer.stack(examples.instances[start : start + SCORED_AT_ONCE], depth)
+        batch = scorer.stack(examples.instances[start : start + SCORED_AT_ONCE], model.depth)
         for form, scores in zip(forms[start : start + SCORED_AT_ONCE], scorer.scores(batch).tolist(), strict=True):
             best = max(scores)
             shared = scores.count(best) if best > 0 else 0

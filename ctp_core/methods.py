@@ -300,6 +300,11 @@ def stored_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
     return find_method(kind, values.get("method")).config.stored(values)
 
 
+def foreign_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
+    """The same of an artifact that somebody brings: its numbers are no larger than those of a request."""
+    return find_method(kind, values.get("method")).config.foreign(values)
+
+
 def checked_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
     """Like `parse_config`, but raises a ConfigError that names every wrong setting, without its value."""
     try:

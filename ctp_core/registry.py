@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import torch
 
 from ctp_core.artifact import Artifact, check_consistent
 from ctp_core.base.config import BaseConfig, SearchedConfig
+from ctp_core.base.facts_model import FactsModel
+from ctp_core.base.graphs_model import GraphsModel
 from ctp_core.base.model import Model
 from ctp_core.base.search import SearchTrainer
 from ctp_core.base.trainer import Trainer
@@ -53,19 +55,31 @@ class Entry(Generic[Config, Kb]):
     config: type[Config]
     kb: type[Kb]
     model: type[Model]
-    trainer: Callable[[Config, Kb, torch.device], Trainer]
+    trainer: Callable[[Config, Kb, torch.device], Trainer[Model]]
 
-    def train(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> Trainer:
+    def train(self, config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> Trainer[Any]:
         """Raises ConfigError where the settings are those of another kind of KB."""
         if not isinstance(config, self.config) or not isinstance(kb, self.kb):
             raise ConfigError(f"method {config.method!r} on a KB of kind {kb.kind!r} has other settings than these")
         return self.trainer(config, kb, device)
 
 
+@overload
 def entry(
-    config: type[Config], kb: type[Kb], model: type[Model], trainer: Callable[[Config, Kb, torch.device], Trainer]
-) -> Entry[Any, Any]:
-    """An Entry whose types mypy checks row by row: the trainer must accept this config and this KB."""
+    config: type[Config],
+    kb: type[FactsKB],
+    model: type[FactsModel],
+    trainer: Callable[[Config, FactsKB, torch.device], Trainer[FactsModel]],
+) -> Entry[Any, Any]: ...
+@overload
+def entry(
+    config: type[Config],
+    kb: type[GraphsKB],
+    model: type[GraphsModel],
+    trainer: Callable[[Config, GraphsKB, torch.device], Trainer[GraphsModel]],
+) -> Entry[Any, Any]: ...
+def entry(config: Any, kb: Any, model: Any, trainer: Any) -> Entry[Any, Any]:
+    """An Entry whose types mypy checks row by row: config, KB, model and trainer must belong together."""
     return Entry(config, kb, model, trainer)
 
 
@@ -89,7 +103,11 @@ MODELS: dict[tuple[str, str], Entry[Any, Any]] = {
 }
 
 
-def create_trainer(config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> Trainer:
+@overload
+def create_trainer(config: BaseConfig, kb: FactsKB, device: torch.device) -> Trainer[FactsModel]: ...
+@overload
+def create_trainer(config: BaseConfig, kb: GraphsKB, device: torch.device) -> Trainer[GraphsModel]: ...
+def create_trainer(config: BaseConfig, kb: KnowledgeBase, device: torch.device) -> Trainer[Any]:
     """Raises ConfigError where the method or a setting does not work on this kind of KB."""
     find_method(kb.kind, config.method)
     entry = MODELS[kb.kind, config.method]

@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from ctp_core.artifact import encode
+from ctp_core.base.model import Model
 from ctp_core.base.trainer import Trainer
 from service.db.tables import Checkpoint
 from service.files.removals import remove_later
@@ -31,10 +32,10 @@ class Checkpoints:
         self._claim, self._storage, self._write, self._every_seconds = claim, storage, write, every_seconds
         self._saved_at = time.monotonic()
 
-    def due(self, trainer: Trainer) -> bool:
+    def due(self, trainer: Trainer[Model]) -> bool:
         return trainer.finished or time.monotonic() - self._saved_at >= self._every_seconds
 
-    def save(self, trainer: Trainer, metrics: dict[str, float], epochs: EpochBuffer) -> None:
+    def save(self, trainer: Trainer[Model], metrics: dict[str, float], epochs: EpochBuffer) -> None:
         """Stores the files, then the row with the epochs; if the storage fails, only this checkpoint is lost."""
         files = encode(trainer.checkpoint())
         try:

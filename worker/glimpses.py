@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 
+from ctp_core.base.model import Model
 from ctp_core.base.progress import Progress
 from ctp_core.base.trainer import Trainer
 
@@ -16,7 +17,7 @@ class Glimpses:
     def __init__(self) -> None:
         self._due = time.monotonic() + LEAST_SECONDS
 
-    def added(self, progress: Progress, trainer: Trainer) -> Progress:
+    def added(self, progress: Progress, trainer: Trainer[Model]) -> Progress:
         """The progress of an epoch, with metrics of a small sample if it has none and a look is due."""
         began = time.monotonic()
         if progress.metrics or trainer.finished or began < self._due:

@@ -78,7 +78,7 @@ class TrainingJob(JobRunner):
         heart.report("saving")
         self._register(job, claim, model, heart, ended)
 
-    def _restore(self, job: Job, claim: Claim, trainer: Trainer, heart: Heart) -> int:
+    def _restore(self, job: Job, claim: Claim, trainer: Trainer[Model], heart: Heart) -> int:
         """Restores the newest undamaged checkpoint; returns its epoch, 0 for a fresh start."""
         for checkpoint in self._read(lambda session: repository.checkpoints(session, job.id)):
             try:

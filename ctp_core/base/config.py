@@ -5,10 +5,11 @@ the default that suits its method.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, SchemaValidator
 
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 
@@ -139,8 +140,15 @@ class BaseConfig(BaseModel):
     def stored(cls, values: Any) -> Self:
         """The config of an artifact, a checkpoint or a database row, which an earlier version may have written.
 
-        Settings that such a version did not have take their defaults. Raises pydantic's ValidationError.
+        Settings that such a version did not have take their defaults, and numbers may be larger than this version
+        accepts. Raises pydantic's ValidationError.
         """
+        config: Self = _unbounded(cls).validate_python(values, context=STORED)
+        return config
+
+    @classmethod
+    def foreign(cls, values: Any) -> Self:
+        """The same of an artifact that somebody brings: its numbers are no larger than those of a request."""
         return cls.model_validate(values, context=STORED)
 
     @model_validator(mode="before")
@@ -155,6 +163,20 @@ class BaseConfig(BaseModel):
             if old in values and new is not None:
                 raise renamed_setting(old, new)
         return values
+
+
+@cache
+def _unbounded(config: type[BaseConfig]) -> SchemaValidator:
+    """Reads a config, and those of its parts, whatever the greatest values of their numbers are now."""
+    # Otherwise the parts are read by the validators that pydantic has made for their classes, with all bounds.
+    return SchemaValidator(_without_greatest(config.__pydantic_core_schema__), _use_prebuilt=False)
+
+
+def _without_greatest(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        is_number = schema.get("type") in ("int", "float")
+        return {key: _without_greatest(part) for key, part in schema.items() if not (is_number and key == "le")}
+    return [_without_greatest(part) for part in schema] if isinstance(schema, list) else schema
 
 
 class SearchedConfig(BaseConfig):

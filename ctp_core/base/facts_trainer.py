@@ -1,6 +1,7 @@
 """What trainings on a KB of facts share: filtered ranks as validation, and a model calibrated on unseen facts."""
 
 from abc import abstractmethod
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -15,8 +16,10 @@ from ctp_core.base.training_loop import Criterion, GradientTrainer
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.splits import FactsSplit
 
+Facts_co = TypeVar("Facts_co", bound=FactsModel, covariant=True)
 
-class FactsTrainer(GradientTrainer):
+
+class FactsTrainer(GradientTrainer[Facts_co]):
     """Keeps the weights with the highest MRR of the validation facts."""
 
     criterion = Criterion("best_mrr", "mrr", lower=False)
@@ -33,19 +36,19 @@ class FactsTrainer(GradientTrainer):
         return ranking_metrics(self.ranks()) if len(self.split.valid) else {}
 
 
-class CalibratedTrainer(Trainer):
+class CalibratedTrainer(Trainer[Facts_co]):
     """Learns what can be applied to any facts, so that it is calibrated on facts that are hidden from it."""
 
     kb: FactsKB
     split: FactsSplit
 
     @abstractmethod
-    def model_on(self, kb: FactsKB) -> FactsModel:
+    def model_on(self, kb: FactsKB) -> Facts_co:
         """The best model so far, applied to the facts of this KB; not calibrated."""
 
-    def model(self) -> FactsModel:
+    def model(self) -> Facts_co:
         calibration = calibrate_on_unseen(lambda kb: self.model_on(kb).kb_logits, self.kb, self.split)
         return self.ranking_model().calibrated_by(calibration)
 
-    def ranking_model(self) -> FactsModel:
+    def ranking_model(self) -> Facts_co:
         return self.model_on(self.kb)

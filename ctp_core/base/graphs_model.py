@@ -3,15 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
-from ctp_core.base.model import Answer, Question
+from ctp_core.base.model import Answer, Model, Question
 from ctp_core.base.unknown_facts import ignore_unknown
 from ctp_core.errors import BadQuestion, UnknownSymbol
 from ctp_core.kb.isomorphism import CanonicalGraph
+from ctp_core.kb.knowledge_base import Kind
 from ctp_core.shapes import Float, Tensor
 from ctp_core.symbols import Fact, Vocabulary
 
@@ -117,3 +118,19 @@ class GraphScorer(ABC):
     @abstractmethod
     def afresh(self) -> "GraphScorer":
         """The same weights with nothing remembered of former batches: for measuring."""
+
+
+class GraphsModel(Model):
+    """A model of many small graphs; its scorer is for whoever scores many pairs at once."""
+
+    kind: ClassVar[Kind] = "graphs"
+
+    @property
+    @abstractmethod
+    def scorer(self) -> GraphScorer:
+        """What scores the pairs of graphs."""
+
+    @property
+    def depth(self) -> int | None:
+        """How deep it proves answers; None where that follows from the question, or where nothing is proved."""
+        return None

@@ -2,13 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import TypeVar
 
 import torch
 
 from ctp_core.base.config import GraphsConfig
 from ctp_core.base.cost import enough_epochs
 from ctp_core.base.graph_examples import Examples, accuracy, hold_out, read_graphs, stacked, understood
-from ctp_core.base.graphs_model import GraphScorer
+from ctp_core.base.graphs_model import GraphScorer, GraphsModel
 from ctp_core.base.training_loop import Criterion, GradientTrainer, one_cycle
 from ctp_core.errors import DataError
 from ctp_core.kb.isomorphism import WeightedGraph
@@ -34,7 +35,10 @@ def among_targets(logarithms: Scores, labels: Scores, weights: Weights) -> Float
     return -((labels * logarithms).sum(dim=1) * weights).mean()
 
 
-class GraphsTrainer(GradientTrainer):
+Graphs_co = TypeVar("Graphs_co", bound=GraphsModel, covariant=True)
+
+
+class GraphsTrainer(GradientTrainer[Graphs_co]):
     """A subclass makes the scorer and says what its losses are; `depth` is that of its answers, where it has one.
 
     Keeps the weights with the lowest loss on the validation graphs.

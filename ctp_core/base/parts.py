@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from ctp_core.artifact import Artifact
 from ctp_core.base.config import BaseConfig
+from ctp_core.base.model import Model
 from ctp_core.base.progress import OnStep, Progress, share_done
 from ctp_core.base.trainer import Trainer
 from ctp_core.base.training_state import check_config, under
@@ -15,8 +16,8 @@ from ctp_core.errors import ArtifactError
 class TrainingPart:
     """One of the trainers, and where it lies within the whole training."""
 
-    whole: Trainer
-    trainer: Trainer
+    whole: Trainer[Model]
+    trainer: Trainer[Model]
     before: int  # epochs of the whole that come before those of this part
     behind: float  # the share of all forecast work that comes before this part
     ahead: float  # the share that this part takes
@@ -36,7 +37,7 @@ class TrainingPart:
         )
 
 
-def checkpoint_parts(config: BaseConfig, parts: Mapping[str, Trainer]) -> Artifact:
+def checkpoint_parts(config: BaseConfig, parts: Mapping[str, Trainer[Model]]) -> Artifact:
     """The checkpoint of a training with this config and these parts by name."""
     saved = {name: part.checkpoint() for name, part in parts.items()}
     manifests = {name: artifact.manifest for name, artifact in saved.items()}
@@ -44,7 +45,7 @@ def checkpoint_parts(config: BaseConfig, parts: Mapping[str, Trainer]) -> Artifa
     return Artifact({"config": config.model_dump(mode="json"), "parts": manifests}, tensors)
 
 
-def restore_parts(checkpoint: Artifact, config: BaseConfig, parts: Mapping[str, Trainer]) -> None:
+def restore_parts(checkpoint: Artifact, config: BaseConfig, parts: Mapping[str, Trainer[Model]]) -> None:
     """Restores every part, or none where one is missing; raises ArtifactError."""
     check_config(checkpoint, config)
     try:

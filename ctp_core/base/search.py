@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from ctp_core.kb.splits import FactsSplit, affordable
 
 HELD_OUT = 2000  # the most facts on which candidates are compared
 
+Fit = TypeVar("Fit", bound=Trainer[FactsModel])
 Ranks = Float[np.ndarray, " question"]
 
 
@@ -36,7 +37,7 @@ class Result:
     reciprocal_ranks: Ranks
 
 
-class SearchTrainer(Trainer):
+class SearchTrainer(Trainer[FactsModel], Generic[Fit]):
     """A trial is one epoch; when all are done, the epochs of the training with the chosen settings follow.
 
     What is tried, for how long and what is chosen depends on forecasts of work, the KB and the seed, never on a clock.
@@ -44,7 +45,7 @@ class SearchTrainer(Trainer):
     """
 
     def __init__(
-        self, config: SearchedConfig, kb: FactsKB, create: Callable[[Any, FactsKB], Trainer], space: Space[Any]
+        self, config: SearchedConfig, kb: FactsKB, create: Callable[[Any, FactsKB], Fit], space: Space[Any]
     ) -> None:
         self.config, self.kb = config, kb
         self._create, self._space = create, space
@@ -57,7 +58,7 @@ class SearchTrainer(Trainer):
         self._fit = None if self._rungs else first
 
     @property
-    def fitted(self) -> Trainer:
+    def fitted(self) -> Fit:
         """The trainer with the settings that were chosen, or that are best so far."""
         if self._fit is None:
             fit = self._create(self._chosen_config(), self.kb)
@@ -151,7 +152,6 @@ class SearchTrainer(Trainer):
             model = trainer.ranking_model()
         except ConfigError:
             return np.zeros(2 * len(facts))
-        assert isinstance(model, FactsModel)
         ranked = parts_of("validation", Progress(1, 1, 1, 1, None), on_step)
         return np.asarray(1 / rank_facts(facts, model.kb_logits, known_filters(visible, "valid"), ranked))
 
@@ -242,9 +242,7 @@ class SearchTrainer(Trainer):
 
     def model(self) -> FactsModel:
         """A model with the chosen settings, which name nothing to search."""
-        model = self.fitted.model()
-        assert isinstance(model, FactsModel)
-        return model
+        return self.fitted.model()
 
 
 def preferred(reciprocal_ranks: Mapping[int, Ranks], size: int) -> list[int]:
@@ -261,6 +259,6 @@ def preferred(reciprocal_ranks: Mapping[int, Ranks], size: int) -> list[int]:
     return chosen
 
 
-def fitted(trainer: Trainer) -> Trainer:
+def fitted(trainer: Fit | SearchTrainer[Fit]) -> Fit:
     """The trainer itself, or the one that a search has chosen."""
     return trainer.fitted if isinstance(trainer, SearchTrainer) else trainer

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
 
 import torch
 
@@ -14,6 +15,8 @@ from ctp_core.kb.knowledge_base import KnowledgeBase
 
 __all__ = ["OnStep", "Progress", "Trainer", "Trial", "finite", "ignore"]
 
+Learnt_co = TypeVar("Learnt_co", bound=Model, covariant=True)
+
 
 def finite(loss: float) -> float:
     """The loss itself; raises ConfigError where it is not finite: no later step recovers from that."""
@@ -22,7 +25,7 @@ def finite(loss: float) -> float:
     return loss
 
 
-class Trainer(ABC):
+class Trainer(ABC, Generic[Learnt_co]):
     """Trains one model from a config (which holds the seed) and a KB.
 
     Same config, KB, device and thread count: the same weights, bit for bit, also when the run was
@@ -66,14 +69,14 @@ class Trainer(ABC):
         """Goes back to where `checkpoint` was taken; raises ArtifactError where it does not fit."""
 
     @abstractmethod
-    def model(self) -> Model:
+    def model(self) -> Learnt_co:
         """The best model so far by validation, or the last one where there is no validation data."""
 
-    def ranking_model(self) -> Model:
+    def ranking_model(self) -> Learnt_co:
         """The same as `model` for ranking only: its scores need not be probabilities, so that it is made at once."""
         return self.model()
 
-    def fit(self, on_epoch: OnStep = ignore) -> Model:
+    def fit(self, on_epoch: OnStep = ignore) -> Learnt_co:
         """Trains to the end."""
         while not self.finished:
             on_epoch(self.train_epoch())

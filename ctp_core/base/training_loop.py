@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ctp_core.artifact import Artifact
 from ctp_core.base.config import BaseConfig
 from ctp_core.base.progress import OnPart, OnStep, Progress, ignore, parts_of, unheard
-from ctp_core.base.trainer import Trainer, finite
+from ctp_core.base.trainer import Learnt_co, Trainer, finite
 from ctp_core.base.training_state import State, check_config, restore_tensors, state_tensors
 from ctp_core.errors import ArtifactError
 
@@ -36,7 +36,7 @@ class Criterion(NamedTuple):
         return value < than if self.lower else value > than
 
 
-class GradientTrainer(Trainer):
+class GradientTrainer(Trainer[Learnt_co]):
     """A subclass makes `module` and `optimiser`, then says what batches, a loss and a validation are."""
 
     criterion: ClassVar[Criterion]

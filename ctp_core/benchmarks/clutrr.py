@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from ctp_core.base.config import GraphsConfig
+from ctp_core.base.config import BaseConfig
 from ctp_core.base.graph_examples import Examples, accuracy, read_graphs, stacked, understood
-from ctp_core.base.graphs_model import GraphScorer
+from ctp_core.base.graphs_model import GraphScorer, GraphsModel
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.base.trainer import OnStep, ignore
 from ctp_core.benchmarks.family_graphs import family_graphs
@@ -28,13 +28,11 @@ from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import Graph, GraphsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.methods import checked_config, find_method, preset_for
-from ctp_core.networks.model import NetworkModel
 from ctp_core.presets import DEFAULT_PRESET
 from ctp_core.registry import create_trainer
 from ctp_core.select.registry import VARIANTS
 from ctp_core.symbols import Goal
 
-GraphsModel = CtpGraphsModel | NetworkModel
 TIMED_INSTANCES = 20
 FAMILY = "family"  # the data set of our own generator: train on 2–3 edges, test on lengths never seen
 CHAIN_LENGTH = 100
@@ -115,7 +113,7 @@ def validation_data(tasks: Sequence[Task], started: float) -> Data:
     return Data(graphs_kb({"train": train}), tests, time.process_time() - started)
 
 
-def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphsConfig:
+def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> BaseConfig:
     """The preset for this KB with what the command line changes."""
     find_method("graphs", run.model)
     if run.select not in VARIANTS:
@@ -125,9 +123,7 @@ def configure(run: ClutrrRun, kb: GraphsKB, seed: int) -> GraphsConfig:
     if run.model == "ctp":
         chosen |= {"prover": run.prover} if run.prover else {}
         chosen |= {"depth": run.depth} if run.depth is not None else {}
-    config = checked_config("graphs", {**chosen, **run.settings})
-    assert isinstance(config, GraphsConfig)
-    return config
+    return checked_config("graphs", {**chosen, **run.settings})
 
 
 def run(task: ClutrrRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
@@ -192,7 +188,6 @@ def _seed(task: ClutrrRun, data: Data, seed: int, on_epoch: OnStep) -> dict[str,
         ticks.append(math.nan)  # the time between two epochs is not a batch
         on_epoch(trainer.train_epoch(lambda _: ticks.append(time.process_time())))
     model = trainer.model()
-    assert isinstance(model, CtpGraphsModel | NetworkModel)
     figures: dict[str, Any] = {
         "train_seconds": time.perf_counter() - wall,
         "train_cpu_seconds": time.process_time() - cpu,
@@ -214,13 +209,9 @@ def _seed(task: ClutrrRun, data: Data, seed: int, on_epoch: OnStep) -> dict[str,
 
 def _depth(model: GraphsModel, longest: int) -> int | None:
     """The depth of answers about graphs of this length; None for a network or a search to the fixpoint."""
-    if isinstance(model, NetworkModel) or model.config.prover == "tabled" or model.config.depth is not None:
-        return answer_depth(model)
+    if not isinstance(model, CtpGraphsModel) or model.config.prover == "tabled" or model.depth is not None:
+        return model.depth
     return model.reasoner.exact_depth(longest)
-
-
-def answer_depth(model: GraphsModel) -> int | None:
-    return model.config.depth if isinstance(model, CtpGraphsModel) else None
 
 
 def _chain_seconds(model: GraphsModel) -> float | None:
@@ -254,7 +245,7 @@ def accuracy_on(model: GraphsModel, graphs: Sequence[Graph]) -> float:
     if not readable:
         return 0.0
     examples = Examples.of(read_graphs(readable, merge=True), scorer, 1.0)
-    scores = [scorer.scores(batch) for batch in stacked(examples, scorer, answer_depth(model))]
+    scores = [scorer.scores(batch) for batch in stacked(examples, scorer, model.depth)]
     return accuracy(torch.cat(scores), examples) * len(readable) / len(labelled)
 
 
@@ -265,5 +256,5 @@ def _instance_ms(model: GraphsModel, graphs: Sequence[Graph]) -> float:
     started = time.process_time()
     for instance in some:
         alone: GraphScorer = model.scorer.afresh()
-        alone.scores(alone.stack([instance], answer_depth(model)))
+        alone.scores(alone.stack([instance], model.depth))
     return 1000 * (time.process_time() - started) / max(1, len(some))

@@ -176,11 +176,10 @@ def train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: Step
             checkpoint = replace(checkpoint, manifest={**checkpoint.manifest, CPU_SECONDS: spent})
             artifact.save(checkpoint, links.resume / links.checkpoint(seed))
     model = trainer.model()
-    assert isinstance(model, FactsModel)
     return model, before + time.process_time() - started
 
 
-def _go_on(links: LinksRun, seed: int, trainer: Trainer) -> float:
+def _go_on(links: LinksRun, seed: int, trainer: Trainer[FactsModel]) -> float:
     """Restores what an earlier run saved; returns the CPU seconds that it took."""
     if links.resume is None or not (links.resume / links.checkpoint(seed) / MANIFEST).is_file():
         return 0.0

@@ -33,7 +33,7 @@ VALIDATED = 300  # facts ranked for validation during training, on a KB too larg
 MAX_SCORE = 1 - 1e-6  # keeps log(1 - score) finite for a negative that matches a fact exactly
 
 
-class CtpFactsTrainer(FactsTrainer):
+class CtpFactsTrainer(FactsTrainer[CtpFactsModel]):
     """Trains with Adagrad, as published, on cross-entropy against sampled facts or on ranks among all entities."""
 
     config: CtpFactsConfig

@@ -6,23 +6,21 @@ from typing import ClassVar
 import torch
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.graphs_model import read_question
-from ctp_core.base.model import Answers, Budget, Model, Question, Scoring
+from ctp_core.base.graphs_model import GraphsModel, read_question
+from ctp_core.base.model import Answers, Budget, Question, Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.ctp_graphs.config import CtpGraphsConfig
 from ctp_core.ctp_graphs.explainer import explain
 from ctp_core.ctp_graphs.reasoner import GraphReasoner, build_theory
 from ctp_core.errors import ArtifactError, CtpError, DataError
-from ctp_core.kb.knowledge_base import Kind
 from ctp_core.rules import Rule
 from ctp_core.rules_from_atoms import rule_from_values
 from ctp_core.symbols import Vocabulary
 
 
-class CtpGraphsModel(Model):
+class CtpGraphsModel(GraphsModel):
     """The paper's prover on graphs: predicate vectors and `select`. The facts come with each question."""
 
-    kind: ClassVar[Kind] = "graphs"
     scoring: ClassVar[Scoring] = "best_proof"
 
     def __init__(self, reasoner: GraphReasoner, rules: Sequence[Rule]) -> None:
@@ -34,6 +32,10 @@ class CtpGraphsModel(Model):
     @property
     def scorer(self) -> GraphReasoner:
         return self.reasoner
+
+    @property
+    def depth(self) -> int | None:
+        return self.config.depth
 
     @property
     def semiring(self) -> str:

@@ -22,7 +22,7 @@ from ctp_core.shapes import Float, Int, Tensor
 MAX_TRAINED_CELLS = 1 << 27  # numbers in one table of the recursion: 512 MB, and the gradient needs several
 
 
-class CtpGraphsTrainer(GraphsTrainer):
+class CtpGraphsTrainer(GraphsTrainer[CtpGraphsModel]):
     """Trains a CTP on a KB of graphs."""
 
     config: CtpGraphsConfig

@@ -96,7 +96,7 @@ def log_partition(
     return _LogPartition.apply(queries, candidates, log_weights)  # type: ignore[no-any-return,no-untyped-call]
 
 
-class EmbeddingTrainer(FactsTrainer):
+class EmbeddingTrainer(FactsTrainer[EmbeddingModel]):
     """Learns to rank the answers of each question above all rivals; a step scores each of its questions once."""
 
     config: EmbeddingConfig

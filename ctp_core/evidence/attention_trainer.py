@@ -98,7 +98,7 @@ class Ensemble(nn.Module):
         return merged.requires_grad_(False)
 
 
-class AttentionTrainer(CalibratedTrainer, FactsTrainer):
+class AttentionTrainer(CalibratedTrainer[ProofsModel], FactsTrainer[ProofsModel]):
     """Adam with a one-cycle rate; keeps the weights that were best on validation."""
 
     config: ProofsConfig

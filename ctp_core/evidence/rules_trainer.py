@@ -44,7 +44,7 @@ MAX_LENGTH = 5
 EMPTY = RuleTable(NO_IDS, NO_IDS, np.zeros((0, MAX_LENGTH), dtype=np.int64), NO_VALUES, NO_VALUES, NO_VALUES)
 
 
-class RulesTrainer(CalibratedTrainer):
+class RulesTrainer(CalibratedTrainer[RulesModel]):
     """Predicates in the order of their number of facts; in a last epoch, the weights of rules with constants."""
 
     def __init__(self, config: RulesConfig, kb: FactsKB, device: torch.device) -> None:

@@ -5,6 +5,7 @@ import torch
 from ctp_core.artifact import Artifact
 from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
 from ctp_core.base.facts_trainer import CalibratedTrainer
+from ctp_core.base.model import Model
 from ctp_core.base.parts import TrainingPart, checkpoint_parts, restore_parts
 from ctp_core.base.progress import OnStep, Progress, ignore, parts_of
 from ctp_core.base.trainer import Trainer
@@ -29,7 +30,7 @@ def evidence_trainer(config: ProofsConfig, kb: FactsKB, device: torch.device) ->
     return EvidenceTrainer(config, kb, device) if config.mined else AttentionTrainer(config, kb, device)
 
 
-class EvidenceTrainer(CalibratedTrainer):
+class EvidenceTrainer(CalibratedTrainer[ProofsModel]):
     """The epochs of the mined rules, then those of attention, then one that chooses the shares.
 
     The name of a part prefixes its metrics.
@@ -51,7 +52,7 @@ class EvidenceTrainer(CalibratedTrainer):
         return self.mined.epoch + (self.attention.epoch if self.attention else 0) + (self._shares is not None)
 
     @property
-    def _parts(self) -> dict[str, Trainer]:
+    def _parts(self) -> dict[str, Trainer[Model]]:
         return {"mined": self.mined} | ({} if self.attention is None else {"attention": self.attention})
 
     @property

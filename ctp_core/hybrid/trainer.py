@@ -1,6 +1,8 @@
 """Trains the parts of a hybrid one after the other, then learns the weights of the embedding, unless one is given."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,21 +12,20 @@ from jaxtyping import Float
 from ctp_core.artifact import Artifact
 from ctp_core.base.calibration import calibrate_on_unseen
 from ctp_core.base.evaluation import known_filters, rank_facts, ranking_metrics
+from ctp_core.base.facts_model import FactsModel
+from ctp_core.base.facts_trainer import CalibratedTrainer
 from ctp_core.base.goals import Score
 from ctp_core.base.parts import TrainingPart, checkpoint_parts, restore_parts
 from ctp_core.base.progress import OnPart, OnStep, Progress, Trial, ignore, parts_of
-from ctp_core.base.search import SearchTrainer, fitted
+from ctp_core.base.search import Fit, SearchTrainer, fitted
 from ctp_core.base.trainer import Trainer
-from ctp_core.embeddings.config import EmbeddingConfig
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.trainer import VALIDATION, EmbeddingTrainer
-from ctp_core.errors import ConfigError
-from ctp_core.evidence.attention_trainer import AttentionTrainer
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.evidence.model import EvidenceModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
-from ctp_core.evidence.trainer import EvidenceTrainer, evidence_trainer
-from ctp_core.hybrid.config import CHOOSING_FACTS, PARTS, HybridConfig
+from ctp_core.evidence.trainer import evidence_trainer
+from ctp_core.hybrid.config import CHOOSING_FACTS, PARTS, HybridConfig, PartName
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.weights import choose_weights
 from ctp_core.kb.knowledge_base import FactsKB
@@ -33,14 +34,21 @@ from ctp_core.kb.splits import FactsSplit
 from ctp_core.methods import forecast, search_space
 
 
-class HybridTrainer(Trainer):
+class HybridTrainer(Trainer[HybridModel]):
     """Runs the epochs of the proofs, then those of the embedding; the name of a part prefixes its metrics."""
 
     def __init__(self, config: HybridConfig, kb: FactsKB, device: torch.device) -> None:
         self.config, self.kb = config, kb
         self.split, self._profile = FactsSplit.of(kb), Profile.of(kb)
-        self.proofs, self.embedding = (_searched(config.part(name), kb, self._profile, device) for name in PARTS)
+        self.proofs = self._searched("proofs", partial(_proofs_trainer, device=device))
+        self.embedding = self._searched("embedding", partial(EmbeddingTrainer, device=device))
         self._chosen: Float[np.ndarray, " predicate"] | None = None  # the weights, once both parts are finished
+
+    def _searched(self, name: PartName, create: Callable[[Any, FactsKB], Fit]) -> Fit | SearchTrainer[Fit]:
+        """The trainer of a part, which first finds those of its settings that are to be searched."""
+        config = self.config.part(name)
+        space = search_space(config, self._profile)
+        return create(config, self.kb) if space is None else SearchTrainer(config, self.kb, create, space)
 
     @property
     def epochs(self) -> int:  # type: ignore[override]
@@ -56,7 +64,7 @@ class HybridTrainer(Trainer):
         )
 
     @property
-    def _trainers(self) -> dict[str, Trainer]:
+    def _trainers(self) -> dict[str, Trainer[FactsModel]]:
         return {"proofs": self.proofs, "embedding": self.embedding}
 
     @property
@@ -82,11 +90,20 @@ class HybridTrainer(Trainer):
 
     def _part(self) -> TrainingPart:
         """The part that is trained now."""
-        proofs, embedding = (_work(one, self._profile) for one in (self.proofs, self.embedding))
+        proofs, embedding = (self._work(name) for name in PARTS)
         share = proofs / (proofs + embedding)
         if not self.proofs.finished:
             return TrainingPart(self, self.proofs, 0, 0.0, share, "proofs_")
         return TrainingPart(self, self.embedding, self.proofs.epochs, share, 1 - share, "embedding_")
+
+    def _work(self, name: PartName) -> float:
+        """The forecast CPU seconds of a part."""
+        part = self._trainers[name]
+        return (
+            part.work
+            if isinstance(part, SearchTrainer)
+            else forecast(self.config.part(name), self._profile).cpu_seconds
+        )
 
     def _metrics(self, model: HybridModel, on_part: OnPart) -> dict[str, float]:
         facts, filters = self.split.valid_sample(VALIDATION), known_filters(self.kb, "valid")
@@ -95,8 +112,6 @@ class HybridTrainer(Trainer):
     def model(self) -> HybridModel:
         weights = self._validated().weights
         proofs, embedding = fitted(self.proofs).model(), fitted(self.embedding).model()
-        assert isinstance(proofs, EvidenceModel)
-        assert isinstance(embedding, EmbeddingModel)
         parts = {"proofs": (self.proofs, proofs.config), "embedding": (self.embedding, embedding.config)}
         chosen = {name: found for name, (part, found) in parts.items() if isinstance(part, SearchTrainer)}
         config = self.config.model_copy(update=chosen)
@@ -114,14 +129,10 @@ class HybridTrainer(Trainer):
 
     def _parts(self, kb: FactsKB) -> tuple[EvidenceModel, EmbeddingModel]:
         """The models of both parts so far; the proofs are found among the facts of this KB."""
-        embedding = fitted(self.embedding)
-        assert isinstance(embedding, EmbeddingTrainer)
-        return self._proofs_on(kb), embedding.model()
+        return self._proofs_on(kb), fitted(self.embedding).model()
 
     def _proofs_on(self, kb: FactsKB) -> EvidenceModel:
-        proofs = fitted(self.proofs)
-        assert isinstance(proofs, EvidenceTrainer | AttentionTrainer | RulesTrainer)
-        return proofs.model_on(kb)
+        return fitted(self.proofs).model_on(kb)
 
     def _weights(self, proofs: EvidenceModel, embedding: EmbeddingModel) -> Float[np.ndarray, " predicate"]:
         if self._chosen is not None:
@@ -140,26 +151,9 @@ class HybridTrainer(Trainer):
         self._chosen = None
 
 
-Concrete = EvidenceTrainer | AttentionTrainer | RulesTrainer | EmbeddingTrainer
-
-
-def _searched(config: Any, kb: FactsKB, profile: Profile, device: torch.device) -> Concrete | SearchTrainer:
-    """The trainer of a part, which first finds those of its settings that are to be searched."""
-
-    def create(one: Any, on: FactsKB) -> Concrete:
-        match one:
-            case EmbeddingConfig():
-                return EmbeddingTrainer(one, on, device)
-            case ProofsConfig():
-                return evidence_trainer(one, on, device)
-            case RulesConfig():
-                return RulesTrainer(one, on, device)
-        raise ConfigError(f"a hybrid has no part of method {one.method!r}")
-
-    space = search_space(config, profile)
-    return create(config, kb) if space is None else SearchTrainer(config, kb, create, space)
-
-
-def _work(part: Concrete | SearchTrainer, profile: Profile) -> float:
-    """The forecast CPU seconds of a part."""
-    return part.work if isinstance(part, SearchTrainer) else forecast(part.config, profile).cpu_seconds
+def _proofs_trainer(
+    config: ProofsConfig | RulesConfig, kb: FactsKB, device: torch.device
+) -> CalibratedTrainer[EvidenceModel]:
+    if isinstance(config, RulesConfig):
+        return RulesTrainer(config, kb, device)
+    return evidence_trainer(config, kb, device)

@@ -6,12 +6,11 @@ from typing import ClassVar
 import torch
 
 from ctp_core.artifact import Artifact
-from ctp_core.base.graphs_model import AskedGraph, GraphScorer, ranked, read_question
-from ctp_core.base.model import Answer, Answers, Budget, Model, Question, Scoring
+from ctp_core.base.graphs_model import AskedGraph, GraphScorer, GraphsModel, ranked, read_question
+from ctp_core.base.model import Answer, Answers, Budget, Question, Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.isomorphism import CanonicalGraph, canonical
-from ctp_core.kb.knowledge_base import Kind
 from ctp_core.networks.config import NetworkConfig, read_network_config
 from ctp_core.networks.registry import build_network
 from ctp_core.networks.rows import GraphNetwork, GraphRows, NumberedGraph, stack_rows
@@ -48,15 +47,18 @@ class NetworkScorer(GraphScorer):
         return self
 
 
-class NetworkModel(Model):
+class NetworkModel(GraphsModel):
     """Answers with the probability that a predicate, among all targets, holds for the pair."""
 
-    kind: ClassVar[Kind] = "graphs"
     scoring: ClassVar[Scoring] = "no_proofs"
 
     def __init__(self, scorer: NetworkScorer) -> None:
         self.config: NetworkConfig = scorer.config
-        self.scorer = scorer
+        self._scorer = scorer
+
+    @property
+    def scorer(self) -> NetworkScorer:
+        return self._scorer
 
     def answer(self, questions: Sequence[Question], budget: Budget) -> list[Answers | CtpError]:
         return [self._answer(question, budget) for question in questions]

@@ -13,7 +13,7 @@ from ctp_core.networks.rows import GraphRows
 from ctp_core.shapes import Float, Int, Tensor
 
 
-class NetworkTrainer(GraphsTrainer):
+class NetworkTrainer(GraphsTrainer[NetworkModel]):
     """The trainer of every network."""
 
     config: NetworkConfig

@@ -19,7 +19,7 @@ from ctp_core.walkers.model import ReachModel
 REMEDY = "lower `batch_size`, `rank` or `beam`, or use 'rules' or 'complex'"
 
 
-class ReachTrainer(CalibratedTrainer, FactsTrainer):
+class ReachTrainer(CalibratedTrainer[ReachModel], FactsTrainer[ReachModel]):
     """Validates and calibrates without the facts that are asked for, so that no fact leads to itself."""
 
     model_class: ClassVar[type[ReachModel]]

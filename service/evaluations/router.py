@@ -1,7 +1,7 @@
 """Routes under `/evaluations`."""
 
-import asyncio
 from contextlib import nullcontext
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -16,7 +16,7 @@ from service.evaluations.schemas import (
     EvaluationRow,
 )
 from service.http.bodies import json_body
-from service.http.dependencies import DatabaseDep, FeedsDep, OnceDep, SettingsDep, TenantDep, WaitingDep
+from service.http.dependencies import DatabaseDep, FeedsDep, OrderDep, SettingsDep, TenantDep, WaitingDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
@@ -40,7 +40,7 @@ async def create_evaluation(
     response: Response,
     database: DatabaseDep,
     settings: SettingsDep,
-    once: OnceDep,
+    order: OrderDep,
     waiting: WaitingDep,
     feeds: FeedsDep,
     wait: Wait = 0,
@@ -48,19 +48,19 @@ async def create_evaluation(
     """Ask a model for every fact or graph of a split, and count how often it is right. The answer names the job."""
 
     def create(session: Session) -> CreationReply:
-        job = service.submit(session, once.tenant, request, settings)
-        body = service.look_up(session, once.tenant, job.id)
+        job = service.submit(session, order.tenant, request, settings)
+        body = service.look_up(session, order.tenant, job.id)
         return CreationReply(202, body.model_dump(mode="json"), {"Location": f"/evaluations/{job.id}"})
 
     content = request.model_dump_json().encode()
     # The waiting place is taken first: a call that is refused one must not start an evaluation.
-    with waiting.place(once.tenant) if wait else nullcontext():
-        reply = await asyncio.to_thread(once.create, database, content, create)
+    with waiting.place(order.tenant) if wait else nullcontext():
+        reply = await order.create(content, create)
         response.headers.update(reply.headers)
         answer = EvaluationOut.model_validate(reply.body)
         if wait:
-            await finished(feeds.of(once.tenant, answer.id), wait)
-            answer = await asyncio.to_thread(_look_up, database, once.tenant, answer.id)
+            await finished(feeds.of(order.tenant, answer.id), wait)
+            answer = await waiting.run(order.tenant, partial(_look_up, database, order.tenant, answer.id))
     return answer
 
 

@@ -7,6 +7,7 @@ from fastapi import Depends, Header, Request
 from service.db.engine import Database
 from service.files.storage import Storage
 from service.http.idempotency import Once
+from service.http.orders import Order
 from service.http.places import Places
 from service.settings import Settings
 from service.training.feed import Feeds
@@ -71,3 +72,10 @@ async def get_once(request: Request, tenant: TenantDep, key: IdempotencyKey = No
 
 
 OnceDep = Annotated[Once, Depends(get_once)]
+
+
+async def get_order(request: Request, database: DatabaseDep, once: OnceDep) -> Order:
+    return Order(once, database, request.app.state.shared_threads)
+
+
+OrderDep = Annotated[Order, Depends(get_order)]

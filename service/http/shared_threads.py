@@ -56,7 +56,7 @@ def _is_async(endpoint: Any) -> bool:
 
 
 async def _in_turn(request: Request) -> AsyncIterator[None]:
-    """Routes that are not plain functions have places of their own, or only wait."""
+    """Routes that are not plain functions have places of their own, take their turn when they write, or only wait."""
     if _is_async(request.scope["route"].endpoint):
         yield
         return

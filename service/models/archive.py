@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from ctp_core.errors import ArtifactError, ConfigError, DataError
 from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest
-from ctp_core.methods import stored_config
+from ctp_core.methods import foreign_config
 from ctp_core.rules import MAX_BODY
 from ctp_core.rules_from_atoms import rule_from_values
 from service.errors import Invalid, PayloadTooLarge
@@ -258,8 +258,12 @@ def _config(card: Card, files: Files) -> dict[str, Any]:
 
 def _checked_config(manifest: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return stored_config(manifest["kind"], manifest["config"]).model_dump(mode="json")
-    except (KeyError, TypeError, AttributeError, ConfigError, ValidationError):
+        return foreign_config(manifest["kind"], manifest["config"]).model_dump(mode="json")
+    except ValidationError as error:
+        fault = first_faults(error)[0]
+        place = ".".join(map(str, ("config", *fault["loc"])))
+        raise _bad(f"{MANIFEST}: {place}: {fault['msg']}") from None
+    except (KeyError, TypeError, AttributeError, ConfigError):
         raise _bad(f"{MANIFEST} holds no config that this version knows") from None
 
 

@@ -13,7 +13,7 @@ from ctp_core.kb.profile import Profile
 from ctp_core.methods import method_texts
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.http.bodies import json_body
-from service.http.dependencies import DatabaseDep, FeedsDep, OnceDep, SettingsDep, TenantDep, WaitingDep
+from service.http.dependencies import DatabaseDep, FeedsDep, OrderDep, SettingsDep, TenantDep, WaitingDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
@@ -77,9 +77,8 @@ async def finished(feed: Feed, seconds: float) -> JobOut:
 async def train(
     request: Annotated[TrainRequest, Depends(json_body(TrainRequest))],
     response: Response,
-    database: DatabaseDep,
     settings: SettingsDep,
-    once: OnceDep,
+    order: OrderDep,
     waiting: WaitingDep,
     feeds: FeedsDep,
     wait: Wait = 0,
@@ -87,18 +86,18 @@ async def train(
     """Train a model on a KB. The answer names the job to follow and the model version that it will create."""
 
     def create(session: Session) -> CreationReply:
-        job, model = service.submit(session, once.tenant, request, settings)
+        job, model = service.submit(session, order.tenant, request, settings)
         body = TrainResponse(job=service.shown(session, [job])[0], model=ModelRef.model_validate(vars(model)))
         return CreationReply(202, body.model_dump(mode="json"), {"Location": f"/jobs/{job.id}"})
 
     content = request.model_dump_json().encode()
     # The waiting place is taken first: a call that is refused one must not start a training.
-    with waiting.place(once.tenant) if wait else nullcontext():
-        reply = await asyncio.to_thread(once.create, database, content, create)
+    with waiting.place(order.tenant) if wait else nullcontext():
+        reply = await order.create(content, create)
         response.headers.update(reply.headers)
         answer = TrainResponse.model_validate(reply.body)
         if wait:
-            answer.job = await finished(feeds.of(once.tenant, answer.job.id), wait)
+            answer.job = await finished(feeds.of(order.tenant, answer.job.id), wait)
             answer.model.status = MODEL_STATUS[answer.job.status]
     return answer
 

@@ -17,7 +17,16 @@ from ctp_core.hybrid.config import HybridConfig
 from ctp_core.kb.graphs import graphs_kb
 from ctp_core.kb.knowledge_base import FactsKB, Graph, Kind
 from ctp_core.kb.profile import Profile
-from ctp_core.methods import METHODS, checked_config, method_texts, parse_config, preset_for, presets, stored_config
+from ctp_core.methods import (
+    METHODS,
+    checked_config,
+    foreign_config,
+    method_texts,
+    parse_config,
+    preset_for,
+    presets,
+    stored_config,
+)
 from ctp_core.presets import PRESETS
 from ctp_core.registry import MODELS, create_trainer
 from ctp_core.select.registry import VARIANTS
@@ -114,6 +123,32 @@ def test_a_checkpoint_of_such_a_config_can_be_resumed(kind: Kind) -> None:
 def test_a_stored_config_with_a_setting_that_never_was_is_refused(kind: Kind) -> None:
     with pytest.raises(ValidationError, match="nearly"):
         stored_config(kind, STORED[kind] | {"nearly": 3})
+
+
+LARGE: list[tuple[Kind, dict[str, Any]]] = [
+    ("facts", {"method": "complex", "rank": 5000}),
+    ("facts", {"method": "proofs", "templates": {"2": 10**6}}),
+    ("facts", {"method": "hybrid", "embedding": {"method": "complex", "rank": 5000}}),
+    ("graphs", {"method": "lstm", "epochs": 20_000}),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), LARGE)
+def test_a_stored_config_may_have_numbers_beyond_the_bounds_of_a_request(kind: Kind, values: dict[str, Any]) -> None:
+    """The first versions had no bounds, and their models still load."""
+    with pytest.raises(ValidationError, match="less than or equal"):
+        parse_config(kind, values)
+    with pytest.raises(ValidationError, match="less than or equal"):
+        foreign_config(kind, values)
+    config = stored_config(kind, values)
+    assert config.model_dump(mode="json").items() >= {k: v for k, v in values.items() if k != "embedding"}.items()
+    assert stored_config(kind, config.model_dump(mode="json")) == config
+
+
+def test_what_is_wrong_whatever_its_size_is_refused_in_a_stored_config() -> None:
+    for wrong in ({"rank": 0}, {"rank": "many"}, {"learning_rate": float("nan")}):
+        with pytest.raises(ValidationError):
+            stored_config("facts", {"method": "complex", **wrong})
 
 
 def test_the_number_of_mined_rules_is_read_by_its_former_name_where_it_was_stored() -> None:

@@ -195,7 +195,7 @@ def test_rules_are_sorted_filtered_opened_and_copied(visitor: Visitor) -> None:
     page.get_by_role("button", name="Support").click()
     expect(page.locator("th", has_text="Support")).to_have_attribute("aria-sort", "descending")
     page.get_by_label("Search").fill("grandparent(X,Y) :- parent(X,Z), parent")
-    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("[data-rule]")).to_have_count(1)
     page.locator("[data-rule]").click()
     expect(page.locator(".groundings li").first).to_contain_text("grandparent(")
     expect(page.locator(".groundings li").first).to_contain_text("⇐ parent(")
@@ -204,6 +204,36 @@ def test_rules_are_sorted_filtered_opened_and_copied(visitor: Visitor) -> None:
     assert "grandparent(X,Y) :- parent(X,Z), parent(Z,Y)." in page.evaluate("navigator.clipboard.readText()")
     page.reload()
     expect(page.get_by_label("Search")).to_have_value("grandparent(X,Y) :- parent(X,Z), parent")
+
+
+def test_rules_are_grouped_by_what_they_conclude_until_they_are_sorted(visitor: Visitor) -> None:
+    page = visitor().open("#/models/page-family@1")
+    heads = page.locator("tr.group th")
+    expect(heads.first).to_be_visible()
+    named = [text.split()[0] for text in heads.all_inner_texts()]
+    assert len(named) == len(set(named)), "each head has one group"
+    expect(heads.first).to_contain_text(re.compile(r"\d+ rules?; (it|one of them) explains \d+ of \d+ facts"))
+    shown = page.locator("[data-rule]").count()
+    more = page.locator("tr.unfold button").first
+    hidden = int(more.inner_text().split()[0])
+    more.click()
+    expect(page.locator("[data-rule]")).to_have_count(shown + hidden)
+    page.get_by_role("button", name="Support").click()
+    expect(heads).to_have_count(0)
+
+
+def test_the_steps_of_a_score_add_up_to_it_and_figures_say_what_they_mean(visitor: Visitor) -> None:
+    visit = visitor()
+    page = visit.open(QUESTION)
+    steps = page.get_by_role("list", name="How the score comes together").get_by_role("listitem")
+    expect(steps.first).to_contain_text("Before any proof")
+    # The last step reaches the score, which the last line and the list of answers repeat.
+    reached, score = (steps.nth(at).locator(".number").last.inner_text() for at in (-2, -1))
+    assert reached == score == page.locator(".answers .value").first.inner_text()
+    page = visit.open("#/models/page-family@1")
+    meaning = page.locator(".stats details.meaning").first
+    meaning.locator("summary").click()
+    expect(meaning.locator("p")).to_contain_text("Expected calibration error")
 
 
 def test_versions_are_compared_named_and_exported(visitor: Visitor, shoot: Shoot) -> None:

@@ -25,7 +25,7 @@ WAITING = [
     {"kb": "family", "preset": "fast"},
     {"kb": "family", "config": {"method": "rules"}},
     {"kb": "family", "config": {"method": "ctp", "epochs": 3}},
-    {"kb": "family", "config": {"method": "complex", "epochs": 3}},
+    {"kb": "family", "config": {"method": "complex", "epochs": 3, "rank": 5000}},  # more than may be asked for now
     {"kb": "family", "config": {"method": "hybrid"}},
     {"kb": "family", "config": {"method": "proofs", "epochs": 3}, "seeds": [0, 1]},
 ]

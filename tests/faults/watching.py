@@ -115,7 +115,7 @@ class Watch:
             alone.execute("BEGIN EXCLUSIVE")
             for process in processes:
                 os.kill(process, signal.SIGSTOP)
-                wait_for(partial(_stands_still, process), f"{process} stands still", 10)
+                wait_for(partial(_stands_still, process), f"{process} stands still", 60)
 
     def wait_for_removals(self) -> None:
         """Until no file is still to go."""

@@ -20,6 +20,7 @@ import pytest
 from service.db.engine import Database
 from service.keys import service as keys
 from tests.hostile.archives import STORED, Opened, hostile_archive
+from tests.hostile.orders import hostile_order
 from tests.hostile.queries import Names, hostile_query
 from tests.hostile.values import odd_number, odd_text
 from tests.running import RunningService, running_service
@@ -47,6 +48,9 @@ PATHS = [
     ("GET", "/jobs/{}"),
     ("GET", "/jobs/{}/events"),
     ("GET", "/presets?kb={}&method={}"),
+    ("GET", "/evaluations?model={}&status={}&limit={}&cursor={}"),
+    ("GET", "/evaluations/{}?wait={}"),
+    ("DELETE", "/evaluations/{}"),
     ("PUT", "/models/{}/aliases/{}"),
     ("PUT", "/models/{}/tags"),
     ("DELETE", "/models/{}/aliases/{}"),
@@ -75,7 +79,7 @@ class Caller:
     models: list[Names]
 
     def call(self) -> None:
-        self.dice.choices([self.ask, self.send_archive, self.knock], [12, 2, 3])[0]()
+        self.dice.choices([self.ask, self.send_archive, self.order, self.knock], [12, 2, 2, 3])[0]()
 
     def ask(self, names: Names | None = None) -> None:
         content = hostile_query(self.dice, names or self.dice.choice(self.models))
@@ -94,6 +98,16 @@ class Caller:
         )
         self.client.get(f"/models/{model}/export")
         self.client.delete(f"/models/{model}")
+
+    def order(self) -> None:
+        """Nobody waits for the work: it is cancelled, unless it has begun and ended meanwhile."""
+        path, content = hostile_order(self.dice, self.dice.choice(self.models).model)
+        answer = self.client.post(path, content=content, headers=JSON)
+        if answer.status_code == 202:
+            job = answer.json()["job"]["id"] if path == "/train" else answer.json()["id"]
+            self.client.post(f"/jobs/{job}/cancel")
+        elif answer.is_success:
+            self.client.delete(f"/kbs/{answer.json()['id']}")
 
     def knock(self) -> None:
         method, path = self.dice.choice(PATHS)

@@ -213,6 +213,15 @@ def zeros(num_bytes: int) -> bytes:
     return packed(unpack(io.BytesIO(archive()), Settings())[0], {MANIFEST: manifest, TENSORS: tensors})
 
 
+def test_an_archive_with_a_setting_beyond_its_bounds_is_refused_with_its_name() -> None:
+    """Models of this service may have such settings from earlier versions; what somebody brings is not trusted."""
+    tensors = safetensors.numpy.save({"weights": np.zeros(2)})
+    manifest = encode_manifest({"kind": "facts", "config": {"method": "complex", "rank": 10**6}}, tensors)
+    large = packed(unpack(io.BytesIO(archive()), Settings())[0], {MANIFEST: manifest, TENSORS: tensors})
+    with pytest.raises(Invalid, match=r"config\.rank: Input should be less than or equal to 4096"):
+        unpack(io.BytesIO(large), Settings())
+
+
 def test_what_shrinks_too_much_is_refused_before_it_is_unpacked() -> None:
     bomb = io.BytesIO(zeros(20_000_000))
     tracemalloc.start()

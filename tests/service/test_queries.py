@@ -89,7 +89,7 @@ def test_the_id_of_a_request_is_in_the_lines_of_api_and_worker(
         worker = lines(logs / "query.log", lambda line: "find-me-1" in line.get("request_ids", []))
         return {line["event"] for line in (*api, *worker)}
 
-    wait_for(lambda: {"request", "batch_answered"} <= written(), "both have a line with the id", 10)
+    wait_for(lambda: {"request", "batch_answered"} <= written(), "both have a line with the id", 60)
     assert written() == {"request", "batch_answered"}
 
 

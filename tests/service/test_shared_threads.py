@@ -17,6 +17,7 @@ from service.errors import TooMany
 from service.http import shared_threads
 from service.http.problems import add_problem_handlers
 from service.http.shared_threads import IN_TURN, SharedThreads
+from service.keys.service import DEFAULT_TENANT
 from service.settings import Settings
 
 
@@ -138,4 +139,26 @@ def test_every_list_takes_its_turn(tmp_path: Path) -> None:
 
     assert asyncio.run(read()) == [200] * 4
     assert taken == ["GET"] * 4
+    app.state.database.dispose()
+
+
+@pytest.mark.usefixtures("sqlite_database")
+@pytest.mark.parametrize(
+    ("path", "body"), [("/train", {"kb": "missing"}), ("/evaluations", {"model": "missing", "split": "test"})]
+)
+def test_an_order_waits_for_the_turn_of_its_tenant(tmp_path: Path, path: str, body: dict[str, str]) -> None:
+    """Hundreds of orders at once took all threads that everybody's orders need."""
+    app = create_app(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
+    threads: SharedThreads = app.state.shared_threads
+
+    async def order() -> int:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            async with threads.turn(DEFAULT_TENANT, "POST"):
+                ordered = asyncio.ensure_future(client.post(path, json=body))
+                while not (threads.waiting[DEFAULT_TENANT, False] or ordered.done()):
+                    await asyncio.sleep(0.01)
+                assert not ordered.done()
+            return (await ordered).status_code
+
+    assert asyncio.run(order()) == 404
     app.state.database.dispose()

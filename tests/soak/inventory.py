@@ -1,7 +1,9 @@
 """What a running service holds: memory, descriptors and processes of each part, files, rows, keys of the queue."""
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import psutil
 from redis import Redis
@@ -91,8 +93,13 @@ def _rows(service: RunningService) -> Counter[str]:
 
 def _files(service: RunningService) -> Counter[str]:
     """By folder; the logs have a bound of their own."""
-    found = (path.relative_to(service.folder).parts for path in service.folder.rglob("*") if path.is_file())
-    return Counter(parts[0] for parts in found if parts[0] not in {"logs", "queue"} and len(parts) > 1)
+    # `Path.rglob` fails at a folder that is removed meanwhile; this passes over it.
+    found = ((Path(folder).relative_to(service.folder).parts, files) for folder, _, files in os.walk(service.folder))
+    numbers: Counter[str] = Counter()
+    for parts, files in found:
+        if parts and parts[0] not in {"logs", "queue"}:
+            numbers[parts[0]] += len(files)
+    return +numbers
 
 
 def _queue_keys(service: RunningService) -> int:

@@ -127,7 +127,7 @@ def test_tenants_take_turns_and_so_do_their_models() -> None:
     with ThreadPoolExecutor(len(batches)) as pool:
         for number, batch in enumerate(batches, 1):
             pool.submit(wait, *batch)
-            wait_for(lambda number=number: len(made._waiting) == number, "it waits", 10)
+            wait_for(lambda number=number: len(made._waiting) == number, "it waits")
         give_back(made, held)
     assert order == [("a", ONE), ("b", ONE), ("a", TWO), ("b", ONE), ("a", ONE), ("a", ONE)]
     give_back(made, blocking)

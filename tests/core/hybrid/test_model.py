@@ -10,7 +10,7 @@ import torch
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
 from ctp_core.embeddings.factorisation import FACTORISATIONS
-from ctp_core.errors import ArtifactError, ConfigError
+from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.hybrid.config import HybridConfig, hybrid_preset
 from ctp_core.hybrid.model import HybridModel
@@ -18,7 +18,6 @@ from ctp_core.kb.profile import Profile
 from ctp_core.presets import PRESETS
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Fact, Goal
-from ctp_core.walkers.config import NeuralLpConfig
 from service.samples import read_sample
 from tests.core.base.test_facts_model import FAMILY, HIDDEN, KB, ask, model_of
 
@@ -183,12 +182,6 @@ def test_without_validation_facts_the_embedding_leaves_the_lead_to_proofs() -> N
     assert answers[0].score > 0.5
     embedded = [parts["embedding"] for answer in answers if (parts := answer.score_parts)]
     assert all(abs(part or 0) < 1 for part in embedded)
-
-
-def test_a_part_that_no_trainer_is_known_for_is_refused() -> None:
-    config = HybridConfig().model_copy(update={"embedding": NeuralLpConfig()})
-    with pytest.raises(ConfigError, match="no part of method 'neurallp'"):
-        create_trainer(config, KB, torch.device("cpu"))
 
 
 def test_an_embedding_of_another_method_than_the_settings_name_is_refused() -> None:

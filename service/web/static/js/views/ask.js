@@ -6,6 +6,7 @@ import { meter, plural, score } from "../format.js";
 import { drawProof } from "../proof.js";
 import { go, note, to } from "../route.js";
 import { plain, steps } from "../tree.js";
+import { waterfall } from "../waterfall.js";
 import { graphQuestion } from "./ask_graph.js";
 import { entitiesOf, predicatesOf } from "./kb.js";
 
@@ -159,18 +160,12 @@ function drawAnswer(panel, found, one, which, signal, turn) {
   const written = plain(steps(proof.tree));
   show(panel, head, stated, frame,
     h("div", { class: "proof-text" },
-      h("div", { class: "key" }, h("span", { class: "scale" }, "weak", h("span", { class: "ramp" }), "strong unification"), evidence(one, proof)),
+      h("div", { class: "key" }, h("span", { class: "scale" }, "weak", h("span", { class: "ramp" }), "strong unification")),
       h("pre", { tabindex: "0", "aria-label": "The proof as text" }, name(written)),
+      // Models that add evidence say how the score comes together; others take the best proof.
+      one.score_parts ? waterfall(one, one.proofs.indexOf(proof)) : null,
       h("div", { class: "actions" },
         h("button", { type: "button", class: "small", onclick: () => copy(written, "The proof") }, "Copy as text"),
         h("button", { type: "button", class: "small", onclick: () => copy(location.href, "The link") }, "Copy link"))));
   drawProof(frame, proof, signal);
-}
-
-/** Models that add evidence: how the score comes together, on the logit scale. */
-function evidence(one, proof) {
-  if (!one.score_parts) return null;
-  const sign = (x) => (x >= 0 ? "+" : "−") + Math.abs(x).toFixed(2);
-  const parts = Object.entries(one.score_parts).filter(([key, value]) => typeof value === "number" && key !== "num_proofs").map(([key, value]) => `${key} ${sign(value)}`);
-  return h("span", { title: "On the logit scale: their sum, through a sigmoid, is the score" }, `evidence: ${parts.join(", ")}${proof.share == null ? "" : `; this proof ${sign(proof.share)}`}`);
 }

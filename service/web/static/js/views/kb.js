@@ -8,7 +8,7 @@ import { go, note, to } from "../route.js";
 import { table } from "../table.js";
 
 const TABS = { facts: "Facts", predicates: "Predicates", graph: "Graph" };
-const PAGE = 100, NEIGHBOURS = 40, MOST_NODES = 400;
+const PAGE = 25, NEIGHBOURS = 40, MOST_NODES = 400;
 
 export async function kb(root, { segments, params, signal }) {
   const found = await get(path("kbs", segments[1]), {}, signal);

@@ -1,14 +1,15 @@
 // One version of a model: metrics, lineage, aliases, curves, and the rules it learnt with the facts behind them.
-import { all, download, get, path, put, remove, text } from "../api.js";
+import { all, download, get, path, put, remove } from "../api.js";
 import { chart, scaleOf, validation } from "../chart.js";
-import { copy, field, h, name, notify, problem, show } from "../dom.js";
-import { count, mainMetric, plural, score, significant, status, time } from "../format.js";
-import { go, note, to } from "../route.js";
+import { field, h, notify, problem, show } from "../dom.js";
+import { count, mainMetric, score, significant, status, time } from "../format.js";
+import { explained } from "../meanings.js";
+import { go, to } from "../route.js";
 import { table } from "../table.js";
 import { evaluation } from "./evaluation.js";
+import { rules } from "./rules.js";
 
 const TABS = { rules: "Rules", evaluation: "Evaluation", curves: "Curves", about: "About" };
-const MOST_RULES = 5000, SHOWN_GROUNDINGS = 20;
 
 export async function model(root, { segments, params, signal }) {
   const found = await get(path("models", segments[1]), {}, signal);
@@ -38,7 +39,7 @@ function figures(found) {
   const numbers = Object.entries(found.metrics).filter(([, value]) => typeof value === "number").slice(0, 6);
   if (!numbers.length) return null;
   const [best] = mainMetric(found.metrics);
-  return h("dl", { class: "stats" }, numbers.sort(([a], [b]) => (b === best) - (a === best)).map(([key, value]) => h("div", {}, h("dt", {}, `${key.replaceAll("_", " ")} on validation`), h("dd", {}, significant(value)))));
+  return h("dl", { class: "stats" }, numbers.sort(([a], [b]) => (b === best) - (a === best)).map(([key, value]) => h("div", {}, h("dt", {}, explained(key, "on validation")), h("dd", {}, significant(value)))));
 }
 
 function rename(found) {
@@ -67,83 +68,6 @@ async function drop(found, reference) {
     notify(`${reference} is deleted`);
     go("#/models");
   } catch (error) { notify(error.message, true); }
-}
-
-async function rules(body, found, params, signal, reference) {
-  if (found.status !== "ready") {
-    const job = found.lineage.job_id;
-    show(body, h("div", { class: "card empty" }, `This version is ${found.status}.`, job ? h("a", { class: "button", href: to(["jobs", job]) }, "See its training") : null));
-    return;
-  }
-  const listed = () => all(path("models", found.id, "rules"), named.checked ? { constants: true } : {}, MOST_RULES, signal);
-  const named = h("input", { type: "checkbox", checked: params.get("constants") === "true" });
-  let items = await listed();
-  const search = h("input", { type: "search", value: params.get("q") ?? "", placeholder: "predicate or text", spellcheck: "false" });
-  const least = h("input", { type: "number", min: 0, max: 1, step: 0.05, value: params.get("min") ?? "0" });
-  const tally = h("span", { class: "note", role: "status" });
-  const share = (value) => (value == null ? "–" : h("span", { class: "strength value", "--s": value }, score(value)));
-  const list = table("Rules", [
-    { title: "Rule", class: "rule", value: (r) => r.text, cell: (r) => h("button", { type: "button", class: "plain mono", "aria-expanded": "false", "data-rule": r.id }, name(r.text), r.approximate ? h("span", { class: "badge", title: "A predicate of the body is the nearest name to a generated vector" }, "≈") : null) },
-    { title: "Confidence", right: true, value: (r) => r.confidence, cell: (r) => share(r.confidence) },
-    { title: "Weight", right: true, value: (r) => r.weight, cell: (r) => (r.weight == null ? "–" : r.weight.toFixed(2)) },
-    { title: "Support", right: true, value: (r) => r.support, cell: (r) => count(r.support) },
-    { title: "Precision", right: true, value: (r) => r.precision, cell: (r) => share(r.precision) },
-  ]);
-  const draw = () => {
-    const words = search.value.toLowerCase(), from = Number(least.value) || 0;
-    const shown = items.filter((rule) => rule.confidence >= from && rule.text.toLowerCase().includes(words));
-    list.set(shown);
-    tally.textContent = `${plural(shown.length, "rule")}${shown.length < items.length ? ` of ${count(items.length)}` : ""}`;
-    note(to(["models", reference], { q: search.value, min: from || null, constants: named.checked || null }));
-  };
-  search.addEventListener("input", draw);
-  least.addEventListener("input", draw);
-  named.addEventListener("change", async () => {
-    try { items = await listed(); draw(); } catch (error) { notify(error.message, true); }
-  });
-  list.element.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-rule]");
-    if (button) toggle(button, items.find((rule) => rule.id === button.dataset.rule), found, signal);
-  });
-  draw();
-  show(body, h("section", { class: "card flush rules" },
-    h("div", { class: "filters", role: "search" }, field("Search", search), field("Confidence of at least", least), field("With named entities", named), h("div", { class: "actions" }, tally),
-      h("button", { type: "button", onclick: () => prolog(found) }, "Copy as Prolog")),
-    items.length ? list.element : h("div", { class: "empty" }, "This model has no rules to show.")));
-}
-
-async function prolog(found) {
-  try { await copy(await text(`${path("models", found.id, "rules")}?limit=1000`, "text/plain"), "The rules"); } catch (error) { notify(error.message, true); }
-}
-
-/** Opens the facts behind a rule in a row of their own, or closes it. */
-async function toggle(button, rule, found, signal) {
-  const line = button.closest("tr");
-  if (button.getAttribute("aria-expanded") === "true") {
-    button.setAttribute("aria-expanded", "false");
-    line.nextElementSibling.remove();
-    return;
-  }
-  button.setAttribute("aria-expanded", "true");
-  const cell = h("td", { colspan: line.children.length }, h("span", { class: "note" }, "Looking for its facts…"));
-  line.after(h("tr", { class: "open" }, cell));
-  try {
-    const page = await get(path("models", found.id, "rules", rule.id, "groundings"), { limit: SHOWN_GROUNDINGS }, signal);
-    show(cell, page.items.length ? h("ul", { class: "groundings mono" }, page.items.map((item) => grounding(rule, item))) : "No facts of the KB fit the rule.",
-      page.truncated ? h("span", { class: "note" }, "The search ran out of time: there may be more.")
-        : page.next_cursor ? h("span", { class: "note" }, `The first ${SHOWN_GROUNDINGS}.`) : null);
-  } catch (error) { if (!signal.aborted) show(cell, problem(error)); }
-}
-
-const written = (f) => `${f.predicate}(${f.subject}, ${f.object})`;
-
-/** The facts of the body, and the head that follows from them. */
-function grounding(rule, { facts, known }) {
-  const bound = new Map(rule.body.flatMap((atom, at) => [[atom.subject, facts[at].subject], [atom.object, facts[at].object]]));
-  const value = (variable) => bound.get(variable) ?? variable;
-  const head = { predicate: rule.head.predicate, subject: value(rule.head.subject), object: value(rule.head.object) };
-  return h("li", {}, name(written(head)), " ⇐ ", facts.map((f, at) => [at ? ", " : "", name(written(f))]), " ",
-    known ? null : h("span", { class: "badge warn" }, "not in the KB"));
 }
 
 /**

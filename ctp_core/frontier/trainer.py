@@ -21,7 +21,7 @@ from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.shapes import Float, Tensor
 
 
-class FrontierTrainer(CalibratedTrainer, FactsTrainer):
+class FrontierTrainer(CalibratedTrainer[FrontierModel], FactsTrainer[FrontierModel]):
     """Minimises -log of the chance of each hidden answer among it and all that are not stated."""
 
     config: FrontierConfig

@@ -120,8 +120,7 @@ def _evidence(
 
 
 def _forecast_hybrid(config: HybridConfig, profile: Profile) -> Forecast:
-    proofs, embedding = forecast(config.part("proofs"), profile), forecast(config.part("embedding"), profile)
-    return one_after_the_other(proofs, embedding, profile)
+    return one_after_the_other({name: forecast(config.part(name), profile) for name in config.parts}, profile)
 
 
 METHODS: dict[tuple[Kind, str], Method] = {

@@ -157,9 +157,7 @@ class FactsModel(Model):
 
     def lines(self, facts: FactIds) -> tuple[Float[np.ndarray, " fact"], Float[np.ndarray, " fact"]]:
         """(slope, level) of each fact."""
-        if self.calibration is None:
-            return np.ones(len(facts)), np.zeros(len(facts))
-        return self.calibration.slopes[facts[:, 1]], self.calibration.levels[facts[:, 1]]
+        return lines_of(self.calibration, facts)
 
     def _calibrated(self, logits: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logits of the probabilities of facts."""
@@ -259,6 +257,15 @@ class FactsModel(Model):
         # Always there, also where it is null: a part of a hybrid must not inherit that of the whole.
         manifest[PROBABILITIES] = None if self.calibration is None else self.calibration.values()
         return Artifact({"kind": "facts", "config": config, **symbols, **manifest}, {**facts, **tensors})
+
+
+def lines_of(
+    calibration: Calibration | None, facts: FactIds
+) -> tuple[Float[np.ndarray, " fact"], Float[np.ndarray, " fact"]]:
+    """(slope, level) of each fact by a calibration; without one, logits stay as they are."""
+    if calibration is None:
+        return np.ones(len(facts)), np.zeros(len(facts))
+    return calibration.slopes[facts[:, 1]], calibration.levels[facts[:, 1]]
 
 
 def sigmoid(logit: float) -> float:

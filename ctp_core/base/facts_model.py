@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -183,7 +183,7 @@ class FactsModel(Model):
     def _answer(self, question: Question, budget: Budget) -> Answers:
         question, warnings = ignore_unknown(question, self.kb.predicates)
         view = FactsView.of(self.kb, question.facts, lambda: budget.expired) if question.facts else self.kb_view
-        goal = _goal(question, view)
+        goal = replace(_goal(question, view), new_only=question.exclude_known)
         try:
             candidates, logits = goal.candidates(*view.sizes), self.logits(view, goal)[0]
         except OutOfTime:

@@ -5,9 +5,7 @@
 so that a fact has one score whichever place was asked for. A stated fact is scored as if it were not stated.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -42,16 +40,15 @@ class Sided:
 
 @dataclass(frozen=True)
 class Batch:
-    """Questions that were asked together: (entity, atom) of each in rising order, and what they reached."""
+    """Questions that were asked together, in rising order, and what they reached."""
 
     questions: Ids  # entity · atoms + atom
     reached: Reached
-    traced: Traced
+    traced: Traced | None  # None where there are too many questions to remember all steps
 
-    def rows(self, questions: Ids) -> Ids | None:
-        """Which question each of these is; None where one is not among them."""
+    def holds(self, questions: Ids) -> bool:
         place = np.minimum(np.searchsorted(self.questions, questions), len(self.questions) - 1)
-        return place if (self.questions[place] == questions).all() else None
+        return bool((self.questions[place] == questions).all())
 
 
 class Answering:
@@ -63,10 +60,11 @@ class Answering:
         self.graph = Graph.of(view.edges, device)
         self._batches: list[Batch] = []
 
-    def sides(self, facts: FactIds) -> tuple[Sided, Sided]:
-        """The same facts from their subjects and from their objects."""
+    def sides(self, facts: FactIds) -> Sided:
+        """All facts from their subjects, then all of them from their objects."""
         subject, predicate, object_ = facts.T
-        return Sided(subject, predicate, object_), Sided(object_, predicate + self.graph.num_predicates, subject)
+        atoms = np.concatenate([predicate, predicate + self.graph.num_predicates])
+        return Sided(np.concatenate([subject, object_]), atoms, np.concatenate([object_, subject]))
 
     def one_way(self, entity: Ids, atom: Ids) -> Float[np.ndarray, "question entity"]:
         """The logits of all answers to questions, from their own side alone."""
@@ -75,91 +73,94 @@ class Answering:
         for start in range(0, len(entity), size):
             rows = slice(start, start + size)
             asked = Asked(self._ids(entity[rows]), self._ids(atom[rows]))
-            # One question is somebody's, who may want to know why.
-            reached = self._batch(entity, atom).reached if len(entity) == 1 else self._propagate(asked)
-            found[rows] = logits(self.network, self.graph, asked, reached).cpu().numpy()
+            reached = self._propagate(asked)
+            with torch.no_grad():
+                found[rows] = logits(self.network, self.graph, asked, reached).cpu().numpy()
         return found
 
     def scores(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logits of facts, from both of their sides."""
         found, stated = self.bases(facts), self.view.edges.states(facts)
-        for side in self.sides(facts[~stated]):
-            found[~stated] += self._gains(side) / 2
-        own = np.flatnonzero(stated)
-        for start in range(0, len(own), self.config.batch_size):
-            rows = own[start : start + self.config.batch_size]
+        questions = np.unique(self._numbers(self.sides(facts)))
+        if len(questions) <= self.config.batch_size:  # asked for together, stated or not
+            self._remembered(questions)
+        found[~stated] += _mean(self._gains(self.sides(facts[~stated])))
+        own, size = np.flatnonzero(stated), max(1, self.config.batch_size // 2)
+        for start in range(0, len(own), size):
+            rows = own[start : start + size]
             found[rows] = self.without(facts[rows], np.arange(len(rows)), NO_IDS, facts[:0])
         return found
 
     def _gains(self, side: Sided) -> Float[np.ndarray, " fact"]:
         """What the steps of each question add to the logit of its answer."""
         found, size = np.zeros(len(side.entity)), self.config.batch_size
+        if not len(found):
+            return found
         questions, question = np.unique(self._numbers(side), return_inverse=True)
+        if len(questions) <= size:
+            return self._gains_by(self._remembered(questions), side)
         order = np.argsort(question, kind="stable")
-        starts = np.searchsorted(question[order], np.arange(0, len(questions) + size, size))
-        for first, last in pairwise(starts.tolist()):
-            rows = order[first:last]
-            part = side.of(rows)
-            few = len(questions) <= size
-            entity, atom = np.divmod(np.unique(self._numbers(part)), 2 * self.graph.num_predicates)
-            if few:
-                reached = self._batch(entity, atom).reached
-            else:
-                reached = self._propagate(Asked(self._ids(entity), self._ids(atom)))
-            row = question[rows] - question[rows[0]] if len(rows) else NO_IDS
-            found[rows] = _gain_of(reached, self._ids(row * self.graph.num_entities + part.answer))
+        for start in range(0, len(questions), size):
+            first, last = np.searchsorted(question[order], (start, start + size))
+            rows, some = order[first:last], questions[start : start + size]
+            found[rows] = self._gains_by(Batch(some, self._propagate(self._asked(some)), None), side.of(rows))
         return found
+
+    def _gains_by(self, batch: Batch, side: Sided) -> Float[np.ndarray, " fact"]:
+        """The gain of each answer by its question, which is in the batch; 0 where it was not reached."""
+        row = np.searchsorted(batch.questions, self._numbers(side))
+        keys, reached = self._ids(row * self.graph.num_entities + side.answer), batch.reached
+        if not len(reached.key):
+            return np.zeros(len(keys))
+        place = torch.searchsorted(reached.key, keys).clamp(max=len(reached.key) - 1)
+        found = torch.where(reached.key[place] == keys, reached.gain[place], 0.0)
+        return np.asarray(found.double().cpu().numpy())
 
     def without(self, facts: FactIds, which: Ids, removed_item: Ids, removed: FactIds) -> Float[np.ndarray, " item"]:
         """The logits of facts[which], each as if neither it nor what is `removed` for it were stated."""
-        gains = [one.gain.double().cpu().numpy() for one in self.replayed(facts, which, removed_item, removed)]
-        return np.asarray(self.bases(facts)[which] + sum(gains) / 2)
+        gains = self.replayed(facts, which, removed_item, removed).gain.double().cpu().numpy()
+        return np.asarray(self.bases(facts)[which] + _mean(gains))
 
     def bases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """What the logits would be if no step reached anything."""
-        own = self.view.edges.states(facts).astype(np.int64)
-        total = np.zeros(len(facts))
-        for side in self.sides(facts):
-            atom, answer, stated = (self._ids(one) for one in (side.atom, side.answer, own))
-            common = torch.log1p((self.graph.common(atom, answer) - stated).float())
-            total += self.network.base(atom, common).double().cpu().numpy() / 2
-        return total
+        side, own = self.sides(facts), self.view.edges.states(facts)
+        atom, answer, stated = (self._ids(one) for one in (side.atom, side.answer, np.tile(own, 2).astype(np.int64)))
+        common = torch.log1p((self.graph.common(atom, answer) - stated).float())
+        with torch.no_grad():
+            return _mean(self.network.base(atom, common).double().cpu().numpy())
 
-    def replayed(self, facts: FactIds, which: Ids, removed_item: Ids, removed: FactIds) -> Iterator[Replayed]:
-        """Both sides of `without`, the subject's first; each takes the steps again that lead to the answers."""
-        sizes = (self.graph.num_entities, self.graph.num_predicates)
+    def replayed(self, facts: FactIds, which: Ids, removed_item: Ids, removed: FactIds) -> Replayed:
+        """Takes the steps again that lead to the answers of `without`: from all subjects, then from all objects."""
+        sizes, count = (self.graph.num_entities, self.graph.num_predicates), len(which)
         own = np.flatnonzero(self.view.edges.states(facts)[which])
         item = np.concatenate([removed_item, own])
         keys = np.concatenate([fact_keys(removed, *sizes), fact_keys(facts[which[own]], *sizes)])
-        for side in self.sides(facts):
-            traced, rows = self.traced(side)
-            yield replay(
-                self.network,
-                self.graph,
-                traced,
-                Wanted(self._ids(rows[which]), self._ids(side.answer[which]), self._ids(item), self._ids(keys)),
-            )
-
-    def traced(self, side: Sided) -> tuple[Traced, Ids]:
-        """The steps of the questions of some facts, and which question each fact belongs to."""
+        side = self.sides(facts[which])
         questions = self._numbers(side)
-        for batch in self._batches:
-            rows = batch.rows(questions)
-            if rows is not None:
-                return batch.traced, rows
-        distinct, rows = np.unique(questions, return_inverse=True)
-        return self._batch(*np.divmod(distinct, 2 * self.graph.num_predicates)).traced, rows
+        batch = self._remembered(np.unique(questions))
+        assert batch.traced is not None
+        wanted = Wanted(
+            self._ids(np.searchsorted(batch.questions, questions)),
+            self._ids(side.answer),
+            self._ids(np.concatenate([item, item + count])),
+            self._ids(np.tile(keys, 2)),
+        )
+        with torch.no_grad():
+            return replay(self.network, self.graph, batch.traced, wanted)
 
-    def _batch(self, entity: Ids, atom: Ids) -> Batch:
-        """Asks some questions, in rising order, and remembers the steps."""
-        questions = entity * 2 * self.graph.num_predicates + atom
+    def _remembered(self, questions: Ids) -> Batch:
+        """A batch with the steps of these questions, which are in rising order: an earlier one, or a new one."""
         for batch in self._batches:
-            if np.array_equal(batch.questions, questions):
+            if batch.holds(questions):
                 return batch
-        asked = Asked(self._ids(entity), self._ids(atom))
+        asked = self._asked(questions)
         reached = self._propagate(asked, traced=True)
         self._batches = [Batch(questions, reached, Traced(asked, reached.steps)), *self._batches[: REMEMBERED - 1]]
         return self._batches[0]
+
+    def _asked(self, questions: Ids) -> Asked:
+        entity, atom = np.divmod(questions, 2 * self.graph.num_predicates)
+        return Asked(self._ids(entity), self._ids(atom))
 
     def _numbers(self, side: Sided) -> Ids:
         return side.entity * 2 * self.graph.num_predicates + side.atom
@@ -174,10 +175,6 @@ class Answering:
         return torch.from_numpy(np.ascontiguousarray(ids)).to(self.graph.device)
 
 
-def _gain_of(reached: Reached, keys: torch.Tensor) -> Float[np.ndarray, " fact"]:
-    """The gain of each key, 0 where it was not reached."""
-    if not len(reached.key):
-        return np.zeros(len(keys))
-    place = torch.searchsorted(reached.key, keys).clamp(max=len(reached.key) - 1)
-    found = torch.where(reached.key[place] == keys, reached.gain[place], 0.0)
-    return np.asarray(found.double().cpu().numpy())
+def _mean(both: Float[np.ndarray, " side"]) -> Float[np.ndarray, " fact"]:
+    """The mean of what both sides say, where all that the subjects say comes first."""
+    return np.asarray(both.reshape(2, -1).mean(0))

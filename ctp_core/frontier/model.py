@@ -31,6 +31,8 @@ from ctp_core.rules import Rule
 
 SMALL = 4096  # cells: of a KB with few entities, more answers are confirmed, so that a small one has all confirmed
 
+SHOWN = 10  # answers that people usually ask for: these are confirmed at once
+
 
 class FrontierModel(FactsModel):
     """logit = what both sides of a fact say of it; answers that are not among the best are never confirmed.
@@ -88,10 +90,12 @@ class FrontierModel(FactsModel):
     ) -> tuple[Int[np.ndarray, " chosen"], Int[np.ndarray, " chosen"]]:
         """(goal, entity) of the best answers to each goal: of those that are stated, and of the others."""
         num_entities = screened.shape[1]
-        most = min(num_entities, max(self.config.confirmed, SMALL // num_entities))
+        asked = 0 if goals.for_ranking else SHOWN
+        most = min(num_entities, max(self.config.confirmed, asked, SMALL // num_entities))
         stated = view.edges.states(goals.candidates(*view.sizes)).reshape(screened.shape)
         chosen = np.zeros(screened.shape, dtype=bool)
-        kinds = (~stated,) if goals.for_ranking and most < num_entities else (~stated, stated)
+        few = (goals.for_ranking or goals.new_only) and most < num_entities
+        kinds = (~stated,) if few else (~stated, stated)
         rows = np.arange(len(goals))[:, None]
         for kind in kinds:
             best = np.argpartition(-np.where(kind, screened, -np.inf), most - 1, axis=1)[:, :most]

@@ -73,11 +73,12 @@ def _candidates(answering: Answering, facts: FactIds, most: int) -> list[list[Pa
     """The strongest paths of each fact, from its subject to its object, that either side found."""
     which, predicates = np.arange(len(facts)), answering.graph.num_predicates
     found: list[dict[tuple[tuple[int, ...], tuple[int, ...]], Path]] = [{} for _ in facts]
-    for number, replayed in enumerate(answering.replayed(facts, which, NO_IDS, facts[:0])):
-        for paths, one in zip(found, strongest(answering.graph, replayed, len(facts)), strict=True):
-            for path in one[:most]:
-                turned = path.turned(predicates) if number else path
-                paths.setdefault((turned.atoms, turned.stations), turned)
+    both = strongest(answering.graph, answering.replayed(facts, which, NO_IDS, facts[:0]), 2 * len(facts))
+    for item, one in enumerate(both):
+        fact, from_object = item % len(facts), item >= len(facts)
+        for path in one[:most]:
+            turned = path.turned(predicates) if from_object else path
+            found[fact].setdefault((turned.atoms, turned.stations), turned)
     return [list(paths.values()) for paths in found]
 
 

@@ -73,4 +73,6 @@ clean: ## Remove .venv and all caches (not your data)
 .venv/.installed-dev: .venv/.installed
 	@echo "Installing the packages that the tests need"
 	@$(PIP) --editable '.[dev]'
+	@# Not among the extras: it asks for an older typer than ours, which only its own command needs.
+	@$(PIP) --no-deps openapi-python-client
 	@touch $@

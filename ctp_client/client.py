@@ -1,7 +1,7 @@
 """The client: one object for every call of the service."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -9,8 +9,9 @@ from ctp_client.evaluations import Evaluations
 from ctp_client.jobs import Jobs
 from ctp_client.kbs import Kbs
 from ctp_client.models import Models
+from ctp_client.predictions import Predictions
 from ctp_client.transport import Transport
-from ctp_client.types import Answers, Preset, Training
+from ctp_client.types import Answers, Explanation, LogicalAnswers, Preset, Training
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 CALL_SECONDS = 60.0
@@ -32,6 +33,7 @@ class Client:
         self.jobs = Jobs(self._transport)
         self.models = Models(self._transport)
         self.evaluations = Evaluations(self._transport)
+        self.predictions = Predictions(self._transport)
 
     @property
     def url(self) -> str:
@@ -82,6 +84,33 @@ class Client:
         goal = {"subject": subject, "predicate": predicate, "object": object}
         body = {"model": model, "goal": goal, "facts": [list(fact) for fact in facts]}
         return self._transport.post(Answers, "/query", body | {"top_k": top_k, "proofs": proofs} | options)
+
+    def ask(
+        self,
+        model: str,
+        where: str | Sequence[str | Mapping[str, Any]],
+        select: Sequence[str] | None = None,
+        top_k: int = 10,
+        proofs: int = 1,
+        **options: Any,
+    ) -> LogicalAnswers:
+        """Asks a question with several atoms and variables: `client.ask("bio", "treats(?d, asthma), targets(?d, ?p)")`.
+
+        `options` are the rest of the call: `distinct`, `tnorm`, `types`, `facts`, `without`, `kb`, `explain`.
+        """
+        atoms = [where] if isinstance(where, str) else list(where)
+        body = {"model": model, "where": atoms, "select": select, "top_k": top_k, "proofs": proofs}
+        return self._transport.post(LogicalAnswers, "/query", body | options)
+
+    def explain(
+        self, model: str, fact: tuple[str, str, str], threshold: float = 0.5, proofs: int = 10, **options: Any
+    ) -> Explanation:
+        """Why a fact has its score, which rules almost prove it, and without which facts it would be too low.
+
+        `options` are the rest of the call: `kb`, `near_misses`, `facts`, `without`.
+        """
+        body = {"model": model, "fact": list(fact), "threshold": threshold, "proofs": proofs}
+        return self._transport.post(Explanation, "/explain", body | options)
 
     def close(self) -> None:
         self._transport.http.close()

@@ -1,9 +1,8 @@
 """`client.evaluations`."""
 
-import time
 from collections.abc import Iterator
 
-from ctp_client.jobs import WAIT_STEP_SECONDS
+from ctp_client.jobs import when_finished
 from ctp_client.transport import Transport, segment
 from ctp_client.types import Evaluation
 
@@ -29,12 +28,7 @@ class Evaluations:
 
     def wait(self, evaluation: str, timeout: float = float("inf")) -> Evaluation:
         """The evaluation when it has ended, or as it is when the time is up."""
-        deadline = time.monotonic() + timeout
-        while True:
-            step = max(0.0, min(WAIT_STEP_SECONDS, deadline - time.monotonic()))
-            found = self._transport.get(Evaluation, f"/evaluations/{segment(evaluation)}", wait=step)
-            if found.finished or time.monotonic() >= deadline:
-                return found
+        return when_finished(self._transport, Evaluation, f"/evaluations/{segment(evaluation)}", timeout)
 
     def delete(self, evaluation: str) -> None:
         self._transport.send("DELETE", f"/evaluations/{segment(evaluation)}")

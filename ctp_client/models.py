@@ -84,6 +84,10 @@ class Models:
         path = f"/models/{segment(model.name)}/aliases/{segment(alias)}"
         self._transport.send("PUT", path, json={"version": model.version})
 
+    def warm(self, model: str) -> None:
+        """Has a query worker load the model, so that the first query does not wait."""
+        self._transport.send("POST", f"/models/{segment(model)}/warm")
+
     def export(self, model: str, to: Path) -> None:
         """Writes the whole model to one archive that any service can import."""
         self._transport.download(f"/models/{segment(model)}/export", to)

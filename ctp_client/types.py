@@ -106,7 +106,7 @@ class Preset(Wire):
 
 
 class Job(Wire):
-    """A training or an evaluation, and how far it is."""
+    """A training, an evaluation or a prediction, and how far it is."""
 
     id: str
     type: str = "train"
@@ -175,6 +175,39 @@ class Evaluation(Wire):
     by_length: list[Group] = []
     unseen: Group | None = None
     calibration: Reliability | None = None
+    created_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def finished(self) -> bool:
+        return self.status in FINISHED
+
+
+class Prediction(Wire):
+    """A prediction in bulk, whose rows can be downloaded when it has succeeded."""
+
+    id: str
+    status: str
+    model_id: str
+    model: str
+    kb_id: str
+    kb: str | None
+    predicate: str
+    num_subjects: int | None
+    num_objects: int | None
+    min_score: float
+    top_k_per_question: int
+    proofs: int
+    exclude_known: bool
+    format: str
+    num_questions: int | None
+    num_rows: int | None
+    num_bytes: int | None
+    truncated: bool | None
+    stopped_by: str | None
+    expires_at: datetime | None
+    progress: dict[str, Any]
+    error: dict[str, Any] | None
     created_at: datetime
     finished_at: datetime | None
 
@@ -341,6 +374,78 @@ class Answer(Fact):
     known: bool
     proofs: list[Proof]
     score_parts: dict[str, Any] | None = None
+
+
+class ProvedAtom(Wire):
+    """A fact that an answer rests on; where it is `negated`, the score is 1 minus its probability.
+
+    `stated` facts are their own proof.
+    """
+
+    fact: Fact
+    score: float
+    negated: bool
+    stated: bool
+    proofs: list[Proof]
+
+
+class LogicalAnswer(Wire):
+    """What the variables stand for, and the atoms in the order of the question."""
+
+    bindings: dict[str, str]
+    score: float
+    rank: int
+    atoms: list[ProvedAtom]
+
+
+class LogicalAnswers(Wire):
+    """Best first. `exact` where no candidate was left out: then these are the best answers there are."""
+
+    model_id: str
+    elapsed_ms: float
+    answers: list[LogicalAnswer]
+    explainable: bool = True
+    scoring: str = ""
+    semiring: str | None = None
+    truncated: bool = False
+    exact: bool = True
+    width: int = 0
+    warnings: list[str] = []
+    plan: list[dict[str, Any]] | None = None
+
+
+class NearMiss(Wire):
+    """A rule that lacks one fact, and the score if that fact were stated."""
+
+    rule: dict[str, Any]
+    stated: list[Fact]
+    missing: Fact
+    score_then: float
+
+
+class Change(Wire):
+    """Facts without which the score is below the threshold; none where `reason` says why there are none."""
+
+    facts: list[Fact]
+    score_then: float
+    smallest: bool
+    reason: str | None = None
+
+
+class Explanation(Wire):
+    """Why a fact has its score (None where time was over), which rules almost prove it, and what would change it."""
+
+    model_id: str
+    elapsed_ms: float
+    threshold: float
+    why: Answer | None
+    why_not: list[NearMiss]
+    what_would_change_it: Change
+    explainable: bool = True
+    scoring: str = ""
+    semiring: str | None = None
+    truncated: bool = False
+    warnings: list[str] = []
 
 
 class Answers(Wire):

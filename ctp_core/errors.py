@@ -100,3 +100,9 @@ class BadQuestion(CtpError):
 
 class ArtifactError(CtpError):
     code = "bad_artifact"
+
+
+class DamagedKB(ArtifactError):
+    """Files of a KB that are gone, damaged, or not to be read by this version."""
+
+    code = "kb_damaged"

@@ -48,8 +48,15 @@ class Vocabulary:
 
     def __init__(self, role: str, names: Iterable[str]) -> None:
         self.role = role
-        self.names = tuple(dict.fromkeys(names))
+        self.names: tuple[str, ...] = tuple(dict.fromkeys(names))
         self._ids = {name: i for i, name in enumerate(self.names)}
+
+    @classmethod
+    def numbered(cls, role: str, ids: dict[str, int]) -> "Vocabulary":
+        """Takes over a dictionary of names with their numbers, 0, 1, 2 and so on in its own order."""
+        made = cls(role, ())
+        made.names, made._ids = tuple(ids), ids
+        return made
 
     def __len__(self) -> int:
         return len(self.names)

@@ -8,10 +8,12 @@ from fastapi import FastAPI
 from ctp_core import __version__
 from service.db.engine import Database
 from service.evaluations.router import router as evaluations
+from service.facts.files import KbFiles
 from service.files.stores import make_storage
 from service.health.router import router as health
 from service.health.service import Parts
 from service.http.cache import Cache
+from service.http.document import complete, operation_id
 from service.http.limits import BodyLimit, RateLimit
 from service.http.openapi import PROBLEMS
 from service.http.parameters import KNOWN_PARAMETERS
@@ -31,6 +33,7 @@ from service.models.comparison import comparing
 from service.models.groundings import grounding
 from service.models.router import router as models
 from service.models.upload import importing
+from service.predictions.router import router as predictions
 from service.queries.batcher import Batcher
 from service.queries.router import router as queries
 from service.queries.service import Targets
@@ -70,12 +73,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         responses=PROBLEMS,
+        generate_unique_id_function=operation_id,
     )
     add_stores(app, settings)
     add_places(app, settings)
     add_problem_handlers(app)
     add_middleware(app, settings)
     add_routes(app)
+    complete(app)
     return app
 
 
@@ -90,6 +95,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await app.state.batcher.stop()
         for name in STOPPED:
             getattr(app.state, name).stop()
+        app.state.files.close()
         app.state.redis.close()
         app.state.database.dispose()
         app.state.look_ups.dispose()
@@ -100,6 +106,7 @@ def add_stores(app: FastAPI, settings: Settings) -> None:
     app.state.settings = settings
     app.state.database = Database(settings.database)
     app.state.storage = make_storage(settings)
+    app.state.files = KbFiles.of(settings, app.state.storage)
     app.state.redis = make_redis(settings)
     # Whatever takes all connections of the routes, keys and targets of queries are still looked up.
     app.state.look_ups = app.state.database.twin()
@@ -134,6 +141,6 @@ def add_routes(app: FastAPI) -> None:
     """Routes are tried in order, so the one that must be fastest comes first."""
     app.include_router(queries)
     app.include_router(health)
-    for router in (kbs, formats, training, models, evaluations):
+    for router in (kbs, formats, training, models, evaluations, predictions):
         app.include_router(router, dependencies=[KNOWN_PARAMETERS, IN_TURN])
     add_page(app)

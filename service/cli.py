@@ -9,6 +9,7 @@ from ctp_core import __version__
 from ctp_core.errors import CtpError
 from service.commands import processes
 from service.commands.alive import alive
+from service.commands.ask import ask
 from service.commands.bench import bench
 from service.commands.evaluate import evaluate
 from service.commands.gc import gc
@@ -16,6 +17,7 @@ from service.commands.jobs import jobs
 from service.commands.kb import kb
 from service.commands.keys import keys
 from service.commands.models import models
+from service.commands.predict import predict
 from service.commands.query import query
 from service.commands.rules import rules
 from service.commands.train import train
@@ -46,7 +48,9 @@ def every_command(
 
 app.command()(train)
 app.command()(evaluate)
+app.command()(predict)
 app.command()(query)
+app.command()(ask)
 app.command()(rules)
 for name, group in {"kb": kb, "jobs": jobs, "models": models}.items():
     app.add_typer(group, name=name)

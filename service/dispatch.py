@@ -29,6 +29,7 @@ from service.kbs.store import sweep as sweep_kbs
 from service.leadership import DISPATCHER
 from service.models.staging import PAUSE_SECONDS
 from service.models.staging import sweep as sweep_imports
+from service.predictions.service import expire
 from service.queue import make_celery, make_redis, publish_job, waiting_jobs, withdraw_jobs
 from service.settings import Settings
 from service.training import lease, outcomes, repository
@@ -55,6 +56,7 @@ class Dispatcher:
         self.sweepers = [
             Sweeper("kbs", lambda: sweep_kbs(self.database)),
             Sweeper("imports", lambda: sweep_imports(self.database)),
+            Sweeper("predictions", lambda: expire(self.database, settings)),
             # In a thread of its own: a storage that does not answer must not delay jobs.
             Sweeper("files", self.sweep_files),
         ]

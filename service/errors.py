@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ctp_core import errors as core
+from ctp_core.logic.syntax import BadQuery
 from service.files.storage import StorageError, StorageFull
 
 RETRY_AFTER_SECONDS = 2
@@ -99,6 +100,7 @@ CORE_STATUS: dict[type[core.CtpError], tuple[int, str]] = {
     core.ConfigError: (422, "Invalid settings"),
     core.UnknownSymbol: (422, "Unknown name"),
     core.BadQuestion: (422, "Invalid question"),
+    core.DamagedKB: (409, "Damaged KB"),
     core.ArtifactError: (409, "Damaged model"),
 }
 
@@ -114,6 +116,8 @@ def core_problem(error: core.CtpError) -> dict[str, Any]:
     extra: dict[str, Any] = {}
     if isinstance(error, core.UnknownSymbol):
         extra = {"suggestions": error.suggestions}
+    if isinstance(error, BadQuery):
+        extra = {"place": error.place, "character": error.character}
     if isinstance(error, core.ParseError):
         extra = {"file": error.file, "line": error.line, "reason": error.reason}
     return problem(status, title, error.code, str(error), extra)

@@ -14,6 +14,7 @@ MAX_HELD_BYTES = 64 * 1024 * MIB  # more than any machine should give to bodies
 MAX_ANSWER_BYTES = 100 * MIB  # a batch has four times as many, and Redis holds values of up to 512 MiB
 NAME_LIMIT = 512  # most characters of an entity or predicate; the setting can only lower it
 MAX_RULES = 100_000  # that a model lists: a training stores no more, an archive may hold no more
+ATOMS_LIMIT = 64  # most atoms of a logical question; the setting can only lower it
 GOALS_LIMIT = 10_000  # most goals of a query, checked while parsing; the setting can only lower it
 
 
@@ -31,6 +32,23 @@ class Settings(BaseSettings):
     redis_url: str = Field("", description="URL of a Redis that no other service uses; empty: `ctp up` starts one.")
     artifacts_url: str = Field(
         "", description="fsspec URL where model files are stored; empty: `artifacts` in the data folder."
+    )
+    cache_dir: str = Field(
+        "",
+        description="Folder of local copies of KBs, which the processes of one machine may share; empty: `cache` in "
+        "the data folder.",
+    )
+    cache_bytes: int = Field(
+        8192 * MIB,
+        gt=0,
+        description="Bytes of local copies of KBs that are kept, at least 1; the one in use is kept in any case. More "
+        "takes more disk and fetches KBs from storage less often.",
+    )
+    duckdb_memory_bytes: int = Field(
+        256 * MIB,
+        ge=32 * MIB,
+        description="Memory in bytes that DuckDB may take in one process, at least 33554432, to sort and search the "
+        "facts of KBs; what does not fit is sorted on disk. More makes uploads of large KBs faster.",
     )
     host: str = Field(
         "127.0.0.1", description="Address that the API listens on; any but a loopback address needs keys."
@@ -53,7 +71,7 @@ class Settings(BaseSettings):
     )
 
     max_body_bytes: int = Field(
-        48 * MIB,
+        2048 * MIB,
         gt=0,
         description="Largest request body in bytes, except JSON bodies and archives of models, at least 1; more admits "
         "larger KBs, whose files take disk and time.",
@@ -97,7 +115,7 @@ class Settings(BaseSettings):
         "memory. At least 1, at most 64 GiB.",
     )
     max_decompressed_bytes: int = Field(
-        512 * MIB,
+        4096 * MIB,
         gt=0,
         description="Largest file of an uploaded KB in bytes after it is unzipped, at least 1; more admits larger KBs, "
         "which take longer to read.",
@@ -115,7 +133,10 @@ class Settings(BaseSettings):
         "takes more memory.",
     )
     max_symbols: int = Field(
-        1_000_000, gt=0, description="Most entities, and most predicates, in one KB, at least 1; more take more memory."
+        10_000_000,
+        gt=0,
+        le=2**31 - 1,
+        description="Most entities, and most predicates, in one KB, 1 to 2147483647; more take more memory.",
     )
     max_requests_per_second: float = Field(
         5000.0,
@@ -142,7 +163,16 @@ class Settings(BaseSettings):
         "refused, slower readers cut off, so more refuses more callers.",
     )
     max_facts: int = Field(
-        2_000_000, gt=0, description="Most facts in one KB, at least 1; more take more memory and training time."
+        50_000_000,
+        gt=0,
+        le=2**31 - 1,
+        description="Most facts in one KB, 1 to 2147483647; more take more memory and training time.",
+    )
+    max_tenant_bytes: int = Field(
+        65_536 * MIB,
+        gt=0,
+        description="Most bytes that the KBs, models and checkpoints of one tenant may take in storage, at least 1; "
+        "more lets one tenant use more of it.",
     )
     max_name_length: int = Field(
         NAME_LIMIT,
@@ -165,6 +195,19 @@ class Settings(BaseSettings):
         gt=0,
         description="Most results of one query, counted as goals × top_k × (1 + proofs), at least 1; more take longer "
         "to answer.",
+    )
+    max_atoms: int = Field(
+        16,
+        gt=0,
+        le=ATOMS_LIMIT,
+        description="Most atoms of one logical question (`where`), 1 to 64; more take longer to answer.",
+    )
+    where_width: int = Field(
+        1000,
+        gt=0,
+        le=100_000,
+        description="Most entities that one variable of a logical question may stand for beside what is bound already, "
+        "1 to 100000: the best ones. A KB with no more entities is searched exactly; more take more time and memory.",
     )
     max_answer_bytes: int = Field(
         16 * MIB,
@@ -339,15 +382,33 @@ class Settings(BaseSettings):
     batch_memory_bytes: int = Field(
         0,
         ge=0,
-        description="Memory in bytes that one evaluation may use before it is ended; more admits larger models and "
-        "KBs. 0: a quarter of what is free when its process starts, shared by all batch workers of the machine, but "
-        "at least a gigabyte.",
+        description="Memory in bytes that one evaluation or prediction may use before it is ended; more admits larger "
+        "models and KBs. 0: a quarter of what is free when its process starts, shared by all batch workers of the "
+        "machine, but at least a gigabyte.",
     )
     evaluation_seconds: float = Field(
         3600.0,
         gt=0,
         description="Seconds, above 0, that one evaluation may take; a longer one fails and asks for a `limit`. More "
         "lets one evaluation keep its worker for longer.",
+    )
+    prediction_seconds: float = Field(
+        3600.0,
+        gt=0,
+        description="Seconds, above 0, that one prediction in bulk may take; one that takes longer ends with the rows "
+        "that it has, as `truncated`. More lets one prediction keep its worker for longer.",
+    )
+    max_prediction_rows: int = Field(
+        1_000_000,
+        ge=1,
+        description="Maximum number of rows of a prediction in bulk, at least 1; one that finds more ends with these, "
+        "as `truncated`. More takes more time and storage.",
+    )
+    result_days: float = Field(
+        7.0,
+        gt=0,
+        description="Days, above 0, for which the rows of a prediction in bulk can be downloaded; then its files are "
+        "removed. More takes more storage.",
     )
 
     url: str = Field("http://127.0.0.1:8000", description="URL of the service that client commands call.")
@@ -377,6 +438,10 @@ class Settings(BaseSettings):
     @property
     def artifacts(self) -> str:
         return self.artifacts_url or f"file://{self.data_dir.absolute() / 'artifacts'}"
+
+    @property
+    def cache(self) -> Path:
+        return Path(self.cache_dir) if self.cache_dir else self.data_dir / "cache"
 
     def make_data_dir(self) -> None:
         """Makes the data folder, private to this user; a folder that exists keeps its permissions."""

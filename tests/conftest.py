@@ -24,7 +24,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 HERE = Path(__file__).parent
 NOT_RUN = "not run"
 # Of several processes, none shall be left alone at the end with what takes longest.
-LONGEST_FIRST = ("faults", "e2e", "service")
+LONGEST_FIRST = ("faults/", "e2e/", "service/", "core/test_odd_kbs.py", "core/test_forecasts.py", "core/benchmarks/")
 
 
 @pytest.fixture(scope="session")
@@ -62,8 +62,9 @@ def needs(request: pytest.FixtureRequest) -> Callable[[str, bool], str]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def place(item: pytest.Item) -> int:
-        folder = item.path.relative_to(HERE).parts[0]
-        return LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
+        path = item.path.relative_to(HERE).as_posix()
+        begins = (number for number, first in enumerate(LONGEST_FIRST) if path.startswith(first))
+        return next(begins, len(LONGEST_FIRST))
 
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=place)

@@ -20,7 +20,7 @@ CUT = (
     "for fewer goals, answers or proofs at once"
 )
 END = b"]}"
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def answers_json(model: Model, answers: Answers, max_bytes: int) -> bytes:
@@ -31,7 +31,7 @@ def answers_json(model: Model, answers: Answers, max_bytes: int) -> bytes:
     listed: list[bytes] = []
     left, whole = max_bytes, True
     for rank, answer in enumerate(answers.items, 1):
-        written, whole = _answer(answer, rank, left)
+        written, whole = one_answer_json(answer, rank, left)
         listed.append(written)
         left -= len(written) + 1
         if not whole:
@@ -43,21 +43,21 @@ def answers_json(model: Model, answers: Answers, max_bytes: int) -> bytes:
         "truncated": answers.truncated or not whole,
         "warnings": answers.warnings if whole else (*answers.warnings, CUT),
     }
-    return b'%b,"answers":[%b]' % (_encode(head)[1:-1].encode(), b",".join(filter(None, listed)))
+    return b'%b,"answers":[%b]' % (encode(head)[1:-1].encode(), b",".join(filter(None, listed)))
 
 
-def _answer(answer: Answer, rank: int, max_bytes: int) -> tuple[bytes, bool]:
+def one_answer_json(answer: Answer, rank: int, max_bytes: int) -> tuple[bytes, bool]:
     """Returns as much of an answer as fits, cut between proofs, and whether that is all of it."""
     head = (
-        f'{{{_places(answer.fact)},"score":{_number(answer.score)},"probability":{_number_or_null(answer.probability)},'
-        f'"rank":{rank},"known":{_encode(answer.known)},"score_parts":{_parts(answer.score_parts)},"proofs":['
+        f'{{{places(answer.fact)},"score":{number(answer.score)},"probability":{_number_or_null(answer.probability)},'
+        f'"rank":{rank},"known":{encode(answer.known)},"score_parts":{_parts(answer.score_parts)},"proofs":['
     ).encode()
     left = max_bytes - len(head) - len(END)
     if left < 0:
         return b"", False
     proofs: list[bytes] = []
     for proof in answer.proofs:
-        written = _proof(proof).encode()
+        written = proof_json(proof).encode()
         left -= len(written) + 1
         if left < 0:
             break
@@ -69,46 +69,46 @@ def _parts(parts: Mapping[str, float | int | None] | None) -> str:
     """Writes a part that is not finite as null: the score, to which it is added, may be."""
     if parts is None:
         return "null"
-    return _encode({name: part if part is not None and isfinite(part) else None for name, part in parts.items()})
+    return encode({name: part if part is not None and isfinite(part) else None for name, part in parts.items()})
 
 
-def _proof(proof: Proof) -> str:
+def proof_json(proof: Proof) -> str:
     share = _number_or_null(proof.share)
-    return f'{{"score":{_number(proof.score)},"share":{share},"text":{_text(proof.text)},"tree":{_node(proof.tree)}}}'
+    return f'{{"score":{number(proof.score)},"share":{share},"text":{_text(proof.text)},"tree":{_node(proof.tree)}}}'
 
 
 def _node(node: ProofNode) -> str:
-    rule = "null" if node.rule is None else _rule(node.rule)
+    rule = "null" if node.rule is None else rule_json(node.rule)
     bound = node.bindings
-    bindings = "null" if bound is None else _encode(bound)
-    fact = "null" if node.fact is None else f"{{{_places(node.fact)}}}"
+    bindings = "null" if bound is None else encode(bound)
+    fact = "null" if node.fact is None else f"{{{places(node.fact)}}}"
     return (
-        f'{{"goal":{{{_places(node.goal)}}},"score":{_number(node.score)},"by":"{node.by}","rule":{rule},'
+        f'{{"goal":{{{places(node.goal)}}},"score":{number(node.score)},"by":"{node.by}","rule":{rule},'
         f'"bindings":{bindings},"fact":{fact},'
         f'"unifications":[{",".join([_unification(one) for one in node.unifications])}],'
         f'"children":[{",".join([_node(child) for child in node.children])}]}}'
     )
 
 
-def _places(fact: Fact) -> str:
+def places(fact: Fact) -> str:
     return f'"subject":{_text(fact.subject)},"predicate":{_text(fact.predicate)},"object":{_text(fact.object)}'
 
 
-def _rule(rule: Rule) -> str:
-    return f'{{"id":"{rule.id}","text":{_text(rule.text)},"confidence":{_number(rule.confidence)}}}'
+def rule_json(rule: Rule) -> str:
+    return f'{{"id":"{rule.id}","text":{_text(rule.text)},"confidence":{number(rule.confidence)}}}'
 
 
 def _unification(one: Unification) -> str:
     approximate = "true" if one.approximate else "false"
     left, right = _text(one.left), _text(one.right)
-    return f'{{"left":{left},"right":{right},"score":{_number(one.score)},"approximate":{approximate}}}'
+    return f'{{"left":{left},"right":{right},"score":{number(one.score)},"approximate":{approximate}}}'
 
 
 def _number_or_null(value: float | None) -> str:
-    return "null" if value is None else _number(value)
+    return "null" if value is None else number(value)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     if not isfinite(value):
         raise ArtifactError(f"the model computes the score {value}, which is not a number: train or export it again")
     return repr(float(value))

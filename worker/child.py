@@ -1,4 +1,4 @@
-"""The process that trains or evaluates: it loads torch, then reads one job id after another from its standard input.
+"""The process that trains, evaluates or predicts: it loads torch, then reads one job id after another from its input.
 
 Started by worker.nursery as `python -m worker.child ROLE`. It writes `beat` while it works on a job and `done` after
 it. If its input ends, its parent is gone: it exits at once, and the dispatcher takes its job back when the lease
@@ -11,23 +11,23 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 import structlog
 import torch
 
+from service.local.repeated import repeated
 from service.logs import configure_logs
 from service.queue import BATCH_QUEUE, TRAIN_QUEUE
 from service.settings import get_settings
 from worker import memory
-from worker.evaluation_job import EvaluationJob
+from worker.batch_job import BatchJob
 from worker.job import JobRunner
 from worker.names import BEAT, BEATS_PER_LEASE, CLINGS, DONE, MOST_BEAT_SECONDS, STOP
 from worker.pipes import PARENT_GONE, STDIN, reply_descriptor
 from worker.training_job import TrainingJob
 
-RUNNERS: dict[str, type[JobRunner]] = {TRAIN_QUEUE: TrainingJob, BATCH_QUEUE: EvaluationJob}
+RUNNERS: dict[str, type[JobRunner]] = {TRAIN_QUEUE: TrainingJob, BATCH_QUEUE: BatchJob}
 
 
 def main(role: str) -> None:
@@ -57,24 +57,6 @@ def main(role: str) -> None:
 def _say(replies: int, word: str) -> None:
     """Writes a line in one piece, so that lines of several threads do not mix."""
     os.write(replies, f"{word}\n".encode())
-
-
-@contextmanager
-def repeated(call: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Calls `call` every `seconds` in a thread while the block runs, even if the block hangs."""
-    over = threading.Event()
-
-    def repeat() -> None:
-        while not over.wait(seconds):
-            call()
-
-    thread = threading.Thread(target=repeat, name="beat", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _listen(jobs: "queue.SimpleQueue[str]", stop: threading.Event) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from ctp_core.errors import CtpError
 from service.db.engine import Database
 from service.db.tables import Job
+from service.facts.files import KbFiles
 from service.files.storage import Storage, StorageAway, StorageError
 from service.files.stores import make_storage
 from service.settings import Settings
@@ -39,6 +40,7 @@ class JobRunner(ABC):
         self.settings = settings
         self.database = Database(settings.database)
         self.storage: Storage = make_storage(settings)
+        self.files = KbFiles.of(settings, self.storage)
         self.stop = stop or threading.Event()
         self.worker = worker_name()
         self._heart: Heart | None = None

@@ -17,9 +17,11 @@ from ctp_core.errors import ArtifactError
 from ctp_core.registry import load_model
 from ctp_core.symbols import Goal
 from service.db.engine import Database
+from service.facts.files import KbFiles
 from service.files.stores import make_storage
 from service.health.counters import CACHE_EVICTIONS, CACHE_HITS, CACHE_MISSES
 from service.kbs import repository as kbs
+from service.kbs.whole import KbRows
 from service.settings import Settings
 from worker import memory
 from worker.device import choose_device
@@ -82,6 +84,7 @@ class ModelCache:
 
     def __init__(self, settings: Settings, count: Callable[[str], None]) -> None:
         self.storage = make_storage(settings)
+        self.files = KbFiles.of(settings, self.storage)
         # All children of a query worker together keep as many bytes as are set; a search needs memory beside them.
         share, limit = settings.model_cache_bytes // settings.query_processes, memory.own_limit()
         self.max_bytes = share if limit is None else min(share, limit // 2)
@@ -143,7 +146,8 @@ class ModelCache:
                 row = kbs.by_id(session, kb_id)
                 if row is None:
                     raise ArtifactError(f"the KB {kb_id!r} was deleted")
-                loaded.model = loaded.model.on(kbs.read_kb(session, row))
+                rows = KbRows.of(session, row)
+            loaded.model = loaded.model.on(rows.read(self.files))
         warm(loaded.model)
         loaded.measure()
         return loaded

@@ -11,6 +11,11 @@ from sqlalchemy.exc import DBAPIError
 
 from ctp_core.base.model import Answers, Budget, Model, Question
 from ctp_core.errors import CtpError
+from ctp_core.logic import answers as logic
+from ctp_core.logic.explained import ToExplain, explain_fact
+from ctp_core.logic.question import LogicalQuestion, selected, variable_named
+from ctp_core.logic.search import DEFAULT_WIDTH
+from ctp_core.logic.syntax import parse
 from ctp_core.symbols import Fact, Goal
 from service.errors import core_problem, problem, storage_problem
 from service.files.storage import StorageError
@@ -20,6 +25,7 @@ from service.settings import Settings
 from worker import memory
 from worker.answer_json import answers_json
 from worker.device import limit_threads
+from worker.logical_json import explained_json, logical_json
 from worker.model_cache import ModelCache
 from worker.names import LOAD_SECONDS, OUT_OF_MEMORY, Answered
 
@@ -114,14 +120,22 @@ class QueryEngine:
             self.say(LOAD_SECONDS)
         loaded = self.models.get(message["artifact"], message["kb_id"])
         try:
-            return _replies(loaded.model, asked, time_left, Room(self.settings.max_answer_bytes))
+            room = Room(self.settings.max_answer_bytes)
+            return _replies(loaded.model, asked, time_left, room, self.settings.where_width)
         finally:
             loaded.measure()
             self.models.make_room()
 
 
-def _replies(model: Model, asked: list[dict[str, Any]], time_left: TimeLeft, room: Room) -> list[Reply]:
-    """Answers all questions at once; if that fails, one by one, so that only the faulty ones fail."""
+def _replies(
+    model: Model, asked: list[dict[str, Any]], time_left: TimeLeft, room: Room, width: int = DEFAULT_WIDTH
+) -> list[Reply]:
+    """Answers all questions at once; if that fails, one by one, so that only the faulty ones fail.
+
+    A logical question and an explanation come alone.
+    """
+    if "where" in asked[0] or "explained" in asked[0]:
+        return [_logical_reply(model, values, time_left, room, width) for values in asked]
     try:
         answers = _answers(model, [_question(values) for values in asked], time_left)
     except Exception as error:
@@ -173,7 +187,39 @@ def _problem(error: Exception) -> Problem:
 
 def _question(values: dict[str, Any]) -> Question:
     options = {key: values[key] for key in ("top_k", "proofs", "depth", "exclude_known")}
-    return Question(Goal(*values["goal"]), values["facts"], **options)
+    return Question(Goal(*values["goal"]), values["facts"], without=_facts(values.get("without", [])), **options)
+
+
+def _facts(rows: list[list[str]]) -> tuple[Fact, ...]:
+    return tuple(Fact(*row) for row in rows)
+
+
+def _logical_question(values: dict[str, Any]) -> LogicalQuestion:
+    where = tuple(formula for text in values["where"] for formula in parse(text))
+    types = {variable_named(name, "types"): type_ for name, type_ in values["types"].items()}
+    options = {key: values[key] for key in ("distinct", "tnorm", "type_predicate", "top_k", "proofs", "explain")}
+    options |= {"types": types, "facts": values["facts"], "without": _facts(values["without"])}
+    return LogicalQuestion(where, selected(where, values["select"]), **options)
+
+
+def _to_explain(values: dict[str, Any]) -> ToExplain:
+    options = {key: values[key] for key in ("threshold", "proofs", "near_misses", "facts")}
+    return ToExplain(Fact(*values["explained"]), without=_facts(values["without"]), **options)
+
+
+def _logical_reply(model: Model, values: dict[str, Any], time_left: TimeLeft, room: Room, width: int) -> Reply:
+    request_id = values["request_id"]
+    try:
+        left = room.left(request_id)
+        if "explained" in values:
+            reply = explained_json(model, explain_fact(model, _to_explain(values), time_left.budget()), left)
+        else:
+            found = logic.answer(model, _logical_question(values), time_left.budget(), width)
+            reply = logical_json(model, found, left)
+    except Exception as error:
+        return _problem(error)
+    room.take(request_id, len(reply))
+    return reply
 
 
 def _reply(model: Model, answers: Answers | CtpError, request_id: str, room: Room) -> Reply:

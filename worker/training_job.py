@@ -17,6 +17,7 @@ from ctp_core.rules import most_telling
 from service.db.tables import Job, ModelVersion
 from service.files.removals import remove_later
 from service.kbs import repository as kbs
+from service.kbs.whole import KbRows
 from service.models.staging import stage_rules
 from service.settings import MAX_RULES
 from service.training import outcomes, repository
@@ -50,7 +51,8 @@ class TrainingJob(JobRunner):
     def work(self, job: Job, claim: Claim, heart: Heart) -> None:
         limit_threads(self.settings.threads)
         heart.report("loading")
-        kb = self._read(lambda session: kbs.read_kb(session, kbs.pinned(session, job.kb_id)))
+        rows = self._read(lambda session: KbRows.of(session, kbs.pinned(session, job.kb_id)))
+        kb = self._stored(partial(rows.read, self.files), claim, heart)
         version = self._read(lambda session: session.get_one(ModelVersion, job.model_id))
         if version.holdout is not None:
             kb = hold_out(kb, Holdout(**version.holdout))

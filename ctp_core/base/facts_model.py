@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
+from scipy.special import expit
 from torch import nn
 
 from ctp_core.artifact import Artifact, check_magnitude
@@ -21,10 +22,11 @@ from ctp_core.base.edges import EdgeList
 from ctp_core.base.goals import OPEN, GoalIds, Place
 from ctp_core.base.model import Answer, Answers, Budget, Model, Question
 from ctp_core.base.training_state import under
-from ctp_core.base.unknown_facts import ignore_unknown
+from ctp_core.base.unknown_facts import usable_facts
 from ctp_core.errors import ArtifactError, BadQuestion, CtpError
 from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactSet, FactsKB, Kind, KnowledgeBase, distinct_facts
 from ctp_core.proofs import Proof
+from ctp_core.rules import Rule
 from ctp_core.symbols import Fact, Vocabulary
 
 Config = TypeVar("Config", bound=BaseConfig)
@@ -46,7 +48,10 @@ class FactsView:
     expired: Expired = never  # looked at by searches whose length depends on the question's own facts
 
     @classmethod
-    def of(cls, kb: FactsKB, extra: Sequence[Fact] = (), expired: Expired = never) -> "FactsView":
+    def of(
+        cls, kb: FactsKB, extra: Sequence[Fact] = (), expired: Expired = never, without: Sequence[Fact] = ()
+    ) -> "FactsView":
+        """`extra` facts hold beside those of the KB, those of `without` are left out, also where the KB states them."""
         entities = kb.entities
         added = NO_FACTS
         if extra:
@@ -56,7 +61,10 @@ class FactsView:
         facts, stated = kb.splits.get("train", NO_FACTS), np.concatenate([NO_FACTS, *kb.splits.values(), added])
         if extra:  # a question may repeat itself, or the KB
             facts = distinct_facts(np.concatenate([facts, added]), len(entities), len(kb.predicates))
-        return cls(entities, kb.predicates, facts, stated, bool(extra), expired)
+        if without:
+            removed = FactSet(known_ids(without, entities, kb.predicates), len(entities), len(kb.predicates))
+            facts, stated = facts[~removed.states(facts)], stated[~removed.states(stated)]
+        return cls(entities, kb.predicates, facts, stated, bool(extra or without), expired)
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -79,6 +87,16 @@ class FactsView:
         return Fact(names[subject], self.predicates.names[predicate], names[object_])
 
 
+def known_ids(facts: Sequence[Fact], entities: Vocabulary, predicates: Vocabulary) -> FactIds:
+    """The ids of those facts whose names are all known."""
+    rows = [
+        (entities.id(fact.subject), predicates.id(fact.predicate), entities.id(fact.object))
+        for fact in facts
+        if fact.subject in entities and fact.predicate in predicates and fact.object in entities
+    ]
+    return np.array(rows, dtype=np.int64).reshape(-1, 3)
+
+
 @dataclass(frozen=True)
 class Explanation:
     """Why one answer has its score."""
@@ -97,13 +115,22 @@ class Explanation:
         proofs = (proof._replace(share=None if proof.share is None else slope * proof.share) for proof in self.proofs)
         return Explanation(tuple(proofs), parts)
 
+    @property
+    def bias(self) -> float:
+        """The part of the score that no proof has a share in."""
+        return (self.score_parts or {}).get("bias") or 0.0
+
+    def stretched(self, bias: float, factor: float) -> "Explanation":
+        """The same parts from another bias on, all but the bias multiplied by a factor."""
+        return self.calibrated(factor, bias - factor * self.bias)
+
 
 class FactsModel(Model):
     """Answers by one logit for every fact, whichever place was asked for.
 
     `logits` and `explain` are what a family has learnt to rank by. Here a calibration makes them logits of
-    probabilities: score = sigmoid(slope · logit + level), with the slope and the level of the predicate. Where the best
-    proof is the score, `logits` are such scores, shown as they are.
+    probabilities: score = sigmoid(bend(slope · logit + level)), with the slope and the level of the predicate. Where
+    the best proof is the score, `logits` are such scores, shown as they are.
     """
 
     kind: ClassVar[Kind] = "facts"
@@ -162,7 +189,12 @@ class FactsModel(Model):
     def _calibrated(self, logits: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logits of the probabilities of facts."""
         slopes, levels = self.lines(facts)
-        return np.asarray(slopes * self.to_calibrate(logits) + levels)
+        return self.bent(np.asarray(slopes * self.to_calibrate(logits) + levels), facts)
+
+    def bent(self, straight: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """The logits of the probabilities of facts, from those that slope and level make."""
+        assert len(straight) == len(facts)
+        return straight if self.calibration is None else self.calibration.bend(straight)
 
     @cached_property
     def kb_view(self) -> FactsView:
@@ -181,8 +213,7 @@ class FactsModel(Model):
             return error
 
     def _answer(self, question: Question, budget: Budget) -> Answers:
-        question, warnings = ignore_unknown(question, self.kb.predicates)
-        view = FactsView.of(self.kb, question.facts, lambda: budget.expired) if question.facts else self.kb_view
+        view, warnings = self.view_of(question.facts, question.without, budget)
         goal = replace(_goal(question, view), new_only=question.exclude_known)
         try:
             candidates, logits = goal.candidates(*view.sizes), self.logits(view, goal)[0]
@@ -195,10 +226,10 @@ class FactsModel(Model):
             candidates, logits = self._shown(view, candidates, logits, question.top_k)
         except OutOfTime:
             return Answers((), truncated=True, warnings=warnings)
-        explanations = self._explain_in_time(view, candidates, logits, question.proofs, budget)
+        explanations = self.explain_in_time(view, candidates, logits, question.proofs, budget)
         truncated = len(explanations) < len(candidates)
         explanations += [Explanation()] * (len(candidates) - len(explanations))
-        scores, probabilities = self._scores(candidates, logits)
+        scores, probabilities = self.shown_scores(candidates, logits)
         known = view.known(candidates).tolist()
         rows = zip(candidates.tolist(), scores, known, explanations, probabilities, strict=True)
         return Answers(
@@ -214,15 +245,45 @@ class FactsModel(Model):
         self, view: FactsView, candidates: FactIds, logits: Float[np.ndarray, " candidate"], top_k: int
     ) -> tuple[FactIds, Float[np.ndarray, " fact"]]:
         """The best candidates in order, with their logits."""
-        best = self._in_order(candidates, logits, top_k)
+        best = best_first(self.ranked(logits, candidates), top_k)
         candidates, logits = candidates[best], self.settled(view, candidates[best], logits[best])
-        best = self._in_order(candidates, logits, top_k)
+        best = best_first(self.ranked(logits, candidates), top_k)
         return candidates[best], logits[best]
 
-    def _in_order(self, facts: FactIds, logits: Float[np.ndarray, " fact"], top_k: int) -> Int[np.ndarray, " answer"]:
-        return _best(logits if self._shown_as_they_are else self._calibrated(logits, facts), top_k)
+    def view_of(
+        self, facts: Sequence[Fact], without: Sequence[Fact], budget: Budget
+    ) -> tuple[FactsView, tuple[str, ...]]:
+        """The facts that a question is asked against, and warnings about those it brings that change nothing.
 
-    def _scores(
+        Raises UnknownSymbol where it brings facts, but none that the model can use.
+        """
+        if not facts and not without:
+            return self.kb_view, ()
+        kept, warnings = usable_facts(facts, self.kb.predicates)
+        view = FactsView.of(self.kb, kept, lambda: budget.expired, without)
+        return view, (*warnings, *self._not_there(without))
+
+    def _not_there(self, without: Sequence[Fact]) -> tuple[str, ...]:
+        """One warning for the facts of `without` that the KB does not state."""
+        known = known_ids(without, self.kb.entities, self.kb.predicates)
+        stated = {self.kb_view.fact(*row) for row in known[self.kb_view.known(known)].tolist()}
+        missing = [fact for fact in without if fact not in stated]
+        if not missing:
+            return ()
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        return (f"`without`: the KB does not state {missing[0]}{more}, so that leaving it out changes nothing",)
+
+    def ranked(self, logits: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """What answers are ordered by: their score, or the logit of their probability."""
+        return logits if self._shown_as_they_are else self._calibrated(logits, facts)
+
+    def least_ranked(self, score: float) -> float:
+        """What `ranked` is of a fact with this score."""
+        if self._shown_as_they_are:
+            return score
+        return math.log(score / (1 - score)) if 0 < score < 1 else math.copysign(math.inf, score - 0.5)
+
+    def shown_scores(
         self, facts: FactIds, logits: Float[np.ndarray, " fact"]
     ) -> tuple[list[float], list[float] | list[None]]:
         """(scores, probabilities); a model that was never calibrated has none of the latter."""
@@ -230,7 +291,17 @@ class FactsModel(Model):
         scores = logits.tolist() if self._shown_as_they_are else calibrated
         return scores, [None] * len(facts) if self.calibration is None else calibrated
 
-    def _explain_in_time(
+    def rules_of(self, predicate: int) -> list[Rule]:
+        """The rules with this head, best first."""
+        return [rule for rule in self.rules() if rule.predicate == self.kb.predicates.names[predicate]]
+
+    def probabilities(self, facts: FactIds, logits: Float[np.ndarray, " fact"]) -> Float[np.ndarray, " fact"]:
+        """The chance that each fact is true, given its logit; of a model that was never calibrated its score."""
+        if self.calibration is None and self._shown_as_they_are:
+            return np.asarray(np.clip(np.nan_to_num(logits), 0.0, 1.0))
+        return np.asarray(np.nan_to_num(expit(self._calibrated(logits, facts))))
+
+    def explain_in_time(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int, budget: Budget
     ) -> list[Explanation]:
         """Explains the best facts first, as many as there is time for."""
@@ -238,17 +309,33 @@ class FactsModel(Model):
         while len(explained) < len(facts) and not budget.expired:
             some = slice(len(explained), len(explained) + EXPLAINED_AT_ONCE)
             try:
-                explained += self._explain(view, facts[some], logits[some], num_proofs)
+                explained += self.explained(view, facts[some], logits[some], num_proofs)
             except OutOfTime:
                 break
         return explained
 
-    def _explain(
+    def explained(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
     ) -> list[Explanation]:
+        """`explain`, on the scale of the calibrated scores."""
         found = self.explain(view, facts, logits, num_proofs)
         lines = zip(*(column.tolist() for column in self.lines(facts)), strict=True)
-        return [why.calibrated(*line) for why, line in zip(found, lines, strict=True)]
+        straight = [why.calibrated(*line) for why, line in zip(found, lines, strict=True)]
+        if self.calibration is None or self.calibration.bend.straight:
+            return straight
+        return self._bent(straight, facts, logits)
+
+    def _bent(self, found: list[Explanation], facts: FactIds, logits: Float[np.ndarray, " fact"]) -> list[Explanation]:
+        """The bias bent as the logit of an answer without proofs is; all else stretched so that it leads to the score.
+
+        The factor of an answer lies between the least and the greatest slope of the bend.
+        """
+        slopes, levels = self.lines(facts)
+        biases, ends = np.array([why.bias for why in found]), slopes * self.to_calibrate(logits) + levels
+        starts, lengths = self.bent(biases, facts), ends - biases
+        factors = np.where(lengths, (self.bent(ends, facts) - starts) / np.where(lengths, lengths, 1), 1)
+        rows = zip(found, starts.tolist(), factors.tolist(), strict=True)
+        return [why.stretched(start, factor) for why, start, factor in rows]
 
     def _base_artifact(self, tensors: dict[str, torch.Tensor], **manifest: Any) -> Artifact:
         facts = {f"facts.{name}": torch.from_numpy(ids) for name, ids in self.kb.splits.items()}
@@ -274,7 +361,7 @@ def sigmoid(logit: float) -> float:
     return (1.0 if logit >= 0 else odds) / (1 + odds)
 
 
-def _best(logits: Float[np.ndarray, " fact"], top_k: int) -> Int[np.ndarray, " answer"]:
+def best_first(logits: Float[np.ndarray, " fact"], top_k: int) -> Int[np.ndarray, " answer"]:
     """Indices of the highest logits, best first; ties in the order of the candidates."""
     if top_k < len(logits):
         threshold = np.partition(logits, len(logits) - top_k)[len(logits) - top_k]

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -68,6 +68,7 @@ def read_question(question: Question, predicates: Vocabulary) -> AskedGraph:
         )
     if sum(part is None for part in question.goal) > 1:
         raise BadQuestion("only one of subject, predicate and object may be open")
+    question = replace(question, facts=tuple(fact for fact in question.facts if fact not in question.without))
     question, warnings = ignore_unknown(question, predicates)
     if question.goal.predicate is not None:
         predicates.id(question.goal.predicate)

@@ -23,7 +23,10 @@ Scoring = Literal["evidence", "best_proof", "no_proofs"]
 
 @dataclass(frozen=True)
 class Question:
-    """A goal with at most one open place. `facts` hold for this question only and may name new entities."""
+    """A goal with at most one open place. `facts` hold for this question only and may name new entities.
+
+    Facts of `without` are left out, as if nobody had stated them.
+    """
 
     goal: Goal
     facts: tuple[Fact, ...] = ()
@@ -31,6 +34,7 @@ class Question:
     proofs: int = 3
     depth: int | None = None
     exclude_known: bool = False
+    without: tuple[Fact, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ PHASES = {
     "calibration": "calibrating scores",
     "validation": "validating",
     "evaluation": "evaluating",
+    "prediction": "predicting",
     "saving": "saving the model",
     "rules": "counting rules",
 }

@@ -1,7 +1,7 @@
 """Facts that a model cannot use, because it has never seen their predicates: ignored, with a warning in the answer."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ctp_core.base.model import Question
@@ -21,15 +21,21 @@ def ignore_unknown(question: Question, predicates: Vocabulary) -> tuple[Question
 
     Raises UnknownSymbol where the question has facts, but none that can be used.
     """
-    kept = usable(question.facts, predicates)
-    if len(kept) == len(question.facts):
-        return question, ()
-    ignored = Counter(fact.predicate for fact in question.facts if fact.predicate not in predicates)
+    kept, warnings = usable_facts(question.facts, predicates)
+    return (replace(question, facts=kept), warnings) if warnings else (question, ())
+
+
+def usable_facts(facts: Sequence[Fact], predicates: Vocabulary) -> tuple[tuple[Fact, ...], tuple[str, ...]]:
+    """The facts that the model can use, and a warning for each predicate that it ignores; raises UnknownSymbol."""
+    kept = usable(facts, predicates)
+    if len(kept) == len(facts):
+        return kept, ()
+    ignored = Counter(fact.predicate for fact in facts if fact.predicate not in predicates)
     if not kept:
         raise UnknownSymbol(
             "predicate", next(iter(ignored)), predicates, "to this model, and no fact of the question has a known one"
         )
-    return replace(question, facts=kept), _warnings(ignored, predicates)
+    return kept, _warnings(ignored, predicates)
 
 
 def _warnings(ignored: Counter[str], predicates: Vocabulary) -> tuple[str, ...]:

@@ -59,7 +59,8 @@ def _read_folder(folder: Path, dataset: str) -> Splits:
     found = {split: _file_of(folder / dataset, split) for split in NAMES}
     missing = [split for split, file in found.items() if file is None and split != "valid"]
     if missing:
-        raise DataError(f"{folder / dataset} has no file {missing[0]}.tsv or {missing[0]}.txt")
+        detail = f"{folder / dataset} has no file {missing[0]}.tsv or {missing[0]}.txt"
+        raise DataError(f"data set {dataset!r} cannot be read from {folder}: {detail}")
     return {split: _facts(file) for split, file in found.items() if file is not None}
 
 

@@ -18,7 +18,7 @@ from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.trainer import OnStep, ignore
 from ctp_core.benchmarks.data import read_benchmark
-from ctp_core.benchmarks.links import LinksRun, StepClock, train
+from ctp_core.benchmarks.links import LinksRun, train
 from ctp_core.errors import ConfigError, DataError
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.presets import DEFAULT_PRESET
@@ -69,7 +69,7 @@ def run(inductive: InductiveRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
 
 
 def _run_seed(inductive: InductiveRun, links: LinksRun, new: FactsKB, seed: int, on_epoch: OnStep) -> dict[str, float]:
-    model, spent = train(links, links.kb(seed), seed, on_epoch, StepClock())
+    model, spent = train(links, links.kb(seed), seed, on_epoch)
     started = time.process_time()
     figures = inductive_ranking(model, new, inductive.split)
     per_fact = 1000 * (time.process_time() - started) / max(1, len(new.splits[inductive.split]))

@@ -133,8 +133,8 @@ def run(links: LinksRun, on_epoch: OnStep = ignore) -> dict[str, Any]:
 
 def run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> dict[str, float]:
     """Trains and ranks once."""
-    steps = StepClock()
-    model, spent = train(links, kb, seed, on_epoch, steps)
+    steps = _StepClock()
+    model, spent = _train(links, kb, seed, on_epoch, steps)
     trained = time.process_time()
     figures = _evaluate(links, kb, model)
     per_fact = 1000 * (time.process_time() - trained) / len(kb.splits[links.ranked])
@@ -145,7 +145,12 @@ def run_seed(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore)
     return {**figures, "train_cpu_seconds": spent, "rank_triple_cpu_ms": per_fact}
 
 
-class StepClock:
+def trained(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> FactsModel:
+    """The model of a seed, trained or restored from its checkpoint."""
+    return _train(links, kb, seed, on_epoch, _StepClock())[0]
+
+
+class _StepClock:
     """CPU time of each gradient step of this process, without what comes between them, such as validations."""
 
     def __init__(self) -> None:
@@ -162,7 +167,12 @@ class StepClock:
         self._last = now
 
 
-def train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: StepClock) -> tuple[FactsModel, float]:
+def train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep = ignore) -> tuple[FactsModel, float]:
+    """Returns (model, CPU seconds)."""
+    return _train(links, kb, seed, on_epoch, _StepClock())
+
+
+def _train(links: LinksRun, kb: FactsKB, seed: int, on_epoch: OnStep, steps: _StepClock) -> tuple[FactsModel, float]:
     """Returns (model, CPU seconds), including the CPU seconds of earlier processes."""
     started = time.process_time()
     trainer = create_trainer(links.config(kb, seed), kb, torch.device("cpu"))

@@ -21,7 +21,7 @@ from ctp_core.base.goals import GoalIds, Score
 from ctp_core.base.model import Budget, Question
 from ctp_core.benchmarks.data import read_benchmark
 from ctp_core.benchmarks.links import LinksRun
-from ctp_core.embeddings.factorisation import INITIAL_SCALE
+from ctp_core.embeddings.factorisations import INITIAL_SCALE
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.registry import create_trainer
 from ctp_core.symbols import Goal

@@ -1,6 +1,6 @@
 """Settings of the embedding models. Their presets are in `candidates.py`: what is tried depends on what it costs.
 
-A new embedding is a class here with its place in AnyEmbedding, and a class in FACTORISATIONS of factorisation.py.
+A new embedding is a class here with its place in AnyEmbedding, and a class in FACTORISATIONS of factorisations.py.
 """
 
 from typing import ClassVar, Literal, get_args

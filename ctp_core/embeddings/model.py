@@ -23,7 +23,7 @@ from ctp_core.base.goals import GoalIds
 from ctp_core.base.model import Scoring
 from ctp_core.base.progress import OnPart, unheard
 from ctp_core.embeddings.config import EMBEDDINGS, EmbeddingConfig
-from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
+from ctp_core.embeddings.factorisations import FACTORISATIONS, Factorisation
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.rules import Rule
 

@@ -15,7 +15,7 @@ from ctp_core.base.evaluation import known_filters, rank_facts
 from ctp_core.base.facts_trainer import FactsTrainer
 from ctp_core.base.training_loop import constant_then_falling
 from ctp_core.embeddings.config import EmbeddingConfig
-from ctp_core.embeddings.factorisation import FACTORISATIONS, Factorisation
+from ctp_core.embeddings.factorisations import FACTORISATIONS, Factorisation
 from ctp_core.embeddings.model import EmbeddingModel
 from ctp_core.embeddings.scale import fit_scale
 from ctp_core.kb.knowledge_base import FactsKB

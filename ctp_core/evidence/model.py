@@ -1,7 +1,7 @@
 """What models that add evidence share: answers, which proofs.py explains, and rules with a confidence."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, Self
 
@@ -110,23 +110,36 @@ class EvidenceModel(FactsModel):
     def rules(self, on_part: OnPart = unheard) -> list[Rule]:
         return self.rules_calibrated_by(self.calibration, on_part)
 
-    def rules_calibrated_by(self, calibration: Calibration | None, on_part: OnPart = unheard) -> list[Rule]:
+    def rules_of(self, predicate: int) -> list[Rule]:
+        return self.rules_calibrated_by(self.calibration, heads=(predicate,))
+
+    def rules_calibrated_by(
+        self, calibration: Calibration | None, on_part: OnPart = unheard, heads: Sequence[int] | None = None
+    ) -> list[Rule]:
         """Rules whose body holds somewhere in the KB, by what they explain; a weight is what a score sees of it.
+
+        Of all heads unless some are given.
 
         No proof adds more to a logit than a single proof by its rule would, so that in a model that lists all its
         strong rules every proof with a share of MIN_EVIDENCE or more cites a listed one.
         """
-        slopes = np.ones(len(self.kb.predicates)) if calibration is None else calibration.slopes
+        size = len(self.kb.predicates)
+        lines = calibration or Calibration(np.ones(size), np.zeros(size))
+        steepest = float(lines.bend.slopes.max())
         strong = [
             (predicate, template, body)
-            for predicate, slope in enumerate(slopes.tolist())
+            for predicate, slope in enumerate((steepest * lines.slopes).tolist())
+            if heads is None or predicate in heads
             for template, body in self.arrays.bodies(predicate, MIN_EVIDENCE / slope)
         ]
+        biases = self.biases(np.column_stack([np.zeros(size, dtype=np.int64), np.arange(size), np.zeros(size, int)]))
         listed = []
         for number, (predicate, template, body) in enumerate(strong, 1):
             rule = self._rule(predicate, template, body)
             if rule.precision is not None:
-                listed.append(replace(rule, weight=float(slopes[predicate]) * (rule.weight or 0.0)))
+                at = biases[predicate] + np.array([0.0, rule.weight or 0.0])
+                without, alone = lines.logits(at, np.full(2, predicate)).tolist()
+                listed.append(replace(rule, weight=alone - without))
             on_part(number, len(strong))
         return by_what_they_explain(listed)
 

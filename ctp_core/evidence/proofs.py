@@ -155,13 +155,6 @@ def unexplained(logits: Floats, biases: Floats) -> list[Explanation]:
     return [Explanation((), {"bias": bias, "shown": 0.0, "rest": rest, "num_proofs": None}) for bias, rest in rows]
 
 
-def provable(edges: EdgeList, facts: FactIds, paths: Paths) -> Paths:
-    """The paths that do not use the fact they should prove."""
-    kept = np.ones(len(paths.pair), dtype=bool)
-    kept[own_paths(edges, facts, paths)] = False
-    return Paths(*(column[kept] for column in paths))
-
-
 def own_paths(edges: EdgeList, facts: FactIds, paths: Paths) -> Int[np.ndarray, " own"]:
     """Indices of the paths that use the fact they should prove. Few have its predicate, which is checked first."""
     predicate = np.where(edges.states(facts), facts[:, 1], -1)[paths.pair]

@@ -19,6 +19,7 @@ from ctp_core.evidence.proofs import WeighedPaths
 from ctp_core.evidence.rules_chains import ChainRows, num_walks
 from ctp_core.evidence.rules_constants import ConstantRules
 from ctp_core.evidence.rules_features import ANY, atoms_of, middle
+from ctp_core.evidence.rules_listed import best_bodies
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, UNARY, Template
 
@@ -220,7 +221,7 @@ class RuleArrays:
             rules = [MinedRule(Template(len(body)), body, said) for said, body in heard]
             return Chains(rules, self.num_predicates).strongest(edges, facts)
 
-        best = self.constants.best_bodies(predicate, LISTED_CONSTANTS, explained)
+        best = best_bodies(self.constants, predicate, LISTED_CONSTANTS, explained)
         return {(SIDES[body[0]], body) for body in best if self.evidence(predicate, SIDES[body[0]], body) >= least}
 
     def _is_reason(self, predicate: int, template: Template, body: AtomIds) -> bool:

@@ -8,7 +8,7 @@ would count one reason many times.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ctp_core.base.edges import EdgeList, slices
-from ctp_core.confidence import confidence_of, support_of
+from ctp_core.confidence import confidence_of
+from ctp_core.evidence import rules_hubs
 from ctp_core.evidence.rules_features import ANY, EntityFeatures, features_of, key_of
+from ctp_core.evidence.rules_hubs import Hubs, changes, hubs_among
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import SIDES, Template
 
@@ -30,24 +32,10 @@ Ids = NDArray[np.int64]
 AtomIds = tuple[int, ...]
 Atoms = TypeVar("Atoms", int, Ids)
 NO_IDS = np.zeros(0, dtype=np.int64)
-Explained = Callable[[FactIds], Float[np.ndarray, " fact"]]
-POOL = 100  # rules of each side that are looked at to choose those worth listing
-MOST_FACTS = 100  # facts of each such rule that are looked at
 RARE = 20  # with fewer than one id in 20 of all possible ones, sorting them is cheaper than counting in a table of all
 SOME_FACTS = 64  # about one entity, whose rules are counted together
-AT_ONCE = 2e6  # facts about entities with some features, looked at together: 100 MB
-MAX_LOOKED_AT = 5e6  # the same for one entity and one predicate, a twentieth of a second; one that has more is a hub
 MAX_WORK = 1e7  # of a table that is kept
 KEPT = 2e7  # rules in all tables that are kept: 240 MB
-LONGER = 0.8  # so much counts of what a rule of two atoms explains
-
-
-class _Explaining(NamedTuple):
-    """A rule and what it explains; sorted, those that explain most come first."""
-
-    explains: float  # negative
-    body: AtomIds
-    evidence: float
 
 
 class Strongest(NamedTuple):
@@ -55,16 +43,6 @@ class Strongest(NamedTuple):
 
     feature: Int[np.ndarray, " fact"]
     evidence: Float[np.ndarray, " fact"]
-
-
-class Hubs(NamedTuple):
-    """Entities, in rising order, that rules of a predicate are looked for with only some features, for want of time.
-
-    Looked at are the features that make less work than `limits` says.
-    """
-
-    entities: Ids
-    limits: Float[np.ndarray, " hub"]
 
 
 Counted = tuple[Ids, Ids, Float[np.ndarray, " rule"]]  # feature, constant and evidence of each rule
@@ -102,7 +80,7 @@ class ConstantRules:
     def _table(self, predicate: int, side: Template) -> sparse.csr_array:
         """[feature, constant]: the evidence of every rule of a predicate."""
         none = (NO_IDS, NO_IDS, np.zeros(0))
-        parts = zip(none, *self._rules(predicate, side), strict=True)
+        parts = zip(none, *self.rules_of(predicate, side), strict=True)
         features, constants, evidence = (np.concatenate(column) for column in parts)
         shape = (len(self.features.keys), self.edges.num_entities)
         return sparse.csr_array((evidence, (features, constants)), shape=shape)
@@ -116,14 +94,14 @@ class ConstantRules:
         """How many facts of the predicate there are about the entities that have each feature."""
         return np.asarray(having @ np.diff(self.edges.tables[self._towards(predicate, side)].indptr))
 
-    def _rules(self, predicate: int, side: Template, features: Ids | None = None) -> Iterator[Counted]:
+    def rules_of(self, predicate: int, side: Template, features: Ids | None = None) -> Iterator[Counted]:
         """All rules with these features, or with any, some at a time: those of a hub would fill the memory."""
         having = self._having if features is None else self._having[features]
         features = np.arange(having.shape[0]) if features is None else features
         work = self._work(predicate, side, having)
         rows = np.flatnonzero(work >= MIN_SUPPORT)
         heads = self.edges.tables[self._towards(predicate, side)].astype(np.float32)
-        for some in np.split(rows, _changes(np.cumsum(work[rows]) // AT_ONCE)):
+        for some in np.split(rows, changes(np.cumsum(work[rows]) // rules_hubs.AT_ONCE)):
             found = (having[some] @ heads).tocoo()
             yield self._kept(predicate, side, features[some[found.row]], found.col, found.data)
 
@@ -176,7 +154,7 @@ class ConstantRules:
     def _looked_at(
         self, view: EntityFeatures, predicate: int, side: Template, entities: Ids, features: Ids
     ) -> Ids | slice:
-        """Which of these features, each of its entity, are looked at: the same ones whichever place is asked for."""
+        """Tells with which of these features of entities rules are looked for, whichever place is asked for."""
         hubs = self._hubs(view, predicate, side)
         if not len(hubs.entities):
             return slice(None)
@@ -196,11 +174,11 @@ class ConstantRules:
 
     def _hubs_of_kb(self, predicate: int, side: Template) -> Hubs:
         most_facts = self.edges.degrees_by(self._towards(predicate, side)).max(initial=0)
-        if self._shared.max(initial=0) * most_facts <= MAX_LOOKED_AT:
+        if self._shared.max(initial=0) * most_facts <= rules_hubs.MAX_LOOKED_AT:
             return Hubs(NO_IDS, np.zeros(0))
         work = self._work(predicate, side, self._having)
-        busy = np.flatnonzero(self.features.of_entity @ work > MAX_LOOKED_AT)
-        return _hubs_among(busy, self.features, work.__getitem__)
+        busy = np.flatnonzero(self.features.of_entity @ work > rules_hubs.MAX_LOOKED_AT)
+        return hubs_among(busy, self.features, work.__getitem__)
 
     @cached_property
     def _shared(self) -> Float[np.ndarray, " entity"]:
@@ -219,7 +197,7 @@ class ConstantRules:
             work[which] = self._work(predicate, side, self._having[ours])
             return np.asarray(work[number])
 
-        before, now = self._hubs(self.features, predicate, side), _hubs_among(touched, view, work_of)
+        before, now = self._hubs(self.features, predicate, side), hubs_among(touched, view, work_of)
         kept = ~np.isin(before.entities, touched)
         entities = np.concatenate([before.entities[kept], now.entities])
         order = np.argsort(entities)
@@ -235,7 +213,7 @@ class ConstantRules:
             _, entry = slices(table.indptr[features], table.indptr[features + 1])
             yield table.indices[entry], table.data[entry]
         else:
-            yield from (found[1:] for found in self._rules(predicate, side, features))
+            yield from (found[1:] for found in self.rules_of(predicate, side, features))
 
     def _of_constant(self, predicate: int, side: Template, constant: int) -> tuple[Ids, Float[np.ndarray, " rule"]]:
         """The features of all rules with this constant, and their evidence."""
@@ -245,11 +223,11 @@ class ConstantRules:
 
     def _supports(self, predicate: int, side: Template, constant: int) -> tuple[Ids, Ids]:
         """(feature, how many facts with this constant it explains), features in rising order."""
-        about, table = self._stated_of(predicate, side, constant), self.features.of_entity
+        about, table = self.stated_of(predicate, side, constant), self.features.of_entity
         _, entry = slices(table.indptr[about], table.indptr[about + 1])
         return _counted(table.indices[entry], len(self.features.keys))
 
-    def _stated_of(self, predicate: int, side: Template, constant: int) -> Ids:
+    def stated_of(self, predicate: int, side: Template, constant: int) -> Ids:
         """The entities of which, with this constant, the predicate is stated."""
         return self.edges.neighbours(constant, self._back(predicate, side))
 
@@ -313,7 +291,7 @@ class ConstantRules:
         if not len(features):
             return
         starts, ends = (view.of_entity.indptr[facts[rows, about] + after] for after in (0, 1))
-        for some in np.split(np.arange(len(rows)), _changes(np.cumsum(ends - starts) // AT_ONCE)):
+        for some in np.split(np.arange(len(rows)), changes(np.cumsum(ends - starts) // rules_hubs.AT_ONCE)):
             which, entry = slices(starts[some], ends[some])
             shared, ours = view.shared(view.of_entity.indices[entry], self.features)
             place = np.minimum(np.searchsorted(features, ours), len(features) - 1)
@@ -337,81 +315,22 @@ class ConstantRules:
 
     def support(self, predicate: int, body: AtomIds) -> tuple[int, int]:
         """(facts that a rule explains, entities that its body holds of)."""
-        side, feature, constant = self._parts(body)
+        side, feature, constant = self.parts(body)
         features, supports = self._supports(predicate, side, constant)
         return int(supports[features == feature].sum()), int(self.body_counts[feature])
 
     def evidence_of(self, predicate: int, body: AtomIds) -> float:
         support, _ = self.support(predicate, body)
-        return float(self.evidence(np.array([support]), np.array([self._parts(body)[1]]))[0])
+        return float(self.evidence(np.array([support]), np.array([self.parts(body)[1]]))[0])
 
     def body(self, side: Template, feature: int, constant: int) -> AtomIds:
         """The numbers that name a rule: (side, path, d or ANY, c)."""
         return SIDES.index(side), self.features.path(feature), int(self.features.other[feature]), constant
 
-    def _parts(self, body: AtomIds) -> tuple[Template, int, int]:
+    def parts(self, body: AtomIds) -> tuple[Template, int, int]:
+        """What `body` made the numbers of: (side, feature, constant)."""
         side, path, other, constant = body
         return SIDES[side], int(np.searchsorted(self.features.keys, key_of(path, other))), constant
-
-    def best_bodies(self, predicate: int, wanted: int, explained: Explained) -> list[AtomIds]:
-        """The rules that explain most. One whose facts are explained as well without it is left out.
-
-        `explained` tells how much evidence rules without constants have for facts.
-        """
-        pool = sorted(rule for side in SIDES for rule in self._explaining(predicate, side))
-        facts = [self._explained_by(predicate, rule.body)[:MOST_FACTS] for rule in pool]
-        numbers = np.cumsum([0, *map(len, facts)])
-        every, which = np.unique(np.concatenate([np.zeros((0, 3), np.int64), *facts]), axis=0, return_inverse=True)
-        strength, found = explained(every), list[AtomIds]()
-        for rule, start, end in zip(pool, numbers[:-1], numbers[1:], strict=True):
-            mine = which[start:end]
-            if len(found) < wanted and 2 * np.count_nonzero(2 * strength[mine] >= rule.evidence) <= len(mine):
-                strength[mine] = np.maximum(strength[mine], rule.evidence)
-                found.append(rule.body)
-        return found
-
-    def _explaining(self, predicate: int, side: Template) -> list["_Explaining"]:
-        """The rules of a side with the highest product of evidence and support; a long one must explain more."""
-        pool = list[_Explaining]()
-        for features, constants, evidence in self._rules(predicate, side):
-            explains = support_of(-np.expm1(-evidence), self.body_counts[features]) * evidence
-            explains = np.where(self.features.long[features], LONGER * explains, explains)
-            best = np.lexsort((constants, features, -explains))[:POOL]
-            cells = (column[best].tolist() for column in (explains, evidence, features, constants))
-            pool += [_Explaining(-e, self.body(side, f, c), said) for e, said, f, c in zip(*cells, strict=True)]
-        return sorted(pool)[:POOL]
-
-    def _explained_by(self, predicate: int, body: AtomIds) -> FactIds:
-        """The facts that a rule with constants explains."""
-        side, feature, constant = self._parts(body)
-        table = self.features.with_feature
-        having = table.indices[table.indptr[feature] : table.indptr[feature + 1]]
-        about = np.intersect1d(having, self._stated_of(predicate, side, constant))
-        facts = np.full((len(about), 3), [constant, predicate, constant])
-        facts[:, 0 if side.about_subject else 2] = about
-        return facts
-
-
-def _hubs_among(
-    entities: Ids, features: EntityFeatures, work_of: Callable[[Ids], Float[np.ndarray, " feature"]]
-) -> Hubs:
-    """Those of the entities, in rising order, that are hubs, some at a time: they may have all features of a KB.
-
-    The limit of a hub is the work of its lightest feature that is too much, after all lighter ones.
-    """
-    table, found = features.of_entity, [Hubs(NO_IDS, np.zeros(0))]
-    starts, ends = table.indptr[entities], table.indptr[entities + 1]
-    for some in np.split(np.arange(len(entities)), _changes(np.cumsum(ends - starts) // AT_ONCE)):
-        which, entry = slices(starts[some], ends[some])
-        work = work_of(table.indices[entry])
-        order = np.lexsort((work, which))
-        which, work = which[order], work[order]
-        total = np.cumsum(work)
-        before = np.concatenate([np.zeros(1), total])[np.searchsorted(which, np.arange(len(some)))]
-        over = np.flatnonzero(total - before[which] > MAX_LOOKED_AT)
-        hubs, first = np.unique(which[over], return_index=True)
-        found.append(Hubs(entities[some[hubs]], work[over[first]]))
-    return Hubs(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 def _alike(facts: FactIds, rows: Ids, place: int) -> list[Ids]:
@@ -421,17 +340,12 @@ def _alike(facts: FactIds, rows: Ids, place: int) -> list[Ids]:
     return np.split(rows, changes) if len(rows) else []
 
 
-def _changes(numbers: NDArray[np.number]) -> Ids:
-    """Where a list differs from one place to the next."""
-    return np.flatnonzero(np.diff(numbers)) + 1
-
-
 def _gathered(parts: Iterable[Supported]) -> Iterator[Supported]:
     """Joins small parts into larger ones of about AT_ONCE rows."""
     held: list[Supported] = []
     for part in parts:
         held.append(part)
-        if sum(len(row) for row, _, _ in held) > AT_ONCE:
+        if sum(len(row) for row, _, _ in held) > rules_hubs.AT_ONCE:
             yield _joined(held)
             held = []
     if held:

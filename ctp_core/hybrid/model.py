@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from ctp_core.artifact import Artifact, check_magnitude
 from ctp_core.base.calibration import Calibration
@@ -139,18 +139,29 @@ class HybridModel(FactsModel):
 
         Without a frontier, the proofs alone make the logit of such a fact.
         """
-        known = 0 if self.embedding is None else len(self.kb.entities)
-        seen = (facts[:, [0, 2]] < known).all(1)
-        if self.frontier is None:
-            alone, at = self.proofs.lines(facts)
-        else:
-            alone, at = lines_of(self.alone, facts)
+        seen = self._seen(facts)
+        alone, at = self.proofs.lines(facts) if self.frontier is None else lines_of(self.alone, facts)
         slopes, levels = super().lines(facts)
         return np.where(seen, slopes, alone), np.where(seen, levels, at)
+
+    def bent(self, straight: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
+        if self.frontier is None:
+            alone = self.proofs.bent(straight, facts)
+        else:
+            alone = straight if self.alone is None else self.alone.bend(straight)
+        return np.where(self._seen(facts), super().bent(straight, facts), alone)
+
+    def _seen(self, facts: FactIds) -> Bool[np.ndarray, " fact"]:
+        """The facts whose two entities the embedding knows."""
+        known = 0 if self.embedding is None else len(self.kb.entities)
+        return np.asarray((facts[:, [0, 2]] < known).all(1))
 
     def rules(self, on_part: OnPart = unheard) -> list[Rule]:
         """The rules of the proofs; their weights are those that they have within the hybrid."""
         return self.proofs.rules_calibrated_by(self.calibration, on_part)
+
+    def rules_of(self, predicate: int) -> list[Rule]:
+        return self.proofs.rules_calibrated_by(self.calibration, heads=(predicate,))
 
     def to_artifact(self) -> Artifact:
         """All parts in one artifact: their tensors under their names, the KB once."""

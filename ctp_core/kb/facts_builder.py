@@ -23,12 +23,15 @@ HEADER_NAMES = (
 )
 
 
+DIGESTED = 100_000  # names or facts that are hashed at a time
+
+
 @dataclass(frozen=True)
 class KbLimits:
     """Upper limits on the size of a KB."""
 
-    max_facts: int = 2_000_000
-    max_symbols: int = 1_000_000
+    max_facts: int = 50_000_000
+    max_symbols: int = 10_000_000
     max_name_length: int = MAX_NAME_LENGTH
 
 
@@ -93,15 +96,18 @@ class FactsBuilder:
         return number
 
     def build(self, holdout: Holdout | None = None) -> BuiltKB:
-        """Builds the KB; raises EmptyKB where it has no training facts, DataError where too few can be held out."""
+        """Builds the KB, once; raises EmptyKB without training facts, DataError where too few can be held out."""
         if not self._splits.get("train"):
             raise EmptyKB("the KB has no facts: send at least one row of subject, predicate, object")
-        every = {
-            name: np.asarray(self._splits[name], np.int64).reshape(-1, 3) for name in SPLITS if name in self._splits
-        }
-        unique = {name: distinct_facts(ids, *self._sizes) for name, ids in every.items()}
-        kb = FactsKB(Vocabulary("entity", self._entities), Vocabulary("predicate", self._predicates), unique)
-        duplicates = {name: len(every[name]) - len(unique[name]) for name in every}
+        unique: dict[str, FactIds] = {}
+        duplicates: dict[str, int] = {}
+        for name in (name for name in SPLITS if name in self._splits):
+            # Each array goes as soon as it is copied: of ten million facts it takes 120 MB.
+            every = np.array(self._splits.pop(name), np.int64).reshape(-1, 3)
+            unique[name] = distinct_facts(every, *self._sizes)
+            duplicates[name] = len(every) - len(unique[name])
+        entities = Vocabulary.numbered("entity", self._entities)
+        kb = FactsKB(entities, Vocabulary.numbered("predicate", self._predicates), unique)
         remarks = [*self._remarks(unique, duplicates)]
         if holdout is not None:
             kb = cast(FactsKB, hold_out(kb, holdout))
@@ -116,13 +122,13 @@ class FactsBuilder:
         for name, count in duplicates.items():
             if count:
                 yield f"{count} duplicate facts were dropped from {name}"
-        train = FactSet(splits["train"], *self._sizes)
+        train = FactSet(splits["train"], *self._sizes) if len(splits) > 1 else None
         num_entities, num_predicates = self._after_train()
         for name in (name for name in splits if name != "train"):
             ids = splits[name]
             yield from _unseen("entities", name, ids[:, [0, 2]], num_entities, list(self._entities))
             yield from _unseen("predicates", name, ids[:, 1], num_predicates, list(self._predicates))
-            shared = int(train.states(ids).sum())
+            shared = 0 if train is None else int(train.states(ids).sum())
             if shared:
                 yield f"{shared} facts of {name} are also in train"
         spaced = [n for names in (self._entities, self._predicates) for n in names if n[0].isspace() or n[-1].isspace()]
@@ -148,8 +154,11 @@ def digest(kb: FactsKB) -> str:
     for vocabulary in (kb.entities, kb.predicates):
         # NUL can separate names: no name contains it.
         content.update(f"{len(vocabulary)}\0".encode())
-        content.update("\0".join(vocabulary).encode())
+        for start in range(0, len(vocabulary), DIGESTED):
+            content.update(b"\0" if start else b"")
+            content.update("\0".join(vocabulary.names[start : start + DIGESTED]).encode())
     for split, ids in kb.splits.items():
         content.update(f"\0{split}\0{len(ids)}\0".encode())
-        content.update(ids.astype("<i4").tobytes())
+        for start in range(0, len(ids), DIGESTED):
+            content.update(ids[start : start + DIGESTED].astype("<i4").tobytes())
     return content.hexdigest()

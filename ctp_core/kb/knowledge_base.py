@@ -7,9 +7,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ctp_core.errors import TooLarge
 from ctp_core.symbols import Fact, Vocabulary
 
 Kind = Literal["facts", "graphs"]
+MAX_KEY = 2**63 - 1
 SPLITS = ("train", "valid", "test")
 
 FactIds = NDArray[np.int64]  # [fact, 3]: subject, predicate, object
@@ -18,14 +20,29 @@ FactIds = NDArray[np.int64]  # [fact, 3]: subject, predicate, object
 def fact_keys(facts: FactIds, num_entities: int, num_predicates: int) -> NDArray[np.int64]:
     """Packs each fact into one number; numbers sort by subject, then predicate, then object.
 
-    Three ids of 20 bits fit into 63 bits, and a KB has at most a million symbols.
+    Raises TooLarge for so many symbols that the number of possible facts does not fit into 63 bits.
     """
-    return np.asarray((facts[:, 0] * num_predicates + facts[:, 1]) * num_entities + facts[:, 2])
+    if num_entities**2 * num_predicates > MAX_KEY:
+        most = MAX_KEY // num_entities**2
+        raise TooLarge(
+            f"a KB of {num_entities:,} entities may have at most {most:,} predicates, not {num_predicates:,}"
+        )
+    keys = facts[:, 0].astype(np.int64)
+    keys *= num_predicates
+    keys += facts[:, 1]
+    keys *= num_entities
+    keys += facts[:, 2]
+    return keys
 
 
 def distinct_facts(facts: FactIds, num_entities: int, num_predicates: int) -> FactIds:
     """Keeps the first occurrence of each fact. Called only where facts come in; later code relies on it."""
-    return facts[np.sort(np.unique(fact_keys(facts, num_entities, num_predicates), return_index=True)[1])]
+    keys = fact_keys(facts, num_entities, num_predicates)
+    ordered = np.sort(keys)
+    if not (ordered[1:] == ordered[:-1]).any():  # mostly, and without the memory of the order
+        return facts
+    del ordered
+    return facts[np.sort(np.unique(keys, return_index=True)[1])]
 
 
 def sorted_facts(facts: FactIds, num_entities: int, num_predicates: int) -> FactIds:

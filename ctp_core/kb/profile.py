@@ -11,10 +11,7 @@ from ctp_core.kb.knowledge_base import FactIds, GraphsKB, Kind, KnowledgeBase
 from ctp_core.kb.splits import HOLD_OUT_FROM, LEAST_VALID
 
 # What is counted once, at upload, and stored with the KB: everything below that its row does not say anyway.
-COUNTED = (
-    *("valid_facts", "num_paths", "max_degree", "num_questions", "max_answers", "largest_predicate"),
-    *("used_predicates", "num_graphs"),
-)
+COUNTED = ("valid_facts", "num_paths", "num_questions", "used_predicates", "num_graphs")
 
 
 class Profile(BaseModel):
@@ -32,14 +29,11 @@ class Profile(BaseModel):
     num_predicates: int
     max_length: int = 0
     templates: tuple[str, ...] = ()
-    # Kind `facts`. A degree is the number of facts that an entity occurs in; paths of two atoms join two facts at an
-    # entity, each read in either direction. A question is (s, p, ?) or (?, p, o), with all its answers.
+    # Kind `facts`. Paths of two atoms join two facts at an entity, each read in either direction. A question is
+    # (s, p, ?) or (?, p, o), with all its answers.
     valid_facts: int | None = None
     num_paths: int | None = None
-    max_degree: int | None = None
     num_questions: int | None = None
-    max_answers: int | None = None
-    largest_predicate: int | None = None
     used_predicates: int | None = None
     # Kind `graphs`.
     num_graphs: int | None = None
@@ -75,8 +69,8 @@ class Profile(BaseModel):
 
     @staticmethod
     def is_counted(stored: Mapping[str, Any] | None) -> bool:
-        """Whether these are all counts of this version."""
-        return stored is not None and set(stored) == set(COUNTED)
+        """Whether all counts of this version are among them; earlier ones stored more."""
+        return stored is not None and set(COUNTED) <= set(stored)
 
     @property
     def paths(self) -> float:
@@ -97,13 +91,9 @@ def _counts(facts: FactIds, num_predicates: int) -> dict[str, int]:
     """Counts what forecasts of work rest on; takes about a second for a million facts."""
     subject, predicate, object_ = facts.T
     degrees = np.bincount(facts[:, [0, 2]].ravel(), minlength=1)
-    of_predicates = np.bincount(predicate, minlength=1)
-    answers = [np.unique(given * num_predicates + predicate, return_counts=True)[1] for given in (subject, object_)]
+    asked = (given * num_predicates + predicate for given in (subject, object_))
     return {
         "num_paths": int((degrees.astype(np.float64) ** 2).sum()),
-        "max_degree": int(degrees.max()),
-        "num_questions": sum(map(len, answers)),
-        "max_answers": int(max((counts.max(initial=0) for counts in answers), default=0)),
-        "largest_predicate": int(of_predicates.max()),
-        "used_predicates": int(np.count_nonzero(of_predicates)),
+        "num_questions": sum(len(np.unique(questions)) for questions in asked),
+        "used_predicates": int(np.count_nonzero(np.bincount(predicate))),
     }

@@ -4,8 +4,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,21 +88,3 @@ def in_python(module: str, plan: Mapping[str, Any]) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     return {"cores": os.cpu_count(), "load_average": [round(load, 2) for load in os.getloadavg()]}
-
-
-@contextmanager
-def repeating(look: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Calls `look` in a thread, every so many seconds, while the block runs."""
-    over = threading.Event()
-
-    def repeat() -> None:
-        while not over.wait(seconds):
-            look()
-
-    thread = threading.Thread(target=repeat)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

@@ -25,7 +25,7 @@ ENDLESS = {"method": "proofs", "search": [], "epochs": 10_000, "mined": False, "
 HUB_SPOKES, SLOW_SPOKES = 5000, 900
 QUERY_FACTS, TINY_FACTS = 10_000, 1_250_000
 TINY = '["a","p","b"]'
-STREAMS = 500
+STREAMS, MOST_SEEDS = 500, 32
 UPLOADED_FACTS, UPLOADED_ENTITIES = 200_000, 20_000
 LONG_ENTITIES, MOST_ANSWERS, MOST_GOALS = 2000, 1000, 20
 SMALL = {"method": "complex", "search": [], "rank": 8, "epochs": 1}
@@ -219,6 +219,18 @@ def huge_answers(tenant: Tenant) -> Group:
     return Group("huge_answers", (tenant.post("/query", json.dumps(body).encode()),), callers=16)
 
 
+def orders(tenant: Tenant) -> Group:
+    """Trainings of many seeds and evaluations, ordered again and again, and lists of them."""
+    tenant.train("umls", "evaluated", SMALL)
+    seeds = list(range(MOST_SEEDS))
+    bodies = {
+        "/evaluations": {"model": "evaluated", "limit": 1},
+        "/train": {"kb": "umls", "name": "ordered", "config": ENDLESS, "seeds": seeds},
+    }
+    calls = [tenant.post(path, json.dumps(body).encode()) for path, body in bodies.items()]
+    return Group("orders", (*calls, tenant.get("/evaluations?limit=1000"), tenant.get("/jobs?limit=1000")), callers=32)
+
+
 def streams(tenant: Tenant) -> Group:
     """Streams of the events of a job, hundreds at once, while it is trained."""
     job = tenant.start("nations", "streamed", ENDLESS)
@@ -241,6 +253,7 @@ LOADS: dict[str, Load] = {
         groundings,
         misspelt,
         huge_answers,
+        orders,
         streams,
     )
 }

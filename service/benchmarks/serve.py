@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from service.benchmarks.embedded import embedded_service, in_python, machine, processes, repeating
+from service.benchmarks.embedded import embedded_service, in_python, machine, processes
 from service.db.engine import Database
 from service.db.tables import ModelVersion
+from service.local.repeated import repeated
 
 CLIENTS = (1, 16, 256)
 STORM_CLIENTS, STORM_REQUESTS = 500, 10_000
@@ -134,7 +135,7 @@ def _health_watched(client: httpx.Client) -> Iterator[list[float]]:
             own.get("/healthz")
             slowest[0] = max(slowest[0], round((time.perf_counter() - began) * 1000, 1))
 
-        with repeating(look, LOOK_SECONDS):
+        with repeated(look, LOOK_SECONDS):
             yield slowest
 
 

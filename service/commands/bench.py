@@ -133,6 +133,38 @@ def inductive(
 
 @bench.command()
 @needs("worker")
+def predictions(
+    data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
+    dataset: Annotated[str, typer.Option(help="A folder with train, valid and test as .tsv or .txt.")] = "umls",
+    model: Annotated[str, typer.Option(help="Method for facts; a wrong one lists all.")] = "proofs",
+    preset: Preset = None,
+    config: Config = "{}",
+    top_k: Annotated[int, typer.Option(min=1, help="Answers to a question.")] = 10,
+    most_seconds: Annotated[float, typer.Option(min=0, help="CPU seconds after which a row ends.")] = 60.0,
+    json_file: Figures = None,
+) -> None:
+    """Measure predictions in bulk: questions a second, with and without proofs, on one core."""
+    import torch  # noqa: PLC0415
+
+    from ctp_core.benchmarks.links import LinksRun  # noqa: PLC0415
+    from ctp_core.benchmarks.predictions import run  # noqa: PLC0415
+    from ctp_core.presets import DEFAULT_PRESET  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    task = LinksRun(data, dataset, model, preset or DEFAULT_PRESET, parsed(config))
+    with epochs_shown(f"{dataset} {model}") as show:
+        figures = run(task, top_k, most_seconds, show)
+    for row in figures["rows"]:
+        typer.echo(
+            f"score >= {row['min_score']}, proofs {row['proofs']}: {row['questions']:,} questions, "
+            f"{row['rows']:,} rows, "
+            f"{row['questions_per_cpu_second']:,.0f} questions per CPU second ({row['wall_seconds']:.1f} s)"
+        )
+    write(figures, json_file)
+
+
+@bench.command()
+@needs("worker")
 def clutrr(
     data: Annotated[Path, typer.Option(help="Folder that holds clutrr/<dataset>.zip.")],
     dataset: Annotated[str, typer.Option(help="089907f8, db9b8f04, or family: our own generator.")],
@@ -169,6 +201,43 @@ def clutrr(
     for length, average in figures["accuracy_mean"].items():
         typer.echo(f"{length:>3} edges  {average:.4f} ± {figures['accuracy_std'][length]:.4f}")
     typer.echo(f"training {max(figures['train_cpu_seconds']):.1f} s of CPU at most")
+    write(figures, json_file)
+
+
+@bench.command()
+@needs("worker")
+def queries(
+    data: Annotated[
+        Path, typer.Option(help="Folder that holds one folder per data set; without --dataset, that of your own.")
+    ],
+    dataset: Annotated[str | None, typer.Option(help="As in `ctp bench links`.")] = None,
+    model: Annotated[str, typer.Option(help="Method for facts; a wrong one lists all.")] = "hybrid",
+    preset: Preset = None,
+    config: Config = "{}",
+    split: Annotated[str, typer.Option(help="test; or valid to choose settings.")] = "test",
+    questions: Annotated[int, typer.Option(min=1, help="Questions of each shape.")] = 100,
+    tnorm: Annotated[str, typer.Option(help="product, min or lukasiewicz.")] = "product",
+    width: Annotated[
+        int, typer.Option(min=1, help="Most candidates of a variable; as many as entities: exact.")
+    ] = 1000,
+    resume: Annotated[Path | None, typer.Option(help="Folder for checkpoints, as in `ctp bench links`.")] = None,
+    json_file: Figures = None,
+) -> None:
+    """Measure logical questions: eleven shapes whose answers need a withheld fact; filtered MRR and time of each."""
+    import torch  # noqa: PLC0415
+
+    from ctp_core.benchmarks.links import LinksRun  # noqa: PLC0415
+    from ctp_core.benchmarks.queries import QueriesRun, run  # noqa: PLC0415
+    from ctp_core.presets import DEFAULT_PRESET  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    data, dataset = (data, dataset) if dataset else (data.resolve().parent, data.resolve().name)
+    links = LinksRun(data, dataset, model, preset or DEFAULT_PRESET, parsed(config), split=split, resume=resume)
+    with epochs_shown(f"{dataset} {model}") as show:
+        figures = run(QueriesRun(links, questions, tnorm, width), show)
+    for shape, row in figures["shapes"].items():
+        told = f"mrr {row['mrr']:.4f}  p50 {row['p50_ms']:7.1f} ms" if row["num_questions"] else "no such question"
+        typer.echo(f"{shape:4} {row['num_questions']:4} questions  {told}")
     write(figures, json_file)
 
 

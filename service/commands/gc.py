@@ -13,7 +13,7 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     min_age: Annotated[float, typer.Option(help="Minimum age in seconds of files to remove.", min=0)] = 3600.0,
 ) -> None:
-    """Remove files that no model, checkpoint or job refers to, and list models whose files are missing.
+    """Remove files that no KB, model, checkpoint or job refers to, and list KBs and models whose files are missing.
 
     Files that the service did not write are listed as foreign and are kept.
     """

@@ -92,14 +92,12 @@ def migrate(
         typer.Option("--take-store", help="Take over the model files at CTP_ARTIFACTS_URL from another database."),
     ] = False,
 ) -> None:
-    """Migrate the database to the newest schema, load the sample KBs and mark the store of model files."""
+    """Migrate the database to the newest schema, mark the store of files, move KBs into it and load the samples."""
     from service.db.engine import AWAY_ERRORS, Database  # noqa: PLC0415
-    from service.db.migrate import migrate as run  # noqa: PLC0415
     from service.db.reach import reaching  # noqa: PLC0415
+    from service.facts.files import KbFiles  # noqa: PLC0415
     from service.files.storage import StorageError  # noqa: PLC0415
-    from service.files.store_owner import adopt  # noqa: PLC0415
-    from service.files.stores import make_storage  # noqa: PLC0415
-    from service.samples import load_samples  # noqa: PLC0415
+    from service.preparing import prepare  # noqa: PLC0415
 
     settings = get_settings()
     with reaching(settings.database):
@@ -108,14 +106,11 @@ def migrate(
         database, deadline = Database(settings.database), time.monotonic() + wait
         while True:
             try:
-                run(database.engine)
+                prepare(database, KbFiles.of(settings), take_store)
                 break
+            except StorageError as error:
+                raise UserError(str(error)) from error
             except AWAY_ERRORS:
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(1)
-        load_samples(database)
-        try:
-            adopt(database, make_storage(settings), take_store)
-        except StorageError as error:
-            raise UserError(str(error)) from error

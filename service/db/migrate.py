@@ -6,7 +6,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, inspect, text
 
 import migrations
 from service.db.engine import AWAY_ERRORS, sqlite_file, wait_for_ever
@@ -23,9 +23,10 @@ def alembic_config() -> Config:
     return config
 
 
-def migrate(engine: Engine) -> None:
+def migrate(engine: Engine) -> bool:
     """Migrates to the newest schema; safe to call at any time and from several processes.
 
+    Returns False if KBs are still stored in rows of an older version: `service.preparing` moves them.
     Creates the file of an SQLite database: nothing else does.
     """
     config = alembic_config()
@@ -40,6 +41,12 @@ def migrate(engine: Engine) -> None:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+        return not has_former_tables(connection)
+
+
+def has_former_tables(connection: Connection) -> bool:
+    """Tells whether KBs of an older version are still to be moved out of rows."""
+    return inspect(connection).has_table("symbols")
 
 
 def check_schema(engine: Engine) -> None:
@@ -51,10 +58,11 @@ def check_schema(engine: Engine) -> None:
     try:
         with engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
+            is_whole = not has_former_tables(connection)
     except AWAY_ERRORS:
         return
     known = {revision.revision for revision in revisions.walk_revisions()}
     if found is not None and found not in known:
         raise UserError(NEWER.detail)
-    if found != revisions.get_current_head():
+    if found != revisions.get_current_head() or not is_whole:
         raise UserError(NOT_MIGRATED.detail)

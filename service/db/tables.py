@@ -26,8 +26,8 @@ class Kb(Table):
     """A knowledge base. Samples have the tenant '' and are visible to everyone.
 
     Only rows of status `ready` are visible. Rows that are `loading` are given up after `loading_until`; rows that are
-    `deleted` are being removed piece by piece. `statistics` are the counts that forecasts need; null in rows of older
-    versions, until they are counted.
+    `deleted` are being removed piece by piece. `revision` is the newest one. `statistics` are the counts that forecasts
+    need; null in rows of older versions, until they are counted.
     """
 
     __tablename__ = "kbs"
@@ -48,40 +48,37 @@ class Kb(Table):
     statistics: Mapped[dict[str, Any] | None]
     splits: Mapped[dict[str, Any]]
     warnings: Mapped[list[Any]]
+    revision: Mapped[int] = mapped_column(default=1, server_default="1")
     loading_until: Mapped[float | None]
     created_at: Mapped[float] = mapped_column(server_default=now())
 
 
-class Symbol(Table):
-    """A name in a KB; `role` is entity or predicate, `position` is its number in proofs and tensors."""
+class Revision(Table):
+    """A state of a KB; it never changes. `number` counts from 1."""
 
-    __tablename__ = "symbols"
-    __table_args__ = (UniqueConstraint("kb", "role", "name"),)
+    __tablename__ = "kb_revisions"
 
     kb: Mapped[int] = mapped_column(RowNumber, ForeignKey("kbs.number", ondelete="CASCADE"), primary_key=True)
-    role: Mapped[str] = mapped_column(String(16), primary_key=True)
-    position: Mapped[int] = mapped_column(primary_key=True)
-    # Sorted by code point on every database, so that a search by prefix is a range.
-    name: Mapped[str] = mapped_column(Text().with_variant(Text(collation="C"), "postgresql"))
-    num_facts: Mapped[int] = mapped_column(default=0)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    num_facts: Mapped[int]
+    created_at: Mapped[float] = mapped_column(server_default=now())
 
 
-class FactBlock(Table):
-    """Up to a few thousand facts of a KB in one of four orders, encoded by `service.kbs.blocks`.
+class SegmentRow(Table):
+    """Files of which a revision consists, in their order: `role` is `base`, `added` or `removed`.
 
-    `subject`, `predicate`, `object` and `position` belong to the block's first fact: a search starts from them.
+    The files are written and checked before the row is written. Revisions may share them.
     """
 
-    __tablename__ = "fact_blocks"
+    __tablename__ = "kb_segments"
 
     kb: Mapped[int] = mapped_column(RowNumber, ForeignKey("kbs.number", ondelete="CASCADE"), primary_key=True)
-    ordering: Mapped[str] = mapped_column(String(16), primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True)
-    subject: Mapped[int]
-    predicate: Mapped[int]
-    object: Mapped[int]
-    position: Mapped[int]
-    rows: Mapped[bytes]
+    revision: Mapped[int] = mapped_column(primary_key=True)
+    position: Mapped[int] = mapped_column(primary_key=True)
+    role: Mapped[str] = mapped_column(String(16))
+    artifact: Mapped[str]
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    num_facts: Mapped[int]
 
 
 class GraphRow(Table):
@@ -141,7 +138,9 @@ class ModelVersion(Table):
 
 
 class Job(Table):
-    """A training or an evaluation (`type`). `attempt` is the fencing token: only the worker with the newest may write.
+    """A training, an evaluation or a prediction (`type`).
+
+    `attempt` is the fencing token: only the worker with the newest may write.
 
     A job of several seeds has one child per seed and ends when the last child does; no worker ever claims it.
     `crashes` counts the attempts whose worker fell silent. `result` holds what a child has trained until the best child
@@ -253,6 +252,24 @@ class Checkpoint(Table):
     artifact: Mapped[str]
     num_bytes: Mapped[int] = mapped_column(BigInteger)
     metrics: Mapped[dict[str, Any]]
+    created_at: Mapped[float] = mapped_column(server_default=now())
+
+
+class PredictionFile(Table):
+    """Some of the rows that a prediction has found, in their order; its files are written before the row is.
+
+    While the job runs it is a part, after which the next attempt goes on from `next_step`. All together are what is
+    downloaded when it has ended.
+    """
+
+    __tablename__ = "prediction_files"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    artifact: Mapped[str]
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    num_rows: Mapped[int]
+    next_step: Mapped[int]
     created_at: Mapped[float] = mapped_column(server_default=now())
 
 

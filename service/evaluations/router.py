@@ -1,10 +1,9 @@
 """Routes under `/evaluations`."""
 
-from contextlib import nullcontext
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Query
 from sqlalchemy.orm import Session
 
 from service.evaluations import service
@@ -16,13 +15,14 @@ from service.evaluations.schemas import (
     EvaluationRow,
 )
 from service.http.bodies import json_body
-from service.http.dependencies import DatabaseDep, FeedsDep, OrderDep, SettingsDep, TenantDep, WaitingDep
+from service.http.dependencies import DatabaseDep, FeedsDep, SettingsDep, TenantDep, WaitingDep
 from service.http.idempotency import CreationReply
 from service.http.openapi import example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.models import service as models
 from service.training import repository as jobs
-from service.training.router import JobStatus, Wait, finished
+from service.training.router import JobStatus
+from service.training.submission import Submission, Wait, finished
 
 router = APIRouter(prefix="/evaluations", tags=["evaluations"])
 EXAMPLE_NEW = {**EXAMPLE_EVALUATION, "status": "queued", "attempt": 0, "progress": {}, "metrics": {}}
@@ -37,31 +37,22 @@ EXAMPLE_NEW = {**EXAMPLE_EVALUATION, "status": "queued", "attempt": 0, "progress
 )
 async def create_evaluation(
     request: Annotated[EvaluationRequest, Depends(json_body(EvaluationRequest))],
-    response: Response,
     database: DatabaseDep,
     settings: SettingsDep,
-    order: OrderDep,
     waiting: WaitingDep,
-    feeds: FeedsDep,
-    wait: Wait = 0,
+    submission: Annotated[Submission, Depends()],
 ) -> EvaluationOut:
     """Ask a model for every fact or graph of a split, and count how often it is right. The answer names the job."""
 
     def create(session: Session) -> CreationReply:
-        job = service.submit(session, order.tenant, request, settings)
-        body = service.look_up(session, order.tenant, job.id)
+        job = service.submit(session, submission.tenant, request, settings)
+        body = service.look_up(session, submission.tenant, job.id)
         return CreationReply(202, body.model_dump(mode="json"), {"Location": f"/evaluations/{job.id}"})
 
-    content = request.model_dump_json().encode()
-    # The waiting place is taken first: a call that is refused one must not start an evaluation.
-    with waiting.place(order.tenant) if wait else nullcontext():
-        reply = await order.create(content, create)
-        response.headers.update(reply.headers)
-        answer = EvaluationOut.model_validate(reply.body)
-        if wait:
-            await finished(feeds.of(order.tenant, answer.id), wait)
-            answer = await waiting.run(order.tenant, partial(_look_up, database, order.tenant, answer.id))
-    return answer
+    body, job = await submission.run(request, create, lambda body: str(body["id"]))
+    if job is None:
+        return EvaluationOut.model_validate(body)
+    return await waiting.run(submission.tenant, partial(_look_up, database, submission.tenant, job.id))
 
 
 def _look_up(database: DatabaseDep, tenant: str, evaluation_id: str) -> EvaluationOut:

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from service.db.engine import Database
-from service.db.tables import Checkpoint, Job, ModelVersion, Removal
+from service.db.tables import Checkpoint, Job, ModelVersion, PredictionFile, Removal, SegmentRow
 from service.files.storage import Entry, Storage
 
 # Files are written before their row, so a younger file may be about to get one.
@@ -18,7 +18,7 @@ SAFE_AGE_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Findings:
-    """`orphans` can be removed; `missing` are keys of models, checkpoints or results whose files are gone.
+    """`orphans` can be removed; `missing` are keys of KBs, models, checkpoints or results whose files are gone.
 
     `foreign` are files that the service did not write: they are left alone.
     """
@@ -44,11 +44,14 @@ def find_garbage(database: Database, storage: Storage, min_age_seconds: float = 
 
 
 def known_keys(session: Session) -> set[str]:
-    """Returns the keys that models, checkpoints and finished seeds of unfinished jobs refer to."""
+    """Returns the keys that KBs, models, checkpoints, predictions and seeds of unfinished jobs refer to."""
+    kbs = session.scalars(select(SegmentRow.artifact))
     models = session.scalars(select(ModelVersion.artifact).where(ModelVersion.artifact.is_not(None)))
     checkpoints = session.scalars(select(Checkpoint.artifact))
+    predictions = session.scalars(select(PredictionFile.artifact))
     results = [result for result in session.scalars(select(Job.result).where(Job.parent_id.is_not(None))) if result]
-    return {key for key in (*models, *checkpoints) if key} | {result["artifact"] for result in results}
+    keys = {key for key in (*kbs, *models, *checkpoints, *predictions) if key}
+    return keys | {result["artifact"] for result in results}
 
 
 def _is_under(key: str, owners: tuple[str, ...]) -> bool:

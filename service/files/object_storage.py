@@ -1,9 +1,10 @@
-"""Stores model files in an object store through fsspec: S3, and whatever else fsspec supports."""
+"""Stores files in an object store through fsspec: S3, and whatever else fsspec supports."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,7 +18,6 @@ from ctp_core.errors import ArtifactError
 from ctp_core.manifest import MANIFEST
 from service.files.storage import (
     MARK,
-    MEMBERS,
     PIECE_BYTES,
     Entry,
     Files,
@@ -31,6 +31,8 @@ from service.files.storage import (
     encode_mark,
     entry_key,
     key_of,
+    key_of_manifest,
+    members,
     storage_error,
     unmarked,
 )
@@ -71,9 +73,31 @@ class ObjectStorage:
             raise
         return key
 
+    def put_paths(self, owner: str, manifest: bytes, paths: Mapping[str, Path]) -> str:
+        key = key_of_manifest(owner, manifest)
+        self.check()
+        try:
+            with self._reaching():
+                for name, path in paths.items():
+                    self.filesystem.put_file(str(path), self._path(f"{key}/{name}"))
+                    self._check_size(key, name, path.stat().st_size)
+                self.filesystem.pipe_file(self._path(f"{key}/{MANIFEST}"), manifest)
+        except FileNotFoundError as error:
+            raise StorageRefused(f"{self.root} does not exist ({error})") from error
+        except BaseException:
+            with suppress(StorageError):
+                self.delete(key)
+            raise
+        return key
+
+    def _check_size(self, key: str, name: str, expected: int) -> None:
+        found = int(self.filesystem.info(self._path(f"{key}/{name}"))["size"])
+        if found != expected:
+            raise StorageAway(f"{self.root} has stored {found} of {expected} bytes of {name}")
+
     def get(self, key: str) -> Files:
         with self._reading(key):
-            files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in MEMBERS}
+            files = {name: self.filesystem.cat_file(self._path(f"{key}/{name}")) for name in members(key)}
         return checked(key, files)
 
     def pieces(self, key: str, name: str) -> Iterator[bytes]:

@@ -1,19 +1,20 @@
-"""Stores the files of models and checkpoints under keys that name their owner and their content.
+"""Stores the files of models, checkpoints and KBs under keys that name their owner and their content.
 
-A key is `owner/sha256-of-the-manifest`, and the manifest holds the checksum of the tensors, so incomplete or damaged
-files are always noticed. Every process that may write has an owner of its own, so that no process removes what another
-has written. A mark file says which database the store belongs to (`service.files.store_owner`). A store without its
-mark is treated as absent (for example not mounted), not as empty.
+A key is `owner/sha256-of-the-manifest`, and the manifest holds the checksums of the other files, so incomplete or
+damaged files are always noticed. Every process that may write has an owner of its own, so that no process removes what
+another has written. A mark file says which database the store belongs to (`service.files.store_owner`). A store without
+its mark is treated as absent (for example not mounted), not as empty.
 """
 
 import errno
+import filecmp
 import json
 import os
 import re
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,16 +22,17 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from ctp_core.errors import ArtifactError
-from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest, decode_manifest_of
+from ctp_core.manifest import MANIFEST, TENSORS, decode_manifest, decode_manifest_of, encode_manifest
 from service.settings import MIB
 
 Files = dict[str, bytes]
+ROWS = "rows"  # what the files of a prediction have in the place of tensors
 MEMBERS = (MANIFEST, TENSORS)
 PIECE_BYTES = MIB
 PART = ".part"
 MARK = "ctp-store.json"
-# `service.training.outcomes` and `service.models.transfer` choose the owners.
-OWNER = re.compile(r"(jobs|models)(/\w+)+")
+# `service.training.outcomes`, `service.models.transfer` and `service.kbs.files` choose the owners.
+OWNER = re.compile(r"(jobs|kbs|models|predictions)(/\w+)+")
 KEY = re.compile(rf"{OWNER.pattern}/([0-9a-f]{{64}}|\.[0-9a-f]{{32}}{re.escape(PART)})")
 FULL = (errno.ENOSPC, errno.EDQUOT)
 REFUSED = (
@@ -104,6 +106,10 @@ class Storage(Protocol):
         """Stores all files durably and returns their key; raises StorageError if it cannot."""
         ...
 
+    def put_paths(self, owner: str, manifest: bytes, paths: Mapping[str, Path]) -> str:
+        """Stores a manifest and files of this machine, a piece at a time; else as `put`."""
+        ...
+
     def get(self, key: str) -> Files:
         """Reads the files; raises ArtifactError if they are gone or damaged, StorageError if that cannot be told."""
         ...
@@ -131,14 +137,29 @@ class Storage(Protocol):
     def set_mark(self, store_id: str) -> None: ...
 
 
+def members(key: str) -> tuple[str, str]:
+    """Returns the names of the files under a key: the manifest, and what its checksum is of."""
+    return (MANIFEST, ROWS) if key.startswith("predictions/") else MEMBERS
+
+
+def rows_files(rows: bytes) -> Files:
+    """Returns the files of a part of a prediction."""
+    return {MANIFEST: encode_manifest({"kind": ROWS}, rows), ROWS: rows}
+
+
+def key_of_manifest(owner: str, manifest: bytes) -> str:
+    return f"{checked_owner(owner)}/{sha256(manifest).hexdigest()}"
+
+
 def key_of(owner: str, files: Files) -> str:
     return f"{owner}/{sha256(files[MANIFEST]).hexdigest()}"
 
 
 def checked(key: str, files: Files) -> Files:
     """Returns the files; raises ArtifactError if they are not those that the key names."""
-    _check_manifest(key, files.get(MANIFEST, b""))
-    decode_manifest(files)
+    manifest, content = members(key)
+    _check_manifest(key, files.get(manifest, b""))
+    decode_manifest({MANIFEST: files[manifest], TENSORS: files[content]})
     return files
 
 
@@ -208,7 +229,21 @@ class FolderStorage:
             raise storage_error(error, f"{_size(files)} bytes cannot be written to {self.root}") from error
         return key
 
-    def _write(self, target: Path, files: Files) -> None:
+    def put_paths(self, owner: str, manifest: bytes, paths: Mapping[str, Path]) -> str:
+        key = key_of_manifest(owner, manifest)
+        self.check()
+        size = sum(path.stat().st_size for path in paths.values())
+        try:
+            if (self.root / key).exists():
+                if _same_files(self.root / key, manifest, paths):
+                    return key
+                shutil.rmtree(self.root / key)
+            self._write(self.root / key, {**paths, MANIFEST: manifest})
+        except OSError as error:
+            raise storage_error(error, f"{size} bytes cannot be written to {self.root}") from error
+        return key
+
+    def _write(self, target: Path, files: Mapping[str, bytes | Path]) -> None:
         temporary = target.parent / f".{uuid.uuid4().hex}{PART}"
         try:
             temporary.mkdir(parents=True)
@@ -225,7 +260,7 @@ class FolderStorage:
 
     def get(self, key: str) -> Files:
         with self._reading(key):
-            files = {name: (self.root / key / name).read_bytes() for name in MEMBERS}
+            files = {name: (self.root / key / name).read_bytes() for name in members(key)}
         return checked(key, files)
 
     def pieces(self, key: str, name: str) -> Iterator[bytes]:
@@ -323,13 +358,26 @@ class FolderStorage:
                 return
 
 
+def _same_files(folder: Path, manifest: bytes, paths: Mapping[str, Path]) -> bool:
+    try:
+        same = (folder / MANIFEST).read_bytes() == manifest
+        return same and all(filecmp.cmp(path, folder / name, shallow=False) for name, path in paths.items())
+    except FileNotFoundError:
+        return False
+
+
 def _size(files: Files) -> int:
     return sum(map(len, files.values()))
 
 
-def _write_synced(path: Path, content: bytes) -> None:
+def _write_synced(path: Path, content: bytes | Path) -> None:
+    """Writes the content, or that of another file."""
     with path.open("wb") as file:
-        file.write(content)
+        if isinstance(content, bytes):
+            file.write(content)
+        else:
+            with content.open("rb") as source:
+                shutil.copyfileobj(source, file, PIECE_BYTES)
         file.flush()
         os.fsync(file.fileno())
 

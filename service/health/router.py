@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
+from pydantic import BaseModel
 
 from service.health import metrics
 from service.health.service import NOT_NEEDED
@@ -17,10 +18,21 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
+class Readiness(BaseModel):
+    """Whether trainings and queries can be done, and how each part is."""
+
+    status: str
+    parts: dict[str, str]
+
+
 @router.get(
     "/readyz",
     summary="Check readiness",
-    responses=example(200, {"status": "ok", "parts": {"database": "ok", "queue": "ok"}}),
+    response_model=Readiness,
+    responses={
+        **example(200, {"status": "ok", "parts": {"database": "ok", "queue": "ok"}}),
+        503: {"model": Readiness, "description": "A part is missing."},
+    },
 )
 async def readyz(request: Request) -> JSONResponse:
     """Check that every part that trainings and queries need is up; a 503 names the missing parts.

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Request
 
 from service.db.engine import Database
+from service.facts.files import KbFiles
 from service.files.storage import Storage
 from service.http.idempotency import Once
 from service.http.orders import Order
@@ -26,6 +27,11 @@ async def get_app_settings(request: Request) -> Settings:
 async def get_storage(request: Request) -> Storage:
     storage: Storage = request.app.state.storage
     return storage
+
+
+async def get_files(request: Request) -> KbFiles:
+    files: KbFiles = request.app.state.files
+    return files
 
 
 async def get_tenant(request: Request) -> str:
@@ -51,6 +57,7 @@ async def get_downloading(request: Request) -> Places:
 
 DatabaseDep = Annotated[Database, Depends(get_database)]
 SettingsDep = Annotated[Settings, Depends(get_app_settings)]
+FilesDep = Annotated[KbFiles, Depends(get_files)]
 StorageDep = Annotated[Storage, Depends(get_storage)]
 TenantDep = Annotated[str, Depends(get_tenant)]
 WaitingDep = Annotated[Places, Depends(get_waiting)]

@@ -15,18 +15,27 @@ EXAMPLE_PROBLEM = {
     "errors": [{"place": "query.limit", "reason": _REASON}],
 }
 # Replaces FastAPI's description of its own validation errors, which this service never sends.
-PROBLEMS: Responses = {
-    422: {"description": "RFC 9457 problem", "content": {"application/problem+json": {"example": EXAMPLE_PROBLEM}}}
-}
+PROBLEMS: Responses = {422: {"description": "RFC 9457 problem"}}
+REQUESTS: dict[str, type[BaseModel]] = {}  # what routes read themselves: name -> model
 
 
 def example(status: int, value: Any) -> Responses:
     return {status: {"content": {"application/json": {"example": value}}}}
 
 
+TEXT: dict[str, Any] = {"schema": {"type": "string"}}  # the content of an answer that is text
+
+
+def binary(*media_types: str) -> dict[str, Any]:
+    """The content of an answer that is a file."""
+    return {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in media_types}
+
+
 def json_request(model: type[BaseModel]) -> dict[str, Any]:
     """Describes the JSON body of a route that reads the request itself."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": _schema(model)}}}}
+    REQUESTS[model.__name__] = model
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 def upload_body(model: type[BaseModel]) -> dict[str, Any]:
@@ -50,19 +59,3 @@ def upload_body(model: type[BaseModel]) -> dict[str, Any]:
     body = json_request(model)
     body["requestBody"]["content"]["multipart/form-data"] = {"schema": form}
     return body
-
-
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Returns the schema with its definitions inlined, since they are not among the app's components."""
-    schema = model.model_json_schema()
-    definitions = schema.pop("$defs", {})
-
-    def inline(node: Any) -> Any:
-        if isinstance(node, dict):
-            if "$ref" in node:
-                return inline(definitions[node["$ref"].rsplit("/", 1)[1]])
-            return {key: inline(value) for key, value in node.items()}
-        return [inline(value) for value in node] if isinstance(node, list) else node
-
-    inlined: dict[str, Any] = inline(schema)
-    return inlined

@@ -26,7 +26,11 @@ class Order:
     def tenant(self) -> str:
         return self.once.tenant
 
-    async def create(self, content: bytes, create: Callable[[Session], CreationReply]) -> CreationReply:
-        """Does as `Once.create`; raises TooMany if too many calls of the tenant wait already."""
+    async def create(
+        self, content: bytes, create: Callable[[Session], CreationReply], check: Callable[[], None] | None = None
+    ) -> CreationReply:
+        """Does as `Once.create`, after `check`; raises TooMany if too many calls of the tenant wait already."""
         async with self.threads.turn(self.tenant, "POST"):
+            if check:
+                await run_in_threadpool(check)
             return await run_in_threadpool(self.once.create, self.database, content, create)

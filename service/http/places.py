@@ -81,6 +81,7 @@ class Download:
     name: str
     media_type: str
     content: Iterator[bytes]
+    num_bytes: int | None = None  # if it is known: a reader then notices that an answer broke off
 
 
 async def download(places: Places, tenant: str, begin: Callable[[], Download]) -> PlacedStream:
@@ -92,6 +93,8 @@ async def download(places: Places, tenant: str, begin: Callable[[], Download]) -
         places.give_back(tenant)
         raise
     headers = {"Content-Disposition": f'attachment; filename="{begun.name}"', "X-Content-Type-Options": "nosniff"}
+    if begun.num_bytes is not None:
+        headers["Content-Length"] = str(begun.num_bytes)
     return PlacedStream(places, tenant, begun.content, media_type=begun.media_type, headers=headers)
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from service.local.freed_memory import give_back_regularly
+from service.local.freed_memory import give_back_large_pieces, give_back_regularly
 from service.settings import Settings
 
 KEEP_ALIVE_SECONDS = 30
@@ -109,6 +109,7 @@ def protocol(settings: Settings) -> type[Deadline]:
 
 
 def run(settings: Settings) -> None:
+    give_back_large_pieces()
     give_back_regularly()
     sys.setswitchinterval(SWITCH_SECONDS)
     uvicorn.run(

@@ -1,12 +1,15 @@
 """Operations on KBs: load, find, search, export, delete."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from ctp_core.errors import MAX_COMPARED
 from ctp_core.kb.facts_builder import BuiltKB
 from ctp_core.kb.formats.registry import FORMATS
 from ctp_core.kb.formats.tsv import UNSAFE, write_tsv
@@ -17,20 +20,24 @@ from ctp_core.symbols import Fact, Vocabulary
 from service.db.engine import Database
 from service.db.tables import Kb
 from service.errors import Conflict, NotFound
+from service.facts.files import KbFiles
+from service.facts.names import Names
+from service.facts.reading import ENTITY, NUMBERS, PREDICATE, StoredFacts
 from service.http.suggestions import not_found, unknown_symbol
 from service.kbs import repository
-from service.kbs.blocks import ORDERINGS, ordering_for
-from service.kbs.store import NO_LABEL, Load, StoredKB
+from service.kbs.store import NO_LABEL, Load, StoredKB, content_of
+from service.kbs.whole import KbRows, named_facts
 
-EXPORT_BLOCKS = 16
+NAMED_MODELS = 10  # in the refusal to delete a KB
 EXPORT_LINES = 2000
 EXPORT_GRAPHS = 500
+UNSAFE_BYTES = re.compile(b"[\\t\\n\\r]|\xef\xbb\xbf")
 
 
-def begin_load(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> Load:
+def begin_load(database: Database, files: KbFiles, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> Load:
     """Writes a KB that stays invisible until the caller calls `finish` in a transaction of its own."""
     content = _stored_graphs(built) if isinstance(built, BuiltGraphs) else _stored_facts(built)
-    return Load.start(database, tenant, name, content)
+    return Load.start(database, files, tenant, name, content)
 
 
 def _stored_facts(built: BuiltKB) -> StoredKB:
@@ -40,11 +47,17 @@ def _stored_facts(built: BuiltKB) -> StoredKB:
         sha256=built.sha256,
         entities=kb.entities,
         predicates=kb.predicates,
-        ids=np.concatenate(list(kb.splits.values())),
+        ids=np.concatenate(list(kb.splits.values())) if len(kb.splits) > 1 else kb.splits["train"],
+        places=_places(kb.splits, [len(ids) for ids in kb.splits.values()]),
         splits={split: len(ids) for split, ids in kb.splits.items()},
         warnings=built.warnings,
         statistics=Profile.of(kb).counted,
     )
+
+
+def _places(splits: Iterable[str], counts: Sequence[int]) -> NDArray[np.uint8]:
+    """The place in SPLITS of each fact, of so many facts in a row."""
+    return np.repeat(np.array([SPLITS.index(split) for split in splits], np.uint8), counts)
 
 
 def _stored_graphs(built: BuiltGraphs) -> StoredKB:
@@ -60,6 +73,7 @@ def _stored_graphs(built: BuiltGraphs) -> StoredKB:
         entities=entities,
         predicates=predicates,
         ids=np.array(ids, dtype=np.int64).reshape(-1, 3),
+        places=_places([split for split, _ in graphs], [len(g.facts) for _, g in graphs]),
         splits={split: len(some) for split, some in kb.splits.items()},
         warnings=built.warnings,
         graphs=[
@@ -76,10 +90,26 @@ def _label(predicates: Vocabulary, label: str | None) -> int:
     return NO_LABEL if label is None else predicates.id(label)
 
 
-def create(database: Database, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> tuple[Kb, bool]:
+def create(database: Database, files: KbFiles, tenant: str, name: str, built: BuiltKB | BuiltGraphs) -> tuple[Kb, bool]:
     """Stores a KB; returns it with True if it is new, with False if the same content already had this name."""
-    with begin_load(database, tenant, name, built) as loaded, database.write() as session:
+    with begin_load(database, files, tenant, name, built) as loaded, database.write() as session:
         return loaded.finish(session), loaded.created
+
+
+def restore(database: Database, files: KbFiles, kb: Kb, build: Callable[[], BuiltKB]) -> None:
+    """Writes the files of a KB again if the store has lost them; `build` makes the same KB."""
+    with database.read() as session:
+        if files.has(repository.artifact_of(session, kb)):
+            return
+    segment = files.write(kb.id, content_of(_stored_facts(build())))
+    with database.write() as session:
+        repository.replace_files(session, kb, segment)
+
+
+def rows_of(database: Database, tenant: str, reference: str) -> KbRows:
+    """Finds a KB with all that the database knows of it; raises NotFound."""
+    with database.read() as session:
+        return KbRows.of(session, get(session, tenant, reference))
 
 
 def get(session: Session, tenant: str, reference: str) -> Kb:
@@ -103,11 +133,16 @@ def profile_of(kb: Kb) -> Profile:
     )
 
 
-def count(session: Session, kb: Kb) -> None:
-    """Counts the statistics of a KB that an older version has stored; does nothing for any other."""
-    if not Profile.is_counted(kb.statistics):
-        kb.statistics = Profile.of(repository.read_kb(session, kb)).counted
-        session.flush()
+def count(database: Database, files: KbFiles, tenant: str, reference: str) -> None:
+    """Counts the statistics of a KB that an older version has stored; does nothing for any other, or without it."""
+    with database.read() as session:
+        kb = repository.find(session, tenant, reference)
+        if kb is None or Profile.is_counted(kb.statistics):
+            return
+        rows = KbRows.of(session, kb)
+    counted = Profile.of(rows.read(files)).counted
+    with database.write() as session:
+        repository.set_statistics(session, kb, counted)
 
 
 def held(session: Session, tenant: str, reference: str, to_delete: bool = False) -> Kb:
@@ -116,6 +151,11 @@ def held(session: Session, tenant: str, reference: str, to_delete: bool = False)
     if not repository.hold(session, kb, to_delete):
         raise _not_found(session, tenant, reference)
     return kb
+
+
+def _and(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _not_found(session: Session, tenant: str, reference: str) -> NotFound:
@@ -130,10 +170,13 @@ def delete(database: Database, tenant: str, reference: str) -> None:
         if kb.tenant != tenant:
             raise Conflict("kb_is_sample", f"{kb.name!r} is a sample, shared by everyone: it cannot be deleted")
         held(session, tenant, kb.id, to_delete=True)
-        if repository.has_model(session, kb):
-            raise Conflict("kb_in_use", f"models use {kb.name!r}: delete them first")
-        if repository.has_job(session, kb):
-            raise Conflict("kb_in_use", f"an evaluation uses {kb.name!r}: wait for its end, or cancel its job")
+        if in_use := repository.models_on(session, kb, NAMED_MODELS + 1):
+            listed = [*in_use[:NAMED_MODELS], *(["others"] if len(in_use) > NAMED_MODELS else [])]
+            detail = f"{_and(listed)} stand{'s' * (len(listed) == 1)} on {kb.name!r}: delete every model on it first"
+            raise Conflict("kb_in_use", detail, models=in_use[:NAMED_MODELS])
+        if job := repository.job_on(session, kb):
+            detail = f"job {job!r} uses {kb.name!r}: wait for its end, or POST /jobs/{job}/cancel first"
+            raise Conflict("kb_in_use", detail, job=job)
         repository.give_up(session, kb)
 
 
@@ -147,141 +190,137 @@ class FoundFact:
 
 
 Pattern = tuple[str | None, str | None, str | None]
+ROLES = (ENTITY, PREDICATE, ENTITY)  # of subject, predicate, object
 
 
-def facts(session: Session, kb: Kb, pattern: Pattern, after: list[int] | None, limit: int) -> list[FoundFact]:
+def facts(stored: StoredFacts, pattern: Pattern, after: list[int] | None, limit: int) -> list[FoundFact]:
     """Finds the facts that match a pattern, in which None matches anything.
 
     They are sorted by the open places, or in the order of the upload if all are open. Raises Invalid for a name that
     the KB does not have.
     """
-    fixed: dict[int, int] = {}
-    for column, (role, name) in enumerate(zip(repository.ROLES, pattern, strict=True)):
-        if name is not None:
-            fixed[column] = _position(session, kb, role, name)
-    columns = ORDERINGS[ordering_for(set(fixed))]
-    rows: list[list[int]] = repository.found_rows(session, kb, fixed, after, limit).tolist()
-    named = zip(rows, _named(session, kb, rows), _splits(session, kb, rows), strict=True)
-    return [FoundFact(fact, split, [row[column] for column in columns]) for row, fact, split in named]
+    fixed = {
+        column: _number(stored, role, name)
+        for column, role, name in zip(NUMBERS, ROLES, pattern, strict=True)
+        if name is not None
+    }
+    entity, predicate = stored.entities.name, stored.predicates.name
+    return [
+        FoundFact(Fact(entity(row.subject), predicate(row.predicate), entity(row.object)), row.split, row.key)
+        for row in stored.found(fixed, after, limit)
+    ]
 
 
-def check_predicates(session: Session, kb: Kb, names: Iterable[str], place: str) -> None:
+def check_predicates(stored: StoredFacts, names: Iterable[str], place: str) -> None:
     """Raises Invalid if a predicate is not in the KB; `place` says where the caller named it."""
     for name in names:
-        if repository.position_of(session, kb, repository.PREDICATE, name) is None:
-            known = repository.names_like(session, kb, repository.PREDICATE, name)
-            raise unknown_symbol("predicate", name, f"{kb.name!r}, which {place} names", known)
+        if stored.predicates.number(name) is None:
+            known = names_like(stored, PREDICATE, name)
+            raise unknown_symbol("predicate", name, f"{stored.name!r}, which {place} names", known)
 
 
-def _position(session: Session, kb: Kb, role: str, name: str) -> int:
-    position = repository.position_of(session, kb, role, name)
-    if position is None:
-        raise unknown_symbol(role, name, repr(kb.name), repository.names_like(session, kb, role, name))
-    return position
+def check_entities(stored: StoredFacts, names: Iterable[str]) -> None:
+    """Raises Invalid for the first of the names that is not an entity of the KB."""
+    for name in names:
+        _number(stored, ENTITY, name)
 
 
-def _named(session: Session, kb: Kb, rows: list[list[int]]) -> list[Fact]:
-    entities = repository.names_of(session, kb, repository.ENTITY, {n for row in rows for n in (row[0], row[2])})
-    predicates = repository.names_of(session, kb, repository.PREDICATE, {row[1] for row in rows})
-    return [Fact(entities[row[0]], predicates[row[1]], entities[row[2]]) for row in rows]
+def _number(stored: StoredFacts, role: str, name: str) -> int:
+    number = stored.names(role).number(name)
+    if number is None:
+        raise unknown_symbol(role, name, repr(stored.name), names_like(stored, role, name))
+    return number
 
 
-def _splits(session: Session, kb: Kb, rows: list[list[int]]) -> list[str]:
-    counts = repository.facts_by_split(session, kb)
-    names, ends = list(counts), np.cumsum(list(counts.values()))
-    places = np.searchsorted(ends, [row[3] for row in rows], side="right")
-    return [names[place] for place in places.tolist()]
+def names_like(stored: StoredFacts, role: str, name: str) -> list[str]:
+    """Returns names to suggest for an unknown one: all if they are few, else those with the same first letter."""
+    names = stored.names(role)
+    if len(names) <= MAX_COMPARED:
+        return list(names.all())
+    found = (names.with_prefix(first) for first in sorted({name[:1].lower(), name[:1].upper()}))
+    return [names.name(number) for number in islice(chain.from_iterable(found), MAX_COMPARED)]
 
 
-def neighbourhood(session: Session, kb: Kb, entity: str, limit: int) -> tuple[list[FoundFact], bool]:
+@dataclass(frozen=True)
+class FoundSymbol:
+    """A name, its number, and the number of facts that contain it."""
+
+    name: str
+    number: int
+    num_facts: int
+
+
+def predicates(stored: StoredFacts, after: int, limit: int) -> list[FoundSymbol]:
+    """Lists predicates in the order of the upload."""
+    first = max(0, after + 1)
+    return [_symbol(stored.predicates, number) for number in range(first, min(first + limit, len(stored.predicates)))]
+
+
+def entities(stored: StoredFacts, prefix: str, after: str, limit: int) -> list[FoundSymbol]:
+    """Lists the entities whose names begin with `prefix`, sorted by name, after a name."""
+    found = stored.entities.with_prefix(prefix, after)
+    return [_symbol(stored.entities, number) for number in islice(found, limit)]
+
+
+def _symbol(names: Names, number: int) -> FoundSymbol:
+    return FoundSymbol(names.name(number), number, int(names.num_facts[number]))
+
+
+def neighbourhood(stored: StoredFacts, entity: str, limit: int) -> tuple[list[FoundFact], bool]:
     """Returns facts with the entity as subject, then as object, and whether there are more.
 
     Each half may have half of the limit, and more if the other needs less.
     """
-    if repository.position_of(session, kb, repository.ENTITY, entity) is None:
-        near = repository.names_like(session, kb, repository.ENTITY, entity)
-        remedy = f"GET /kbs/{kb.name}/entities lists those of this KB"
+    if stored.entities.number(entity) is None:
+        near = names_like(stored, ENTITY, entity)
+        remedy = f"GET /kbs/{stored.name}/entities lists those of this KB"
         raise not_found("entity_not_found", "entity", entity, near, remedy)
-    going = facts(session, kb, (entity, None, None), None, limit + 1)
+    going = facts(stored, (entity, None, None), None, limit + 1)
     # A fact from the entity to itself is among the first half already.
-    coming = [f for f in facts(session, kb, (None, None, entity), None, limit + 1) if f.fact.subject != entity]
+    coming = [f for f in facts(stored, (None, None, entity), None, limit + 1) if f.fact.subject != entity]
     share = max(limit - len(coming), limit // 2) if len(going) > limit // 2 else len(going)
     shown = going[:share] + coming[: limit - min(share, len(going))]
     return shown, len(shown) < len(going) + len(coming)
 
 
-def export(database: Database, kb: Kb, format_name: str, split: str | None) -> Iterator[bytes]:
+def export(database: Database, files: KbFiles, rows: KbRows, format_name: str, split: str | None) -> Iterator[bytes]:
     """Yields the KB as a file, piece by piece; no transaction stays open while a slow reader downloads it."""
-    with database.read() as session:
-        entities, predicates = (
-            repository.vocabulary(session, kb, role) for role in (repository.ENTITY, repository.PREDICATE)
-        )
-        counts = repository.facts_by_split(session, kb)
-        repository.check_whole(kb, len(entities), sum(counts.values()))
-    if kb.kind == "graphs":
-        graphs = _export_graphs(database, kb, entities, predicates, _wanted(kb, split))
-        return _encoded(FORMATS[format_name].to_text(graphs))
-    rows = _export_facts(database, kb, entities, predicates, _range(counts, split))
-    if format_name == "tsv":
-        unsafe = any(UNSAFE.search(name) for names in (entities, predicates) for name in names)
-        return _encoded(write_tsv(rows, escape=unsafe))
-    return _encoded(FORMATS[format_name].to_text(rows))
-
-
-def _wanted(kb: Kb, split: str | None) -> list[str]:
+    kb, stored = rows.kb, rows.open(files)
     if split is not None and split not in kb.splits:
         raise NotFound("split_not_found", f"{kb.name!r} has no split {split!r}: use {', '.join(kb.splits)}")
-    return [name for name in SPLITS if name in kb.splits and split in (None, name)]
+    if kb.kind == "graphs":
+        return _encoded(FORMATS[format_name].to_text(_export_graphs(database, kb, stored, split)))
+    found = named_facts(stored, split)
+    if format_name == "tsv":
+        return _encoded(write_tsv(found, escape=_has_unsafe_name(stored)))
+    return _encoded(FORMATS[format_name].to_text(found))
 
 
-def _range(counts: Mapping[str, int], split: str | None) -> range:
-    """Returns the positions of the facts of a split; of all facts if it is None."""
-    if split is None:
-        return range(sum(counts.values()))
-    if split not in counts:
-        raise NotFound("split_not_found", f"there is no split {split!r}: use {', '.join(counts)}")
-    start = sum(counts[name] for name in SPLITS[: SPLITS.index(split)] if name in counts)
-    return range(start, start + counts[split])
+def _has_unsafe_name(stored: StoredFacts) -> bool:
+    for names in (stored.entities, stored.predicates):
+        # Searches the bytes first: hardly any KB has such a name, and to look at each name takes long.
+        if names.contains(UNSAFE_BYTES) and any(UNSAFE.search(name) for name in names.all()):
+            return True
+    return False
 
 
-def _export_facts(
-    database: Database, kb: Kb, entities: Vocabulary, predicates: Vocabulary, positions: range
-) -> Iterator[Fact]:
-    """Yields the facts; raises ArtifactError if the KB is deleted meanwhile, since a file must not be cut short."""
-    number = seen = 0
-    while True:
-        with database.read() as session:
-            blocks = repository.upload_blocks(session, kb, number, EXPORT_BLOCKS)
-        if not blocks:
-            repository.check_whole(kb, len(entities), seen)
-            return
-        number += len(blocks)
-        seen += sum(map(len, blocks))
-        for block in blocks:
-            for subject, predicate, object_, position in block.tolist():
-                if position in positions:
-                    yield Fact(entities.names[subject], predicates.names[predicate], entities.names[object_])
+def _export_graphs(database: Database, kb: Kb, stored: StoredFacts, split: str | None) -> Iterator[Graph]:
+    """Yields the graphs of a split, or of all, each with its facts, which follow those of the graph before it.
 
-
-def _export_graphs(
-    database: Database, kb: Kb, entities: Vocabulary, predicates: Vocabulary, wanted: list[str]
-) -> Iterator[Graph]:
-    """Yields the graphs of the wanted splits, each with its facts, which follow those of the graph before it.
-
-    Raises ArtifactError if the KB is deleted meanwhile.
+    Raises ArtifactError if the KB is deleted meanwhile, since a file must not be cut short.
     """
-    facts, after = _export_facts(database, kb, entities, predicates, range(kb.num_facts)), -1
-    while True:
+    found, after, seen = named_facts(stored), -1, 0
+    while seen < kb.num_facts:
         with database.read() as session:
-            rows = repository.graph_rows(session, kb, after, EXPORT_GRAPHS)
-        if not rows:
-            repository.check_whole(kb, len(entities), kb.num_facts - sum(1 for _ in facts))
-            return
-        for row in rows:
-            own = tuple(islice(facts, row.num_facts))
-            if row.split in wanted:
-                yield repository.graph_of(row, own, entities, predicates)
-        after = rows[-1].number
+            graphs = repository.graph_rows(session, kb, after, EXPORT_GRAPHS)
+        if not graphs:
+            raise repository.gone(kb)
+        for row in graphs:
+            own = tuple(islice(found, row.num_facts))
+            if split in (None, row.split):
+                yield repository.graph_of(row, own, stored)
+        seen += sum(row.num_facts for row in graphs)
+        after = graphs[-1].number
 
 
 def _encoded(lines: Iterable[str]) -> Iterator[bytes]:

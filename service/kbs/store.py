@@ -1,50 +1,57 @@
-"""Stores a KB in many short transactions, so that others need not wait long; the last one makes it visible."""
+"""Stores a KB: its files first, rows of graphs in many short transactions; the last one makes it visible."""
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 import structlog
-from sqlalchemy.exc import IntegrityError
+from numpy.typing import NDArray
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.symbols import Vocabulary
 from service.db.bulk import insert_rows
 from service.db.engine import Database
-from service.db.tables import FactBlock, GraphRow, Kb, Symbol
+from service.db.tables import GraphRow, Kb
 from service.errors import Conflict
+from service.facts.files import KbFiles, owner_of
+from service.facts.segment import Segment
+from service.facts.writing import Content
+from service.files.removals import remove_later
 from service.kbs import repository
-from service.kbs.blocks import blocks
 from service.names import new_id
 
 log = structlog.get_logger()
 RACE_RETRIES = 5
 NO_LABEL = -1
 CHUNK_ROWS = 10_000
-CHUNK_BLOCKS = 32
 # A pause between transactions lets others write: SQLite does not serve waiting writers in turn.
 PAUSE_SECONDS = 0.01
-# Columns of the rows to delete, and the rows per transaction; each block number occurs in four orderings.
-SWEPT = ((Symbol.position, CHUNK_ROWS), (GraphRow.number, CHUNK_ROWS), (FactBlock.number, CHUNK_BLOCKS // 4))
+BEATS = 4  # signs of life in the time after which a load counts as dead
 T = TypeVar("T")
-SYMBOL_COLUMNS = ("kb", "role", "position", "name", "num_facts")
-BLOCK_COLUMNS = ("kb", "ordering", "number", "subject", "predicate", "object", "position", "rows")
 GRAPH_COLUMNS = ("kb", "number", "split", "num_facts", "subject", "object", "label")
 
 
 @dataclass(frozen=True)
 class StoredKB:
-    """A KB in the form of the tables; `graphs` are rows of split, num_facts, subject, object, label (-1: none)."""
+    """A KB in the form in which it is stored.
+
+    `places` are the splits of the facts as places in SPLITS; `graphs` are rows of split, num_facts, subject, object,
+    label (-1: none).
+    """
 
     kind: str
     sha256: str
     entities: Vocabulary
     predicates: Vocabulary
     ids: FactIds
+    places: NDArray[np.uint8]
     splits: dict[str, int]
     warnings: list[str]
     graphs: Sequence[tuple[str, int, int, int, int]] = ()
@@ -60,16 +67,19 @@ class Load:
     database: Database
     kb: Kb
     created: bool
+    segment: Segment | None = None
     finished: bool = False
 
     @classmethod
-    def start(cls, database: Database, tenant: str, name: str, content: StoredKB) -> "Load":
+    def start(cls, database: Database, files: KbFiles, tenant: str, name: str, content: StoredKB) -> "Load":
         """Writes everything except the last step; reuses the KB of this name if it has the same content."""
         kb, created = _begin(database, tenant, name, content)
         load = cls(database, kb, created)
         if created:
             try:
-                load._write(content)
+                with beating(database, kb):
+                    load.segment = files.write(kb.id, content_of(content))
+                load._write_graphs(content.graphs)
             except BaseException:
                 load._give_up()
                 raise
@@ -82,24 +92,63 @@ class Load:
         if self.created and not self.finished:
             self._give_up()
 
+    @property
+    def num_bytes(self) -> int:
+        """What the load adds to the store."""
+        return 0 if self.segment is None else self.segment.num_bytes
+
     def finish(self, session: Session) -> Kb:
         """Makes the KB visible when the session commits."""
         if self.created:
+            assert self.segment is not None
             _check(repository.make_ready(session, self.kb))
+            repository.add_revision(session, self.kb, self.segment)
             log.info("kb_loaded", kb_id=self.kb.id, facts=self.kb.num_facts)
         self.finished = True
         return self.kb
 
-    def _write(self, content: StoredKB) -> None:
-        for table, columns, rows in _chunks(self.kb.number, content):
+    def _write_graphs(self, graphs: Sequence[tuple[str, int, int, int, int]]) -> None:
+        for some in _batched(enumerate(graphs), CHUNK_ROWS):
             with self.database.write() as session:
                 _check(repository.still_loading(session, self.kb))
-                insert_rows(session, table, columns, rows)
+                rows = [(self.kb.number, number, *graph) for number, graph in some]
+                insert_rows(session, GraphRow, GRAPH_COLUMNS, rows)
             time.sleep(PAUSE_SECONDS)
 
     def _give_up(self) -> None:
         with self.database.write() as session:
             repository.give_up(session, self.kb)
+
+
+def content_of(content: StoredKB) -> Content:
+    return Content(content.kind, content.entities.names, content.predicates.names, content.ids, content.places)
+
+
+@contextmanager
+def beating(database: Database, kb: Kb) -> Iterator[None]:
+    """Says now and then that the load goes on; sorting and storing a large KB takes longer than a load may be silent.
+
+    Raises Conflict at the end if the load was given up meanwhile.
+    """
+    done, ours = threading.Event(), True
+
+    def beat() -> None:
+        nonlocal ours
+        while ours and not done.wait(repository.LOAD_SECONDS / BEATS):
+            try:
+                with database.write() as session:
+                    ours = repository.still_loading(session, kb)
+            except SQLAlchemyError as error:
+                log.warning("load_not_heard", kb_id=kb.id, error=str(error))  # the next beat may be
+
+    thread = threading.Thread(target=beat, name="load", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    _check(ours)
 
 
 def _check(ours: bool) -> None:
@@ -164,22 +213,6 @@ def _existing(kb: Kb, content: StoredKB) -> Kb:
     return kb
 
 
-def _chunks(kb: int, content: StoredKB) -> Iterator[tuple[Any, Sequence[str], Sequence[Sequence[Any]]]]:
-    """Yields the table, columns and rows of each transaction."""
-    counts = {
-        repository.ENTITY: np.bincount(content.ids[:, [0, 2]].ravel(), minlength=len(content.entities)),
-        repository.PREDICATE: np.bincount(content.ids[:, 1], minlength=len(content.predicates)),
-    }
-    for vocabulary in (content.predicates, content.entities):
-        numbers = counts[vocabulary.role].tolist()
-        for chunk in _batched(enumerate(vocabulary), CHUNK_ROWS):
-            yield Symbol, SYMBOL_COLUMNS, [(kb, vocabulary.role, i, name, numbers[i]) for i, name in chunk]
-    for graphs in _batched(enumerate(content.graphs), CHUNK_ROWS):
-        yield GraphRow, GRAPH_COLUMNS, [(kb, number, *row) for number, row in graphs]
-    for some in _batched(blocks(content.ids), CHUNK_BLOCKS):
-        yield FactBlock, BLOCK_COLUMNS, [(kb, *(block[c] for c in BLOCK_COLUMNS[1:])) for block in some]
-
-
 def sweep(database: Database) -> int:
     """Removes deleted KBs and abandoned loads in short transactions; returns how many there were."""
     with database.read() as session:
@@ -188,20 +221,20 @@ def sweep(database: Database) -> int:
         with database.write() as session:
             if not repository.take_abandoned(session, kb):
                 continue
-        for column, size in SWEPT:
-            _sweep_rows(database, kb, column, size)
+        _sweep_graphs(database, kb)
         with database.write() as session:
+            remove_later(session, owner_of(kb.id))
             repository.forget(session, kb)
         log.info("kb_swept", kb_id=kb.id)
     return len(abandoned)
 
 
-def _sweep_rows(database: Database, kb: Kb, column: Any, size: int) -> None:
+def _sweep_graphs(database: Database, kb: Kb) -> None:
     with database.read() as session:
-        last = repository.last_of(session, kb, column)
-    for first in range(0, last + 1, size):
+        last = repository.last_graph(session, kb)
+    for first in range(0, last + 1, CHUNK_ROWS):
         with database.write() as session:
-            repository.delete_range(session, kb, column, first, size)
+            repository.delete_graphs(session, kb, first, CHUNK_ROWS)
         time.sleep(PAUSE_SECONDS)
 
 

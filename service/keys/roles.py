@@ -1,6 +1,7 @@
 """Roles of keys, and which role a call needs. A new role is a member of Role, a text, a line in `required_role`
 and, where it is not one more step of the ladder, one in `Role.may`."""
 
+import re
 from enum import IntEnum
 
 
@@ -29,7 +30,8 @@ PUBLIC = {"/", "/healthz", "/readyz", "/docs", "/openapi.json", "/favicon.ico"}
 PUBLIC_PREFIXES = ("/static/",)
 METRICS = {"/metrics"}
 # A query is a POST but changes nothing.
-QUESTIONS = {("POST", "/query")}
+QUESTIONS = {("POST", "/query"), ("POST", "/explain")}
+WARMING = re.compile(r"/models/[^/]+/warm")  # neither does loading a model for queries to come
 
 
 def required_role(method: str, path: str) -> Role | None:
@@ -39,4 +41,5 @@ def required_role(method: str, path: str) -> Role | None:
     looks = method in LOOKS
     if looks and (path in PUBLIC or path.startswith(PUBLIC_PREFIXES)):
         return None
-    return Role.read if looks or (method, path) in QUESTIONS else Role.write
+    asks = (method, path) in QUESTIONS or (method == "POST" and WARMING.fullmatch(path) is not None)
+    return Role.read if looks or asks else Role.write

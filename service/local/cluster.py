@@ -16,12 +16,10 @@ from types import TracebackType
 import httpx
 
 from service.db.engine import Database
-from service.db.migrate import migrate
-from service.files.store_owner import adopt
-from service.files.stores import make_storage
+from service.facts.files import KbFiles
 from service.local.processes import PARTS, Part
 from service.local.supervisor import redis_command
-from service.samples import load_samples
+from service.preparing import prepare
 from service.settings import Settings
 
 READY_SECONDS = 180.0
@@ -69,9 +67,7 @@ class Cluster:
     def __enter__(self) -> "Cluster":
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
         database = self.database()
-        migrate(database.engine)
-        load_samples(database)
-        adopt(database, make_storage(self._settings()))
+        prepare(database, KbFiles.of(self._settings()))
         database.dispose()
         self.start("redis")
         return self

@@ -124,24 +124,21 @@ class Supervisor:
     def _prepare_database(self) -> None:
         # Loaded here, while the query worker loads what it needs.
         from service.db.engine import Database  # noqa: PLC0415
-        from service.db.migrate import migrate  # noqa: PLC0415
         from service.db.reach import reaching  # noqa: PLC0415
+        from service.facts.files import KbFiles  # noqa: PLC0415
         from service.files.storage import StorageError  # noqa: PLC0415
-        from service.files.store_owner import adopt  # noqa: PLC0415
-        from service.files.stores import make_storage  # noqa: PLC0415
         from service.keys.service import NO_KEYS, is_open, may_listen  # noqa: PLC0415
-        from service.samples import load_samples  # noqa: PLC0415
+        from service.preparing import prepare  # noqa: PLC0415
 
         settings = self.settings
         with reaching(settings.database):
             database = Database(settings.database)
-            migrate(database.engine)
-            self._say(f"  database   {database.engine.dialect.name}, schema up to date")
-            self._say(f"  samples    {load_samples(database)} knowledge bases")
             try:
-                adopt(database, make_storage(settings))
+                samples = prepare(database, KbFiles.of(settings))
             except StorageError as error:
                 raise StartError(str(error)) from error
+            self._say(f"  database   {database.engine.dialect.name}, schema up to date")
+            self._say(f"  samples    {samples} knowledge bases")
             if not may_listen(database, settings):
                 raise StartError(NO_KEYS.format(host=settings.host))
             self._open = is_open(database, settings)

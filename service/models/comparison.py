@@ -14,6 +14,7 @@ from ctp_core.methods import stored_config
 from service.db.engine import Database
 from service.db.tables import ModelVersion
 from service.errors import Invalid
+from service.facts.files import KbFiles
 from service.http.places import Places
 from service.models import contest, repository, service
 from service.models.contest import Asking, Prepared
@@ -42,7 +43,7 @@ def comparing(limit: int) -> Places:
     return Places(limit, THREADS, "too_many_comparisons", detail)
 
 
-def prepare(database: Database, tenant: str, references: Sequence[str], num_questions: int) -> Compared:
+def prepare(database: Database, files: KbFiles, tenant: str, references: Sequence[str], num_questions: int) -> Compared:
     if not 2 <= len(references) <= MAX_MODELS:
         raise Invalid("bad_comparison", f"name 2 to {MAX_MODELS} models in `ids`, separated by commas")
     if len(references) * num_questions > MAX_ASKED:
@@ -51,7 +52,8 @@ def prepare(database: Database, tenant: str, references: Sequence[str], num_ques
     with database.read() as session:
         models = [service.ready(session, tenant, reference) for reference in references]
         targets = [Target(tenant, model.id, model.artifact or "") for model in models]
-        return Compared(compare(session, models), contest.prepare(session, models, num_questions), targets)
+        comparison, subject = compare(session, models), contest.subject(session, models, num_questions)
+    return Compared(comparison, contest.prepare(files, subject, num_questions), targets)
 
 
 async def contested(compared: Compared, asking: Asking, num_shown: int) -> Comparison:

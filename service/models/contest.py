@@ -16,8 +16,9 @@ from ctp_core.kb.knowledge_base import FactIds, FactsKB, GraphsKB
 from ctp_core.symbols import Fact
 from service.db.tables import ModelVersion
 from service.errors import TooMany, Unavailable
+from service.facts.files import KbFiles
 from service.http.places import Places
-from service.kbs import repository as kbs
+from service.kbs.whole import KbRows
 from service.models import repository
 from service.models.schemas import Contest, Disagreement, GivenAnswer, GroupScores
 from service.queries.batcher import MAX_BATCH, Batcher, Target
@@ -108,21 +109,28 @@ class Prepared:
     note: str | None = None
 
 
-def prepare(session: Session, models: Sequence[ModelVersion], num_questions: int) -> Prepared:
-    """Chooses questions that are evenly spread over the split, so that every length or predicate has its share."""
+def subject(session: Session, models: Sequence[ModelVersion], num_questions: int) -> KbRows | str:
+    """Returns the KB about which the models are asked, or says why there is none."""
     if num_questions == 0:
-        return Prepared(note="no questions were asked for")
+        return "no questions were asked for"
     if len({model.kb_sha256 for model in models}) > 1:
-        return Prepared(note="the models were trained on different KBs: train them on the same one")
+        return "the models were trained on different KBs: train them on the same one"
     kb = repository.kb_of(session, models[0])
     if kb is None:
-        return Prepared(note="their KB is not on this service: upload it to compare answers")
-    split = next((name for name in SPLITS if kb.splits.get(name)), None)
-    if split is None:
-        return Prepared(note=NO_SPLIT)
+        return "their KB is not on this service: upload it to compare answers"
+    if not any(kb.splits.get(name) for name in SPLITS):
+        return NO_SPLIT
     if kb.num_facts > MAX_FACTS:
-        return Prepared(note=f"their KB has more than {MAX_FACTS} facts: use `ctp bench links`")
-    loaded = kbs.read_kb(session, kb)
+        return f"their KB has more than {MAX_FACTS} facts: use `ctp bench links`"
+    return KbRows.of(session, kb)
+
+
+def prepare(files: KbFiles, rows: KbRows | str, num_questions: int) -> Prepared:
+    """Chooses questions that are evenly spread over the split, so that every length or predicate has its share."""
+    if isinstance(rows, str):
+        return Prepared(note=rows)
+    split = next(name for name in SPLITS if rows.kb.splits.get(name))
+    loaded = rows.read(files)
     questions = _graph_questions(loaded, split) if isinstance(loaded, GraphsKB) else _fact_questions(loaded, split)
     return choose(split, questions, num_questions)
 

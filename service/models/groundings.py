@@ -6,17 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy.orm import Session
 
-from ctp_core.errors import ArtifactError
 from ctp_core.rules import is_constant, unquoted
 from ctp_core.symbols import Fact
-from service.db.tables import GraphRow, Kb, RuleRow
+from service.db.tables import GraphRow, RuleRow
+from service.facts.reading import Columns, StoredFacts
 from service.http.places import Places
-from service.kbs import repository
-from service.kbs.blocks import COLUMNS, OBJECT, POSITION, SUBJECT
-from service.kbs.blocks import PREDICATE as PREDICATE_COLUMN
-from service.kbs.blocks import Rows as BlockRows
 
 Binding = dict[str, int]
 Pairs = tuple[tuple[int, int], ...]
@@ -93,38 +88,36 @@ class TimeLimitReached(Exception):
 
 @dataclass(frozen=True)
 class Premises:
-    """All that a search needs of the database, so that it holds no connection while it works."""
+    """All that a search needs of the KB; it holds nothing open while it works."""
 
     rule: RuleRow
     kind: str
-    found: dict[str, BlockRows]  # by predicate
-    num_train: int
+    found: dict[str, Columns]  # training facts by predicate
     graph_ends: Column
     labelled: Rows | None  # graph, subject, object of the graphs whose label is the head; None in a KB of facts
     constants: Binding
 
     @classmethod
-    def read(cls, session: Session, kb: Kb, rule: RuleRow) -> "Premises":
-        graphs = repository.graph_rows(session, kb) if kb.kind == "graphs" else ()
+    def read(cls, stored: StoredFacts, graphs: Sequence[GraphRow], rule: RuleRow) -> "Premises":
         head = rule.head["predicate"]
         names = {atom["predicate"] for atom in rule.body} | (set() if graphs else {head})
         return cls(
             rule=rule,
-            kind=kb.kind,
-            found={name: _found(session, kb, name) for name in names},
-            num_train=repository.facts_by_split(session, kb).get("train", 0),
+            kind=stored.kind,
+            found={name: _found(stored, name) for name in names},
             # The facts of each graph follow those of the previous one; a KB of facts is one graph.
             graph_ends=np.cumsum([graph.num_facts for graph in graphs], dtype=np.int64),
-            labelled=_labelled(session, kb, head, graphs) if graphs else None,
-            constants=_constants(session, kb, rule),
+            labelled=_labelled(stored, head, graphs) if graphs else None,
+            constants=_constants(stored, rule),
         )
 
     def edges(self, predicate: str) -> Edges:
-        """Returns the facts of a predicate in the training split, which is stored first."""
-        rows = self.found[predicate]
-        rows = rows[rows[:, POSITION] < self.num_train].astype(np.int64)
-        graphs = np.searchsorted(self.graph_ends, rows[:, POSITION], side="right")
-        return Edges(np.column_stack([graphs, rows[:, SUBJECT], rows[:, OBJECT]]))
+        """Returns the training facts of a predicate."""
+        found = self.found[predicate]
+        graphs = np.zeros_like(found["subject"])
+        if self.kind == "graphs":
+            graphs = np.searchsorted(self.graph_ends, found["position"], side="right")
+        return Edges(np.column_stack([graphs, found["subject"], found["object"]]))
 
 
 class Search:
@@ -182,36 +175,30 @@ class Search:
                 yield end, bound, ((s, o), *rest)
 
 
-def _constants(session: Session, kb: Kb, rule: RuleRow) -> Binding:
+def _constants(stored: StoredFacts, rule: RuleRow) -> Binding:
     """Binds the constants of the rule to entities; a constant that the KB does not have matches nothing."""
     names = {atom[place] for atom in (rule.head, *rule.body) for place in ("subject", "object")}
     constants = {name: unquoted(name) for name in names if is_constant(name)}
-    found = {name: repository.position_of(session, kb, repository.ENTITY, one) for name, one in constants.items()}
-    return {name: NOBODY if position is None else position for name, position in found.items()}
+    found = {name: stored.entities.number(one) for name, one in constants.items()}
+    return {name: NOBODY if number is None else number for name, number in found.items()}
 
 
-def _found(session: Session, kb: Kb, predicate: str) -> BlockRows:
-    position = repository.position_of(session, kb, repository.PREDICATE, predicate)
-    if position is None:
-        return np.zeros((0, len(COLUMNS)), dtype=np.int32)
-    return repository.found_rows(session, kb, {PREDICATE_COLUMN: position}, None, kb.num_facts)
+def _found(stored: StoredFacts, predicate: str) -> Columns:
+    number = stored.predicates.number(predicate)
+    return stored.of_predicate(NOBODY if number is None else number, "train")
 
 
-def _labelled(session: Session, kb: Kb, predicate: str, graphs: Sequence[GraphRow]) -> Rows:
+def _labelled(stored: StoredFacts, predicate: str, graphs: Sequence[GraphRow]) -> Rows:
     """Returns the query pairs of the graphs whose label is this predicate."""
-    position = repository.position_of(session, kb, repository.PREDICATE, predicate)
-    rows = [(graph.number, graph.subject, graph.object) for graph in graphs if graph.label == position]
+    number = stored.predicates.number(predicate)
+    rows = [(graph.number, graph.subject, graph.object) for graph in graphs if graph.label == number]
     return np.array(rows, dtype=np.int64).reshape(-1, 3)
 
 
-def named(session: Session, kb: Kb, rule: RuleRow, ways: list[Pairs]) -> list[tuple[Fact, ...]]:
+def named(stored: StoredFacts, rule: RuleRow, ways: list[Pairs]) -> list[tuple[Fact, ...]]:
     """Turns groundings into facts with names."""
-    wanted = {entity for pairs in ways for pair in pairs for entity in pair}
-    names = repository.names_of(session, kb, repository.ENTITY, wanted)
-    if len(names) < len(wanted):
-        raise ArtifactError(f"the KB {kb.name!r} was deleted while it was being read")
-    predicates = [atom["predicate"] for atom in rule.body]
+    name, predicates = stored.entities.name, [atom["predicate"] for atom in rule.body]
     return [
-        tuple(Fact(names[s], predicate, names[o]) for predicate, (s, o) in zip(predicates, pairs, strict=True))
+        tuple(Fact(name(s), predicate, name(o)) for predicate, (s, o) in zip(predicates, pairs, strict=True))
         for pairs in ways
     ]

@@ -36,6 +36,14 @@ def find(session: Session, tenant: str, reference: str) -> ModelVersion | None:
     return session.scalars(statement.limit(1)).first()
 
 
+def known_versions(session: Session, tenant: str, name: str, most: int) -> list[str]:
+    """Returns the newest versions of a model, and all its aliases, as `name@3` and `name@alias`."""
+    mine = (ModelVersion.tenant == tenant, ModelVersion.name == name, ModelVersion.status != "deleted")
+    versions = select(ModelVersion.version).where(*mine).order_by(ModelVersion.version.desc()).limit(most)
+    aliases = select(Alias.alias).where(Alias.tenant == tenant, Alias.name == name).order_by(Alias.alias).limit(most)
+    return [f"{name}@{known}" for known in (*session.scalars(versions), *session.scalars(aliases))]
+
+
 def names(session: Session, tenant: str) -> Sequence[str]:
     """Returns the names of models with at least one version that is not deleted."""
     mine = (ModelVersion.tenant == tenant, ModelVersion.status != "deleted")

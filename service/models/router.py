@@ -15,12 +15,22 @@ from service.db.tables import Checkpoint, Job, RuleRow
 from service.http.accept import preferred
 from service.http.bodies import json_body
 from service.http.cache import CACHE_SECONDS
-from service.http.dependencies import DatabaseDep, DownloadingDep, OnceDep, SettingsDep, StorageDep, TenantDep
+from service.http.dependencies import (
+    DatabaseDep,
+    DownloadingDep,
+    FilesDep,
+    OnceDep,
+    SettingsDep,
+    StorageDep,
+    TenantDep,
+    WaitingDep,
+)
 from service.http.idempotency import CreationReply
-from service.http.openapi import example, json_request
+from service.http.openapi import TEXT, binary, example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import Places, download
-from service.models import comparison, repository, service, transfer
+from service.http.problems import respond, retry_headers
+from service.models import comparison, repository, service, transfer, warming
 from service.models.contest import Asking
 from service.models.repository import RuleFilter
 from service.models.schemas import (
@@ -38,8 +48,10 @@ from service.models.schemas import (
     ModelOut,
     RuleOut,
     TagsIn,
+    Warmed,
 )
 from service.models.upload import OPENAPI, Archive, read_archive
+from service.room import check_room
 from service.settings import NAME_LIMIT
 from service.training.repository import metrics
 
@@ -72,6 +84,7 @@ def list_models(
 async def compare_models(
     request: Request,
     database: DatabaseDep,
+    files: FilesDep,
     tenant: TenantDep,
     ids: Annotated[
         str,
@@ -99,7 +112,9 @@ async def compare_models(
     references = [reference.strip() for reference in ids.split(",") if reference.strip()]
     comparing: Places = request.app.state.comparing
     with comparing.place(tenant):
-        compared = await comparing.run(tenant, partial(comparison.prepare, database, tenant, references, questions))
+        compared = await comparing.run(
+            tenant, partial(comparison.prepare, database, files, tenant, references, questions)
+        )
         asking = Asking(request.app.state.batcher, comparing, request.scope.get("ctp.request_id", ""))
         return await comparison.contested(compared, asking, disagreements)
 
@@ -123,6 +138,7 @@ async def import_model(
     found = await request.app.state.unpacking.run(once.tenant, unpack)
 
     def create(session: Session) -> CreationReply:
+        check_room(session, once.tenant, found.num_bytes, settings)
         model = found.register(session, once.tenant)
         shown = service.shown(session, [model])[0]
         return CreationReply(201, shown.model_dump(mode="json"), {"Location": f"/models/{model.id}"})
@@ -218,7 +234,22 @@ def delete_model(model: str, database: DatabaseDep, settings: SettingsDep, tenan
         service.delete(session, tenant, model, seconds)
 
 
-@router.get("/{model}/export", response_class=Response, responses={200: {"content": {transfer.ARCHIVE: {}}}})
+@router.post(
+    "/{model}/warm",
+    response_model=Warmed,
+    responses=example(200, {"model_id": EXAMPLE_MODEL["id"], "elapsed_ms": 812.5}),
+)
+async def warm_model(
+    request: Request, model: str, database: DatabaseDep, files: FilesDep, waiting: WaitingDep, tenant: TenantDep
+) -> Warmed | Response:
+    """Load a version in a query worker, so that the first query does not wait for it."""
+    target, asked = await waiting.run(tenant, partial(warming.question, database, files, tenant, model))
+    state = request.app.state
+    warmed = await warming.warm(state.batcher, target, asked, request.scope.get("ctp.request_id", ""))
+    return warmed if isinstance(warmed, Warmed) else respond(warmed, retry_headers(warmed["status"]))
+
+
+@router.get("/{model}/export", response_class=Response, responses={200: {"content": binary(transfer.ARCHIVE)}})
 async def export_model(
     model: str, database: DatabaseDep, storage: StorageDep, downloading: DownloadingDep, tenant: TenantDep
 ) -> Response:
@@ -253,8 +284,8 @@ def _wanted_rules(
         200: {
             "content": {
                 JSON: {"example": {"items": [EXAMPLE_RULE], "next_cursor": None}},
-                "text/plain": {"example": f"{EXAMPLE_RULE['text']}.\n"},
-                "text/csv": {"example": EXAMPLE_RULES_CSV},
+                "text/plain": TEXT | {"example": f"{EXAMPLE_RULE['text']}.\n"},
+                "text/csv": TEXT | {"example": EXAMPLE_RULES_CSV},
             }
         }
     },
@@ -264,6 +295,7 @@ def list_rules(
     request: Request,
     model: str,
     database: DatabaseDep,
+    files: FilesDep,
     tenant: TenantDep,
     wanted: Annotated[RuleFilter, Depends(_wanted_rules)],
     limit: Limit = DEFAULT_LIMIT,
@@ -275,7 +307,7 @@ def list_rules(
     """
     after = decode_cursor(cursor, int) or [-1]
     with database.read() as session:
-        rows = service.rules(session, tenant, model, wanted, after[0], limit + 1)
+        rows = service.rules(session, files, tenant, model, wanted, after[0], limit + 1)
     shown = page(rows, limit, _shown_rule, lambda rule: [rule.position])
     media_type = preferred(request.headers.get("accept", ""), (JSON, *RULE_WRITERS))
     if media_type == JSON:
@@ -321,6 +353,7 @@ async def list_groundings(
     model: str,
     rule_id: str,
     database: DatabaseDep,
+    files: FilesDep,
     tenant: TenantDep,
     limit: Limit = DEFAULT_LIMIT,
     cursor: Cursor = None,
@@ -329,4 +362,6 @@ async def list_groundings(
     after = max(0, (decode_cursor(cursor, int) or [0])[0])
     grounding: Places = request.app.state.grounding
     with grounding.place(tenant):
-        return await grounding.run(tenant, partial(service.grounded, database, tenant, model, rule_id, after, limit))
+        return await grounding.run(
+            tenant, partial(service.grounded, database, files, tenant, model, rule_id, after, limit)
+        )

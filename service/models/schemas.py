@@ -27,6 +27,13 @@ class Lineage(BaseModel):
     imported_from: dict[str, Any] | None
 
 
+class Warmed(BaseModel):
+    """A model that is in the memory of a query worker now."""
+
+    model_id: str
+    elapsed_ms: float
+
+
 class TrialOut(BaseModel):
     """Settings that were tried on the KB before training."""
 

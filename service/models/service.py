@@ -11,15 +11,17 @@ from service.db.clock import now
 from service.db.engine import Database, lock_name
 from service.db.tables import Alias, Job, Kb, ModelVersion, RuleRow
 from service.errors import Conflict, Invalid, NotFound
+from service.facts.files import KbFiles
 from service.files.removals import remove_later
 from service.http.pages import encode_cursor
 from service.http.suggestions import not_found, unknown_symbol
-from service.kbs import repository as kbs
+from service.kbs.whole import KbRows
 from service.models import groundings, repository
 from service.models.schemas import CardFigures, FactRef, GroundingOut, Groundings, Lineage, ModelOut
 from service.names import check_name
 from service.training.outcomes import checkpoint_owner, model_owner
 
+NAMED_VERSIONS = 10  # where one is asked for that is not there
 # What the job of an unfinished version can tell about it.
 TOLD_BY_JOBS = {"pending": "how far it is", "failed": "why"}
 
@@ -27,6 +29,11 @@ TOLD_BY_JOBS = {"pending": "how far it is", "failed": "why"}
 def get(session: Session, tenant: str, reference: str) -> ModelVersion:
     model = repository.find(session, tenant, reference)
     if model is None:
+        name, at, _ = reference.partition("@")
+        versions = repository.known_versions(session, tenant, name, NAMED_VERSIONS) if at else []
+        if versions:
+            detail = f"there is no model {reference[:140]!r}: of {name!r} there are {', '.join(versions)}"
+            raise NotFound("model_not_found", detail, versions=versions)
         known = repository.names(session, tenant)
         raise not_found("model_not_found", "model", reference, known, "GET /models lists your models")
     return model
@@ -157,7 +164,7 @@ def delete(session: Session, tenant: str, reference: str, seconds: float) -> Non
 
 
 def rules(
-    session: Session, tenant: str, reference: str, wanted: repository.RuleFilter, after: int, limit: int
+    session: Session, files: KbFiles, tenant: str, reference: str, wanted: repository.RuleFilter, after: int, limit: int
 ) -> Sequence[RuleRow]:
     """Lists rules in order; raises Invalid for a predicate that is neither in the rules nor in the KB."""
     model = ready(session, tenant, reference)
@@ -166,25 +173,28 @@ def rules(
         known = set(repository.rule_predicates(session, model))
         kb = repository.kb_of(session, model)
         if kb is not None:
-            known.update(kbs.vocabulary(session, kb, kbs.PREDICATE))
+            known.update(KbRows.of(session, kb).open(files).predicates.all())
         if predicate not in known:
             raise unknown_symbol("predicate", predicate, f"model {model.name!r}", sorted(known))
     return found
 
 
-def grounded(database: Database, tenant: str, reference: str, rule_id: str, after: int, limit: int) -> Groundings:
+def grounded(
+    database: Database, files: KbFiles, tenant: str, reference: str, rule_id: str, after: int, limit: int
+) -> Groundings:
     """Returns a page of the facts behind a rule, after the first `after`; those with a known head come first."""
     with database.read() as session:
         kb, rule = kb_and_rule(session, tenant, reference, rule_id)
-        premises = groundings.Premises.read(session, kb, rule)
+        rows = KbRows.of(session, kb)
+    stored = rows.open(files)
+    premises = groundings.Premises.read(stored, rows.graphs, rule)
     search = groundings.Search(premises)
     end = after + limit
     ways: list[tuple[bool, groundings.Pairs]] = []
     # Always in the same order, so that groundings of earlier pages are found again and skipped.
     for known in (True, False):
         ways += [(known, pairs) for pairs in search.found(known, end + 1 - len(ways))]
-    with database.read() as session:
-        facts = groundings.named(session, kb, rule, [pairs for _, pairs in ways[after:end]])
+    facts = groundings.named(stored, rule, [pairs for _, pairs in ways[after:end]])
     items = [
         GroundingOut(known=known, facts=[FactRef.model_validate(fact._asdict()) for fact in body])
         for (known, _), body in zip(ways[after:end], facts, strict=True)

@@ -68,7 +68,12 @@ class Asked:
     @property
     def num_results(self) -> int:
         """Returns how many answers and proofs the reply may have."""
-        return int(self.question["top_k"] * (1 + self.question["proofs"]))
+        return int(self.question["top_k"] * self.question.get("num_atoms", 1) * (1 + self.question["proofs"]))
+
+    @property
+    def alone(self) -> bool:
+        """A logical question and an explanation may take all the time of a batch: others would wait for them."""
+        return "where" in self.question or "explained" in self.question
 
 
 @dataclass
@@ -320,7 +325,7 @@ class Batcher:
 def next_batch(waiting: deque[Asked]) -> list[Asked]:
     """Takes the next questions of a lane: at most MAX_BATCH, with no more facts and results than a message may have.
 
-    Facts that several questions share count once, as they travel once.
+    A logical question travels alone. Facts that several questions share count once, as they travel once.
     """
     taken: list[Asked] = []
     num_bytes, num_results, counted = 0, 0, set[int]()
@@ -329,10 +334,14 @@ def next_batch(waiting: deque[Asked]) -> list[Asked]:
         if id(facts) not in counted:
             counted.add(id(facts))
             num_bytes += sum(map(len, chain.from_iterable(facts)))
+        num_bytes += sum(map(len, chain.from_iterable(waiting[0].question.get("without", ()))))
         num_results += waiting[0].num_results
-        if taken and (num_bytes > MAX_BATCH_BYTES or num_results > MAX_BATCH_RESULTS):
+        large = num_bytes > MAX_BATCH_BYTES or num_results > MAX_BATCH_RESULTS
+        if taken and (large or waiting[0].alone):
             break
         taken.append(waiting.popleft())
+        if taken[-1].alone:
+            break
     return taken
 
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 
+from service.queries.logical_schemas import LogicalFields
 from service.settings import GOALS_LIMIT, NAME_LIMIT
 
 MAX_TOP_K = 1000
@@ -28,8 +29,8 @@ class GoalIn(BaseModel):
     object: Name | None = None
 
 
-class QueryRequest(BaseModel):
-    """One question to a model (`goal`) or several at once (`goals`)."""
+class QueryRequest(LogicalFields):
+    """One question to a model (`goal`), several at once (`goals`), or one with several atoms (`where`)."""
 
     model_config = ConfigDict(
         extra="forbid",

@@ -16,7 +16,7 @@ from ctp_core.methods import saving
 from service.db.clock import now, recent
 from service.db.tables import Job, TrainWorker
 from service.errors import Invalid
-from service.training.repository import EVALUATE
+from service.training.repository import EVALUATE, PREDICT
 
 REPORT_SECONDS = 30.0  # between two reports of a worker
 SILENT_SECONDS = 4 * REPORT_SECONDS  # a worker that reports nothing for so long does not count
@@ -87,6 +87,8 @@ def _told_of(job: Job) -> tuple[str, str, str]:
     """What a job is called, what may help it, and the setting of its memory."""
     if job.type == EVALUATE:
         return "evaluation", ":", BATCH_SETTING
+    if job.type == PREDICT:
+        return "prediction", ":", BATCH_SETTING
     expected = (job.forecast or {}).get("peak_bytes")
     forecast = f"forecast: {gigabytes(expected)}" if expected else "no forecast was made"
     return "training", f" ({forecast}): {saving(job.config['method'])}, or", SETTING

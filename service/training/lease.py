@@ -43,9 +43,9 @@ def claim(session: Session, job_id: str, worker: str, lease_seconds: float) -> C
     return Claim(job_id, row.attempt)
 
 
-def claim_next(session: Session, job_type: str, worker: str, lease_seconds: float) -> Claim | None:
-    """Claims the queued job of this type whose tenant has waited longest; returns None if there is none."""
-    while (job_id := repository.next_in_turn(session, job_type)) is not None:
+def claim_next(session: Session, job_types: Sequence[str], worker: str, lease_seconds: float) -> Claim | None:
+    """Claims the queued job of these types whose tenant has waited longest; returns None if there is none."""
+    while (job_id := repository.next_in_turn(session, job_types)) is not None:
         if (claimed := claim(session, job_id, worker, lease_seconds)) is not None:
             return claimed
     return None

@@ -16,10 +16,10 @@ from ctp_core.base.progress import Trial
 from ctp_core.rules import Rule
 from service.db.bulk import insert_rows
 from service.db.clock import now
-from service.db.tables import Checkpoint, Job, Metric, ModelVersion, RuleRow
+from service.db.tables import Checkpoint, Job, Metric, ModelVersion, PredictionFile, RuleRow
 from service.files.removals import remove_later
 from service.training import repository
-from service.training.repository import ACTIVE, TERMINAL, TRAIN, Claim
+from service.training.repository import ACTIVE, PREDICT, TERMINAL, TRAIN, Claim
 from service.training.retention import DECIDING_METRICS, keep_checkpoints
 
 RULE_COLUMNS = tuple(column.key for column in RuleRow.__table__.columns if column.key not in ("model_id", "position"))
@@ -49,6 +49,10 @@ def model_owner(model_id: str) -> str:
     return f"models/{model_id}"
 
 
+def prediction_owner(job_id: str) -> str:
+    return f"predictions/{job_id}"
+
+
 # Endings
 
 
@@ -72,8 +76,8 @@ def succeed(session: Session, claim: Claim, trained: Trained) -> None:
     _settle(session, job)
 
 
-def evaluated(session: Session, claim: Claim, figures: Mapping[str, Any], progress: Mapping[str, Any]) -> None:
-    """Ends an evaluation with its figures."""
+def answered(session: Session, claim: Claim, figures: Mapping[str, Any], progress: Mapping[str, Any]) -> None:
+    """Ends an evaluation or a prediction with its figures."""
     ended = {"status": "succeeded", "finished_at": now(), "lease_expires_at": None}
     repository.write_held(session, claim, **ended, result=dict(figures), progress=dict(progress))
 
@@ -127,8 +131,11 @@ def _end(session: Session, job: Job, status: str) -> None:
 def _drop_files(session: Session, job: Job, seconds: float) -> None:
     """Drops the checkpoints, the model files and the result of a job; the files are removed after `seconds`."""
     job.result = None
+    if job.type == PREDICT:
+        session.execute(delete(PredictionFile).where(PredictionFile.job_id == job.id))
+        remove_later(session, prediction_owner(job.id), seconds)
     if job.type != TRAIN:
-        return  # it has no files
+        return
     session.execute(delete(Checkpoint).where(Checkpoint.job_id == job.id))
     remove_later(session, checkpoint_owner(job.id), seconds)
     remove_later(session, f"{model_owner(job.model_id)}/{job.id}", seconds)

@@ -15,8 +15,9 @@ from service.queue import BATCH_QUEUE, TRAIN_QUEUE
 
 ACTIVE = ("queued", "running")
 TERMINAL = ("succeeded", "failed", "cancelled")
-TRAIN, EVALUATE = "train", "evaluate"
-QUEUES = {TRAIN: TRAIN_QUEUE, EVALUATE: BATCH_QUEUE}  # type of a job -> its queue
+TRAIN, EVALUATE, PREDICT = "train", "evaluate", "predict"
+BATCH = (EVALUATE, PREDICT)  # types of jobs that ask a model
+QUEUES = {TRAIN: TRAIN_QUEUE, EVALUATE: BATCH_QUEUE, PREDICT: BATCH_QUEUE}  # type of a job -> its queue
 
 
 class LeaseLost(Exception):
@@ -133,12 +134,12 @@ def lock(session: Session, job_id: str) -> Job:
     return session.scalars(statement.execution_options(populate_existing=True)).one()
 
 
-def next_in_turn(session: Session, job_type: str) -> str | None:
-    """Returns the queued job of the tenant whose last job of this type began longest ago; tenants take turns."""
+def next_in_turn(session: Session, job_types: Sequence[str]) -> str | None:
+    """Returns the queued job of the tenant whose last job of these types began longest ago; tenants take turns."""
     other = aliased(Job)
-    last = select(func.max(other.started_at)).where(other.tenant == Job.tenant, other.type == job_type)
+    last = select(func.max(other.started_at)).where(other.tenant == Job.tenant, other.type.in_(job_types))
     turn = func.coalesce(last.scalar_subquery(), 0.0), Job.priority.desc(), Job.created_at, Job.id
-    statement = select(Job.id).where(Job.type == job_type, Job.status == "queued", Job.has_children.is_(False))
+    statement = select(Job.id).where(Job.type.in_(job_types), Job.status == "queued", Job.has_children.is_(False))
     return session.scalars(statement.order_by(*turn).limit(1)).first()
 
 

@@ -1,27 +1,24 @@
 """Routes `/train`, `/jobs` and `/presets`."""
 
-import asyncio
-import time
-from contextlib import nullcontext
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse
 from sqlalchemy.orm import Session
 
-from ctp_core.kb.profile import Profile
 from ctp_core.methods import method_texts
 from ctp_core.presets import DEFAULT_PRESET, PRESETS
 from service.http.bodies import json_body
-from service.http.dependencies import DatabaseDep, FeedsDep, OrderDep, SettingsDep, TenantDep, WaitingDep
+from service.http.dependencies import DatabaseDep, FeedsDep, FilesDep, SettingsDep, TenantDep, WaitingDep
 from service.http.idempotency import CreationReply
-from service.http.openapi import example, json_request
+from service.http.openapi import TEXT, example, json_request
 from service.http.pages import DEFAULT_LIMIT, Cursor, Limit, Page, decode_cursor, page
 from service.http.places import PlacedStream
 from service.kbs import service as kbs
 from service.training import capacity, repository, service
 from service.training.events import Position
-from service.training.feed import WAIT_SECONDS, Feed, stream
+from service.training.feed import stream
 from service.training.schemas import (
     EXAMPLE_EVENT,
     EXAMPLE_JOB,
@@ -34,14 +31,10 @@ from service.training.schemas import (
     TrainRequest,
     TrainResponse,
 )
+from service.training.submission import Submission, Wait, finished
 
 router = APIRouter(tags=["training"])
-MAX_WAIT_SECONDS = 300
-Wait = Annotated[
-    float,
-    Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job to end, at most 300; 0: answer at once."),
-]
-JobType = Literal["train", "evaluate"]
+JobType = Literal["train", "evaluate", "predict"]
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 LastEventId = Annotated[
     str | None,
@@ -57,16 +50,6 @@ MODEL_STATUS = {
 }
 
 
-async def finished(feed: Feed, seconds: float) -> JobOut:
-    """Waits for the end of a job, at most `seconds`; returns its state then. The caller must hold a waiting place."""
-    deadline = time.monotonic() + seconds
-    while True:
-        job = await feed.state()
-        if job.status in repository.TERMINAL or time.monotonic() >= deadline:
-            return job
-        await asyncio.sleep(WAIT_SECONDS)
-
-
 @router.post(
     "/train",
     summary="Train a model",
@@ -76,29 +59,23 @@ async def finished(feed: Feed, seconds: float) -> JobOut:
 )
 async def train(
     request: Annotated[TrainRequest, Depends(json_body(TrainRequest))],
-    response: Response,
+    database: DatabaseDep,
+    files: FilesDep,
     settings: SettingsDep,
-    order: OrderDep,
-    waiting: WaitingDep,
-    feeds: FeedsDep,
-    wait: Wait = 0,
+    submission: Annotated[Submission, Depends()],
 ) -> TrainResponse:
     """Train a model on a KB. The answer names the job to follow and the model version that it will create."""
 
     def create(session: Session) -> CreationReply:
-        job, model = service.submit(session, order.tenant, request, settings)
+        job, model = service.submit(session, submission.tenant, request, settings)
         body = TrainResponse(job=service.shown(session, [job])[0], model=ModelRef.model_validate(vars(model)))
         return CreationReply(202, body.model_dump(mode="json"), {"Location": f"/jobs/{job.id}"})
 
-    content = request.model_dump_json().encode()
-    # The waiting place is taken first: a call that is refused one must not start a training.
-    with waiting.place(order.tenant) if wait else nullcontext():
-        reply = await order.create(content, create)
-        response.headers.update(reply.headers)
-        answer = TrainResponse.model_validate(reply.body)
-        if wait:
-            answer.job = await finished(feeds.of(order.tenant, answer.job.id), wait)
-            answer.model.status = MODEL_STATUS[answer.job.status]
+    check = partial(service.check, database, files, submission.tenant, request)
+    body, job = await submission.run(request, create, lambda body: str(body["job"]["id"]), check)
+    answer = TrainResponse.model_validate(body)
+    if job is not None:
+        answer.job, answer.model.status = job, MODEL_STATUS[job.status]
     return answer
 
 
@@ -140,7 +117,7 @@ async def get_job(
     # Not EventSourceResponse, with which FastAPI expects a generator, which cannot answer 204.
     response_class=Response,
     responses={
-        200: {"content": {EventSourceResponse.media_type: {"example": EXAMPLE_EVENT}}},
+        200: {"content": {EventSourceResponse.media_type: TEXT | {"example": EXAMPLE_EVENT}}},
         204: {"description": "The job has ended, and `Last-Event-ID` is its last event."},
     },
 )
@@ -170,6 +147,7 @@ def cancel_job(job_id: str, database: DatabaseDep, settings: SettingsDep, tenant
 @router.get("/presets", responses=example(200, {"items": [EXAMPLE_PRESET], "next_cursor": None}))
 def list_presets(
     database: DatabaseDep,
+    files: FilesDep,
     tenant: TenantDep,
     kb: Annotated[str, Query(max_length=64, description="Id or name of the KB.")],
     method: Annotated[
@@ -177,14 +155,9 @@ def list_presets(
     ] = None,
 ) -> Page[PresetOut]:
     """List the presets of a KB with their settings, for the default method or another of its `methods`."""
+    kbs.count(database, files, tenant, kb)
     with database.read() as session:
         found = kbs.get(session, tenant, kb)
-        is_counted = Profile.is_counted(found.statistics)
-    if not is_counted:
-        with database.write() as session:
-            found = kbs.get(session, tenant, kb)
-            kbs.count(session, found)
-    with database.read() as session:
         profile, configs = kbs.profile_of(found), service.preset_configs(found, method)
         forecasts = {name: capacity.forecast(session, config, profile) for name, config in configs.items()}
     texts = method_texts(profile.kind)

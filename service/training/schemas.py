@@ -98,10 +98,13 @@ class JobOut(BaseModel):
     """A job and its progress; a training with several seeds has one child per seed."""
 
     id: str
-    type: str = Field("train", description="`train` or `evaluate`: the latter is also at `/evaluations/{id}`.")
+    type: str = Field(
+        "train",
+        description="`train`, `evaluate` (also at `/evaluations/{id}`) or `predict` (also at `/predictions/{id}`).",
+    )
     status: str
     model_id: str
-    model: str = Field(description="Name and version of the model that the job trains or evaluates, as `name@3`.")
+    model: str = Field(description="Name and version of the model that the job trains or asks, as `name@3`.")
     kb_id: str
     seed: int | None
     attempt: int

@@ -20,10 +20,13 @@ from ctp_core.select.registry import FIXED_RULES
 from service.db.engine import Database
 from service.db.tables import Job, Kb, ModelVersion, Outbox
 from service.errors import Conflict, Invalid, NotFound, TooMany
+from service.facts.files import KbFiles
 from service.http.bodies import invalid
 from service.http.suggestions import did_you_mean
+from service.kbs import repository as kbs_repository
 from service.kbs import service as kbs
 from service.names import check_name, new_id
+from service.room import check_room
 from service.settings import Settings
 from service.training import capacity, outcomes, repository
 from service.training.schemas import ChildOut, JobOut, TrainRequest
@@ -104,11 +107,21 @@ def _parts_with(name: str, config: BaseConfig) -> list[str]:
     return [f"config.{place}.{name}" for place, part in parts.items() if name in type(part).model_fields]
 
 
-def _check_fixed_rules(session: Session, kb: Kb, config: BaseConfig) -> None:
-    """Raises Invalid at a predicate that the KB does not have: its training would fail later."""
-    if isinstance(config, CtpGraphsConfig):
-        for rule in map(parse_rule, config.rules):
-            kbs.check_predicates(session, kb, (rule.predicate, *rule.body.predicates), "config.rules")
+def check(database: Database, files: KbFiles, tenant: str, request: TrainRequest) -> None:
+    """Checks what only the files of the KB tell, before a transaction is begun; without the KB, `submit` will say so.
+
+    Raises Invalid where fixed rules have a predicate that the KB does not have: their training would fail later.
+    """
+    kbs.count(database, files, tenant, request.kb)
+    with database.read() as session:
+        kb = kbs_repository.find(session, tenant, request.kb)
+        config = None if kb is None else resolve_config(kb, request.preset, request.config)
+        if kb is None or not isinstance(config, CtpGraphsConfig) or not config.rules:
+            return
+        key = kbs_repository.artifact_of(session, kb)
+    stored = files.open(key, kb.name, kb.kind)
+    for rule in map(parse_rule, config.rules):
+        kbs.check_predicates(stored, (rule.predicate, *rule.body.predicates), "config.rules")
 
 
 def _check_holdout(kb: Kb, holdout: Holdout | None) -> None:
@@ -122,7 +135,7 @@ def _check_holdout(kb: Kb, holdout: Holdout | None) -> None:
     holdout.sizes(kb.splits["train"])
 
 
-def check_room(session: Session, tenant: str, number: int, settings: Settings) -> None:
+def check_queue(session: Session, tenant: str, number: int, settings: Settings) -> None:
     """Raises TooMany if so many more jobs of a tenant may not be queued."""
     queued = repository.num_queued(session, tenant)
     if queued + number > settings.max_queued_jobs:
@@ -139,12 +152,11 @@ def submit(session: Session, tenant: str, request: TrainRequest, settings: Setti
     same time: try again.
     """
     seeds = request.seeds if request.seeds is not None else [None]
-    check_room(session, tenant, len(seeds), settings)
+    check_queue(session, tenant, len(seeds), settings)
+    check_room(session, tenant, 0, settings)
     kb = kbs.held(session, tenant, request.kb)
-    kbs.count(session, kb)
     name = check_name(request.name or kb.name)
     configs = [resolve_config(kb, request.preset, _with_seed(request.config, seed)) for seed in seeds]
-    _check_fixed_rules(session, kb, configs[0])
     _check_holdout(kb, request.holdout)
     profile = kbs.profile_of(kb)
     expected = [capacity.forecast(session, config, profile) for config in configs]

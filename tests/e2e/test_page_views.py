@@ -32,6 +32,7 @@ VIEWS = [
     "#/models",
     "#/models/page-family@1",
     "#/models/page-family@1?tab=evaluation",
+    "#/models/page-family@1?tab=prediction",
     "#/models/page-family@1?tab=curves",
     "#/models/page-family@1?tab=about",
     QUESTION,

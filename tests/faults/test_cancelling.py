@@ -1,13 +1,19 @@
 """Cancel in every state that a job can be in."""
 
+from pathlib import Path
+
+import psutil
 import pytest
 
 from service.db.tables import ModelVersion
-from service.local.cluster import wait_for
+from service.local.cluster import Cluster, wait_for
 from service.queue import make_redis, waiting_jobs
 from tests.faults.watching import ENDLESS, SHORT, Watch
 
 pytestmark = pytest.mark.slow
+# The whole KB in one step: most of a minute without a look at the clock.
+LONG_STEP = {"kb": "kinship", "config": {"method": "ctp", "search": [], "depth": 2, "batch_size": 100_000}}
+IN_STEP_SECONDS = 4  # of work: it takes a second to get there
 
 
 def model_status(watch: Watch, model_id: str) -> str:
@@ -28,6 +34,28 @@ def test_a_running_job_is_cancelled_and_its_worker_is_free_within_ten_seconds(wa
     folders = [watch.artifacts / "jobs" / job["id"], watch.artifacts / "models" / job["model_id"]]
     wait_for(lambda: not any(folder.exists() for folder in folders), "no files are left", 30)
     watch.wait_for_end(following["id"])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_training_that_is_cancelled_in_the_middle_of_a_long_step_gives_its_memory_back_at_once(
+    tmp_path: Path,
+) -> None:
+    """At the default times; it took until the lease of thirty seconds was over."""
+    with Cluster(tmp_path, {"log_level": "INFO"}) as cluster:
+        cluster.start("api", "dispatch", "train")
+        watch = Watch(cluster)
+        job = watch.submit(LONG_STEP)
+        wait_for(lambda: watch.job(job["id"]).status == "running", "it is taken", 120)
+        (number,) = cluster.parts["train"].children()
+        child = psutil.Process(number)
+        began = child.cpu_times().user
+        wait_for(lambda: child.cpu_times().user > began + IN_STEP_SECONDS, "it is in its first step", 240)
+        assert watch.cancel(job["id"]).json()["status"] == "cancelled"
+        wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "its memory is free", 15)
+        assert "it went on with a job that is not its own any more" in watch.log("train")
+        assert (watch.job(job["id"]).status, watch.job(job["id"]).attempt) == ("cancelled", 1)
+        watch.check_nothing_is_lost()
 
 
 def test_a_queued_job_never_runs_once_it_is_cancelled(watch: Watch) -> None:

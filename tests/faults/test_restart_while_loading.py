@@ -46,5 +46,5 @@ def test_a_restart_in_the_middle_of_a_load_leaves_nothing_half(tmp_path: Path) -
         with service.client() as client:
             assert client.get("/kbs/cut").json()["num_facts"] == 300_000
         wait_for(lambda: count(tmp_path, "kbs WHERE status != 'ready'") == 0, "what was half loaded is gone")
-        assert count(tmp_path, "symbols WHERE kb NOT IN (SELECT number FROM kbs)") == 0
-        assert count(tmp_path, "fact_blocks WHERE kb NOT IN (SELECT number FROM kbs)") == 0
+        assert count(tmp_path, "kb_segments WHERE kb NOT IN (SELECT number FROM kbs)") == 0
+        wait_for(lambda: len(list((tmp_path / "artifacts" / "kbs").iterdir())) == count(tmp_path, "kbs"), "its files")

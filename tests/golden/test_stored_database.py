@@ -13,7 +13,9 @@ import httpx
 import pytest
 
 from service.db.engine import Database
-from service.db.migrate import check_schema, migrate
+from service.db.migrate import check_schema
+from service.facts.files import KbFiles
+from service.preparing import prepare
 from service.settings import Settings
 from tests.golden.comparing import check_answers, check_proofs, check_rules, plain_rules
 from tests.running import running_service
@@ -60,8 +62,9 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]
 
 def test_the_database_is_migrated_to_the_newest_schema(tmp_path: Path) -> None:
     unpack_data(tmp_path)
-    database = Database(Settings(data_dir=tmp_path).database)
-    migrate(database.engine)
+    settings = Settings(data_dir=tmp_path)
+    database = Database(settings.database)
+    prepare(database, KbFiles.of(settings))
     check_schema(database.engine)
     database.dispose()
 

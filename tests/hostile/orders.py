@@ -1,4 +1,4 @@
-"""Orders of work that nobody gives: evaluations, trainings and uploads with odd splits, shares, limits and settings."""
+"""Orders of work that nobody gives: evaluations, predictions, trainings and uploads with odd values in all places."""
 
 import json
 import random
@@ -14,7 +14,7 @@ KEYS = ("model", "split", "kb", "limit", "holdout", "config", "seeds", "preset",
 
 def hostile_order(dice: random.Random, model: str) -> tuple[str, bytes]:
     """Returns the path and the body of a call that creates something, or is refused."""
-    path, body = dice.choice([evaluation, training, upload])(dice, model)
+    path, body = dice.choice([evaluation, prediction, training, upload])(dice, model)
     if dice.random() < 0.3:
         body[dice.choice(KEYS)] = odd_value(dice)
     text = json.dumps(body)
@@ -32,6 +32,20 @@ def evaluation(dice: random.Random, model: str) -> tuple[str, dict[str, Any]]:
         "split": split,
         "kb": kb,
         "limit": limit,
+    }
+
+
+def prediction(dice: random.Random, model: str) -> tuple[str, dict[str, Any]]:
+    names = [None, None, ["rick"], ["rick", "morty"], [], [odd_text(dice)], odd_value(dice)]
+    return "/predictions", {
+        "model": dice.choice([model, model, odd_text(dice)]),
+        "predicate": dice.choice(["grandparent", "grandparent", odd_text(dice)]),
+        "subjects": dice.choice(names),
+        "objects": dice.choice(names),
+        "min_score": dice.choice([0, 0.5, 1, odd_number(dice)]),
+        "top_k_per_question": dice.choice([1, 3, odd_number(dice)]),
+        "proofs": dice.choice([0, 1, odd_number(dice)]),
+        "format": dice.choice(["csv", "jsonl", "parquet", odd_text(dice)]),
     }
 
 

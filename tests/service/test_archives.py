@@ -45,7 +45,7 @@ from service.settings import NAME_LIMIT, Settings
 from service.training.outcomes import CHUNK_RULES, add_rules
 from service.training.schemas import TrainRequest
 from tests.service.test_large_bodies import ticks_during
-from tests.stores import folder_store
+from tests.stores import files_of, folder_store
 
 PIECE = b"x" * 65_536
 
@@ -356,7 +356,7 @@ def test_deleting_a_model_of_many_rules_lets_others_write_meanwhile(either_datab
         with either_database.write() as session:
             service.delete(session, "default", model.id, 0.0)
         with either_database.read() as session, pytest.raises(Conflict, match="is deleted"):
-            service.rules(session, "default", model.id, models.ALL_RULES, -1, 10)
+            service.rules(session, files_of(either_database), "default", model.id, models.ALL_RULES, -1, 10)
         staging.sweep(either_database)
     assert steps(seen)[1:] == [CHUNK_RULES, CHUNK_RULES, 1], "rules in one transaction"
     assert seen[-1] == 0

@@ -342,6 +342,22 @@ def test_a_batch_has_a_bounded_number_of_results() -> None:
     assert asyncio.run(sizes()) == [3, 1, 2]
 
 
+def test_a_logical_question_travels_alone() -> None:
+    """It may take all the time of a message, for which others would wait."""
+
+    async def sizes() -> list[int]:
+        loop = asyncio.get_running_loop()
+        logical = PROBE | {"where": ["p(?x, b)"], "num_atoms": 1}
+        kinds = [PROBE, PROBE, logical, logical, PROBE, PROBE]
+        lane = deque(Asked(question, "", loop.create_future()) for question in kinds)
+        found = []
+        while lane:
+            found.append(len(next_batch(lane)))
+        return found
+
+    assert asyncio.run(sizes()) == [2, 1, 1, 2]
+
+
 def test_a_loop_that_has_ended_is_told(alone: Settings) -> None:
     async def look() -> list[bool]:
         batcher = Batcher(alone)

@@ -15,6 +15,7 @@ from service.settings import Settings
 from service.training import capacity, service
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
+from tests.stores import files_of
 
 TENANT = "default"
 FACTS = [(f"e{i}", f"p{i % 3}", f"e{i + 1}") for i in range(30)]
@@ -22,7 +23,7 @@ FACTS = [(f"e{i}", f"p{i % 3}", f"e{i + 1}") for i in range(30)]
 
 @pytest.fixture
 def database(either_database: Database) -> Database:
-    kbs.create(either_database, TENANT, "small", built(FACTS))
+    kbs.create(either_database, files_of(either_database), TENANT, "small", built(FACTS))
     return either_database
 
 
@@ -110,8 +111,8 @@ def test_a_kb_of_an_older_version_is_counted_when_its_statistics_are_needed(data
         session.execute(update(Kb).values(statistics=None))
     with database.read() as session:
         assert kbs.profile_of(kbs.get(session, TENANT, "small")).num_paths is None
-    submit(database)
+    kbs.count(database, files_of(database), TENANT, "small")
     with database.read() as session:
         counted = kbs.get(session, TENANT, "small")
         assert counted.statistics == new
-        assert kbs.profile_of(counted).max_degree == 2
+        assert kbs.profile_of(counted).num_paths == 29 * 2**2 + 2

@@ -23,7 +23,7 @@ from service.training.lease import Witness
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
 from tests.service.test_archives import archive
-from tests.stores import folder_store
+from tests.stores import files_of, folder_store
 
 TENANT, LEASE, HOUR = "default", 30.0, 3600.0
 
@@ -91,7 +91,7 @@ def clock(either_database: Database) -> Clock:
 
 @pytest.fixture
 def database(either_database: Database, clock: Clock) -> Database:
-    kbs.create(either_database, TENANT, "small", built([("a", "p", "b")]))
+    kbs.create(either_database, files_of(either_database), TENANT, "small", built([("a", "p", "b")]))
     return either_database
 
 
@@ -166,7 +166,7 @@ def test_a_job_that_is_missing_from_the_queue_is_found(database: Database, clock
 
 
 def test_a_load_that_was_broken_off_is_swept(database: Database, clock: Clock) -> None:
-    load = store.Load.start(database, TENANT, "half", kbs._stored_facts(built([("a", "p", "c")])))
+    load = store.Load.start(database, files_of(database), TENANT, "half", kbs._stored_facts(built([("a", "p", "c")])))
     assert store.sweep(database) == 0
     clock.ahead = -HOUR
     assert store.sweep(database) == 1

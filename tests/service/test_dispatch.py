@@ -23,6 +23,7 @@ from service.training import lease, service
 from service.training.lease import Witness
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
+from tests.stores import files_of
 
 TENANT = "default"
 
@@ -34,7 +35,7 @@ def dispatcher(tmp_path: Path) -> Iterator[Dispatcher]:
     made = Dispatcher(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1", **times))
     migrate(made.database.engine)
     adopt(made.database, made.storage)
-    kbs.create(made.database, TENANT, "small", built([("a", "p", "b")]))
+    kbs.create(made.database, files_of(made.database), TENANT, "small", built([("a", "p", "b")]))
     yield made
     made.database.dispose()
 

@@ -28,7 +28,7 @@ from service.kbs import service as kbs
 from service.kbs.service import EXPORT_LINES
 from service.settings import MIB, Settings
 from tests.built_kbs import built
-from tests.stores import folder_store
+from tests.stores import files_of, folder_store
 
 SIZE = 24 * MIB
 
@@ -59,7 +59,7 @@ def app(tmp_path: Path) -> Iterator[FastAPI]:
     )
     with app.state.database.write() as session:
         session.add(model)
-    kbs.create(app.state.database, "default", "small", built([("a", "p", "b")]))
+    kbs.create(app.state.database, files_of(app.state.database), "default", "small", built([("a", "p", "b")]))
     yield app
     app.state.database.dispose()
 
@@ -149,7 +149,11 @@ def stories(sqlite_database: Database) -> Kb:
     for split, numbers in {"train": range(EXPORT_LINES + 1), "test": range(5)}.items():
         content = io.BytesIO("\n".join(json.dumps(story(number)) for number in numbers).encode())
         builder.add(split, FORMATS["graphs"].read(content, split, FileLimits()), split)
-    return kbs.create(sqlite_database, "default", "stories", builder.build())[0]
+    return kbs.create(sqlite_database, files_of(sqlite_database), "default", "stories", builder.build())[0]
+
+
+def export(database: Database, format_name: str, split: str | None) -> Iterator[bytes]:
+    return kbs.export(database, files_of(database), kbs.rows_of(database, "default", "stories"), format_name, split)
 
 
 @pytest.mark.slow
@@ -157,12 +161,12 @@ def stories(sqlite_database: Database) -> Kb:
 def test_graphs_are_exported_as_they_were_uploaded(
     sqlite_database: Database, stories: Kb, split: str | None, numbers: list[range]
 ) -> None:
-    lines = b"".join(kbs.export(sqlite_database, stories, "graphs", split)).splitlines()
+    lines = b"".join(export(sqlite_database, "graphs", split)).splitlines()
     assert list(map(json.loads, lines)) == [story(number) for some in numbers for number in some]
 
 
 def test_graphs_are_read_while_they_are_exported_and_never_cut_short(sqlite_database: Database, stories: Kb) -> None:
-    content = kbs.export(sqlite_database, stories, "graphs", None)
+    content = export(sqlite_database, "graphs", None)
     next(content)
     with sqlite_database.write() as session:
         session.execute(delete(GraphRow).where(GraphRow.number >= EXPORT_LINES))

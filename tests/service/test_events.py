@@ -19,16 +19,18 @@ from service.settings import Settings
 from service.training import events, feed, service
 from service.training.events import Position
 from service.training.feed import Feeds, stream
-from service.training.router import finished, follow_job
+from service.training.router import follow_job
 from service.training.schemas import TrainRequest
+from service.training.submission import finished
 from tests.built_kbs import built
+from tests.stores import files_of
 
 TENANT = "default"
 
 
 @pytest.fixture
 def database(sqlite_database: Database) -> Database:
-    kbs.create(sqlite_database, TENANT, "small", built([("a", "p", "b")]))
+    kbs.create(sqlite_database, files_of(sqlite_database), TENANT, "small", built([("a", "p", "b")]))
     return sqlite_database
 
 
@@ -117,6 +119,21 @@ def test_calls_that_wait_for_a_job_share_its_looks(database: Database, job: Job,
 
     asyncio.run(wait())
     assert len(looks) < 20
+
+
+def test_a_tenant_that_waits_for_many_jobs_has_each_looked_for_less_often(
+    database: Database, job: Job, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting for two hundred jobs was a thousand looks a second."""
+    monkeypatch.setattr(feed, "SHARE_SECONDS", 10.0)
+    looks: list[object] = []
+    event.listen(database.engine, "begin", looks.append)
+
+    async def wait() -> None:
+        assert (await finished(feeds.of(TENANT, job.id), 0.7)).status == "queued"
+
+    asyncio.run(wait())
+    assert len(looks) == 1
 
 
 def ids_and_names(messages: list[bytes]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from tests.installed import PACKAGES, ROOT, imported, modules, run_with
 from tests.running import RunningService
 
 BASE = ["ctp"]
-CLIENT = {"train", "evaluate", "query", "rules", "kb", "jobs", "models", "settings"}
+CLIENT = {"train", "evaluate", "predict", "query", "rules", "kb", "jobs", "models", "settings"}
 NEEDED = {
     "up": "all",
     "api": "service",

@@ -67,6 +67,10 @@ def test_a_slow_machine_is_measured_by_its_own_pace() -> None:
     assert missed(FINE | {"query_p99_ms": 900.0}, FINE | {"query_p99_ms": 200.0}, {}) == []
 
 
+def test_a_machine_that_has_become_slow_is_measured_by_its_pace_just_before_the_load() -> None:
+    assert missed(FINE | {"query_p99_ms": 900.0, "calm_query_p99_ms": 200.0}, FINE, {}) == []
+
+
 def test_a_fifth_more_memory_may_be_kept() -> None:
     assert grown({"api": 120.0}, {"api": 100.0}) == []
     assert grown({"api": 120.1}, {"api": 100.0}) == ["api"]

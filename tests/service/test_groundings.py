@@ -22,13 +22,16 @@ from service.app import create_app
 from service.db.engine import Database
 from service.db.migrate import migrate
 from service.db.tables import Kb, ModelVersion, RuleRow
+from service.facts.reading import StoredFacts
 from service.kbs import service as kbs
+from service.kbs.whole import KbRows
 from service.models import service
 from service.models.groundings import NOBODY, Edges, Premises, Search, named
 from service.models.repository import kb_of
 from service.settings import Settings
 from service.training.outcomes import add_rules
 from tests.built_kbs import built
+from tests.stores import files_of
 
 TWO_HOPS = [("X", "Z"), ("Z", "Y")]
 
@@ -43,7 +46,20 @@ def hub(database: Database, num: int) -> Kb:
     into = [(f"a{i}", "q", "hub") for i in range(num)]
     out = [("hub", "q", f"b{i}") for i in range(num)]
     facts = [*into, *out, (f"a{num - 1}", "p", f"b{num - 1}")]
-    return kbs.create(database, "default", "hub", built(facts))[0]
+    return kbs.create(database, files_of(database), "default", "hub", built(facts))[0]
+
+
+def stored(database: Database, kb: Kb) -> StoredFacts:
+    return rows_of(database, kb).open(files_of(database))
+
+
+def rows_of(database: Database, kb: Kb) -> KbRows:
+    with database.read() as session:
+        return KbRows.of(session, kb)
+
+
+def premises(database: Database, kb: Kb, wanted: RuleRow, kind: type[Premises] = Premises) -> Premises:
+    return kind.read(stored(database, kb), rows_of(database, kb).graphs, wanted)
 
 
 def rule(*body: tuple[str, str]) -> RuleRow:
@@ -82,12 +98,11 @@ def test_a_predicate_without_facts_has_none() -> None:
 
 def test_a_known_head_is_found_although_a_join_would_take_for_ever(database: Database) -> None:
     kb = hub(database, 3000)
-    with database.read() as session:
-        search = Search(Premises.read(session, kb, rule(*TWO_HOPS)), seconds=30.0)
-        began = time.process_time()
-        (way,) = search.found(known=True, limit=50)
-        assert time.process_time() - began < 1, "nine million ways lead over the hub"
-        assert [str(fact.subject) for fact in named(session, kb, rule(*TWO_HOPS), [way])[0]] == ["a2999", "hub"]
+    search = Search(premises(database, kb, rule(*TWO_HOPS)), seconds=30.0)
+    began = time.process_time()
+    (way,) = search.found(known=True, limit=50)
+    assert time.process_time() - began < 1, "nine million ways lead over the hub"
+    assert [str(fact.subject) for fact in named(stored(database, kb), rule(*TWO_HOPS), [way])[0]] == ["a2999", "hub"]
     assert not search.truncated
 
 
@@ -97,9 +112,8 @@ def test_a_large_kb_takes_little_memory(database: Database) -> None:
     kb = hub(database, 30_000)
     tracemalloc.start()
     try:
-        with database.read() as session:
-            search = Search(Premises.read(session, kb, rule(*TWO_HOPS)))
-            assert search.found(known=True, limit=1)
+        search = Search(premises(database, kb, rule(*TWO_HOPS)))
+        assert search.found(known=True, limit=1)
         assert tracemalloc.get_traced_memory()[1] < 200 * kb.num_facts
     finally:
         tracemalloc.stop()
@@ -107,21 +121,19 @@ def test_a_large_kb_takes_little_memory(database: Database) -> None:
 
 def test_the_search_ends_when_its_time_is_up(database: Database) -> None:
     kb = hub(database, 1000)
-    with database.read() as session:
-        search = Search(Premises.read(session, kb, rule(*TWO_HOPS)), seconds=0.2)
-        began = time.monotonic()
-        assert len(search.found(known=False, limit=10**9)) > 0
-        assert time.monotonic() - began < 20
+    search = Search(premises(database, kb, rule(*TWO_HOPS)), seconds=0.2)
+    began = time.monotonic()
+    assert len(search.found(known=False, limit=10**9)) > 0
+    assert time.monotonic() - began < 20
     assert search.truncated
 
 
 def test_a_body_that_leaves_an_end_open_is_shown_once(database: Database) -> None:
     kb = hub(database, 5)
-    with database.read() as session:
-        search = Search(Premises.read(session, kb, rule(("X", "Z"))))
-        assert len(search.found(known=True, limit=50)) == 1
-        assert len(search.found(known=False, limit=50)) == 9
-        assert search.found(known=False, limit=0) == []
+    search = Search(premises(database, kb, rule(("X", "Z"))))
+    assert len(search.found(known=True, limit=50)) == 1
+    assert len(search.found(known=False, limit=50)) == 9
+    assert search.found(known=False, limit=0) == []
     assert not search.truncated
 
 
@@ -134,10 +146,9 @@ def test_facts_of_different_graphs_do_not_meet(database: Database) -> None:
     content = io.BytesIO("\n".join(map(json.dumps, stories)).encode())
     builder = GraphsBuilder(KbLimits())
     builder.add("train", FORMATS["graphs"].read(content, "stories.jsonl", FileLimits()), "stories.jsonl")
-    kb, _ = kbs.create(database, "default", "stories", builder.build())
-    with database.read() as session:
-        search = Search(Premises.read(session, kb, rule(*TWO_HOPS)))
-        known, unknown = (named(session, kb, rule(*TWO_HOPS), search.found(k, 50)) for k in (True, False))
+    kb, _ = kbs.create(database, files_of(database), "default", "stories", builder.build())
+    search = Search(premises(database, kb, rule(*TWO_HOPS)))
+    known, unknown = (named(stored(database, kb), rule(*TWO_HOPS), search.found(k, 50)) for k in (True, False))
     assert [[str(fact) for fact in way] for way in known] == [["q(ann, bob)", "q(bob, cem)"]]
     assert [[str(fact) for fact in way] for way in unknown] == [["q(ann, bob)", "q(bob, dan)"]]
 
@@ -153,11 +164,10 @@ class Timed(Premises):
 
 
 def test_the_time_to_sort_the_facts_counts_but_leaves_some_for_the_search(database: Database) -> None:
-    with database.read() as session:
-        premises = Timed.read(session, hub(database, 3), rule(*TWO_HOPS))
-    assert Search(premises, seconds=1024.0).ends - 1024.0 <= Timed.first
+    found = premises(database, hub(database, 3), rule(*TWO_HOPS), Timed)
+    assert Search(found, seconds=1024.0).ends - 1024.0 <= Timed.first
     before = time.monotonic()
-    assert Search(premises, seconds=0.0).ends >= before
+    assert Search(found, seconds=0.0).ends >= before
 
 
 def test_no_connection_is_held_while_facts_are_joined(database: Database) -> None:
@@ -185,10 +195,8 @@ def test_no_connection_is_held_while_facts_are_joined(database: Database) -> Non
         nonlocal taken
         taken += 1
 
-    found = service.grounded(database, "default", "m", "r", 0, 50)
-    assert (len(found.items), found.items[0].known, taken) == (9, True, 2), (
-        "one to read the facts, one to name the found"
-    )
+    found = service.grounded(database, files_of(database), "default", "m", "r", 0, 50)
+    assert (len(found.items), found.items[0].known, taken) == (9, True, 1), "one to find the files"
 
 
 def test_a_tenant_has_so_many_calls_for_groundings_under_way(tmp_path: Path) -> None:

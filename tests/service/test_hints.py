@@ -178,7 +178,7 @@ def test_a_bare_name_deletes_nothing(client: httpx.Client) -> None:
         ("GET", "/kbs?limt=3", "limt", "(did you mean 'limit'?)"),
         ("GET", "/kbs/family/facts?predicat=parent&limit=1", "predicat", "(did you mean 'predicate'?)"),
         ("GET", "/models/compare?id=family", "id", "(did you mean 'ids'?)"),
-        ("GET", "/jobs?size=3", "size", ": this call takes status, limit, cursor"),
+        ("GET", "/jobs?size=3", "size", ": this call takes status, type, limit, cursor"),
         ("GET", "/kbs/family?verbose=1", "verbose", ": this call takes none"),
         ("POST", "/train?wiat=3", "wiat", "(did you mean 'wait'?)"),
         ("POST", "/query?top_k=3", "top_k", ": this call takes none"),

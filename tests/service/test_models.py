@@ -305,3 +305,25 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_unread(client: httpx.Cli
                 member.write(zeros)
     answer = send(client, buffer.getvalue())
     assert (answer.status_code, answer.json()["code"]) == (413, "model_too_large")
+
+
+def test_a_version_that_is_not_there_names_those_that_are(client: httpx.Client) -> None:
+    first = train(client)["model"]
+    name = train(client, name=first["name"])["model"]["name"]
+    client.put(f"/models/{name}/aliases/champion", json={"version": 1}).raise_for_status()
+    for wrong in ("9", "best"):
+        answer = client.get(f"/models/{name}@{wrong}")
+        assert (answer.status_code, answer.json()["code"]) == (404, "model_not_found")
+        assert answer.json()["versions"] == [f"{name}@2", f"{name}@1", f"{name}@champion"]
+        assert f"there are {name}@2, {name}@1, {name}@champion" in answer.json()["detail"]
+
+
+def test_a_kb_that_models_stand_on_names_them(client: httpx.Client) -> None:
+    kb = f"kb-{uuid.uuid4().hex[:8]}"
+    client.post("/kbs", json={"name": kb, "facts": [["a", "p", "b"], ["b", "p", "c"]]}).raise_for_status()
+    config = {"method": "distmult", "search": [], "epochs": 1}
+    names = [train(client, kb=kb, name=f"{kb}-{number}", config=config)["model"]["name"] for number in (1, 2)]
+    answer = client.delete(f"/kbs/{kb}")
+    assert (answer.status_code, answer.json()["code"]) == (409, "kb_in_use")
+    assert answer.json()["models"] == [f"{names[1]}@1", f"{names[0]}@1"]
+    assert f"{names[1]}@1 and {names[0]}@1 stand on '{kb}'" in answer.json()["detail"]

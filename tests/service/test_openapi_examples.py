@@ -6,11 +6,14 @@ import httpx
 import pytest
 
 from service.app import create_app
+from service.http.codes import CODES
 from service.http.openapi import EXAMPLE_PROBLEM
 from service.settings import Settings
+from tests.repository.test_error_codes import raised_codes
 from tests.service.test_jobs import train
 
 Operation = tuple[str, dict[str, Any]]
+FILES = ("application/zip", "application/vnd.apache.parquet")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +30,7 @@ def test_every_answer_with_a_body_has_an_example(operations: list[Operation]) ->
         for status, response in operation["responses"].items()
         if status in ("200", "201", "202")
         for media_type, body in response.get("content", {}).items()
-        if media_type != "application/zip"
+        if media_type not in FILES
     ]
     assert len(bodies) > 20
     assert [name for name, body in bodies if "example" not in body] == []
@@ -79,3 +82,34 @@ def test_examples_have_the_keys_of_real_answers(client: httpx.Client, operations
         example = known[name]["responses"][str(answer.status_code)]["content"]["application/json"]["example"]
         assert misfits(example, answer.json()) == [], name
     assert client.get("/models", params={"limit": 1001}).json() == EXAMPLE_PROBLEM
+
+
+def test_ids_of_operations_are_the_names_that_people_would_give_them(operations: list[Operation]) -> None:
+    ids = {operation["operationId"] for _, operation in operations}
+    assert len(ids) == len(operations)
+    assert {"query", "train", "create_kb", "get_job", "create_prediction"} <= ids
+    assert operations[0][0] == "post /query"
+
+
+def test_every_answer_with_a_body_has_a_schema(operations: list[Operation]) -> None:
+    untyped = [
+        (name, status, media_type)
+        for name, operation in operations
+        for status, response in operation["responses"].items()
+        for media_type, body in response.get("content", {}).items()
+        if not body.get("schema")
+    ]
+    assert untyped == []
+
+
+def test_calls_that_need_a_key_say_so(operations: list[Operation]) -> None:
+    public = {name for name, operation in operations if not operation["security"]}
+    assert public == {"get /healthz", "get /readyz"}
+    assert all("401" in operation["responses"] for name, operation in operations if name not in public)
+
+
+def test_every_code_of_a_problem_is_in_the_document_with_its_status() -> None:
+    documented = {(status, code) for status, codes in CODES.items() for code in codes}
+    raised = set(raised_codes())
+    assert len(raised) > 60
+    assert raised - documented == set()

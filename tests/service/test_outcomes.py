@@ -20,7 +20,7 @@ from service.training.repository import Claim, LeaseLost
 from service.training.retention import keep_checkpoints
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
-from tests.stores import folder_store
+from tests.stores import files_of, folder_store
 
 TENANT = "default"
 LEASE = 30.0
@@ -28,7 +28,7 @@ LEASE = 30.0
 
 @pytest.fixture
 def database(sqlite_database: Database) -> Database:
-    kbs.create(sqlite_database, TENANT, "small", built([("a", "p", "b")]))
+    kbs.create(sqlite_database, files_of(sqlite_database), TENANT, "small", built([("a", "p", "b")]))
     return sqlite_database
 
 

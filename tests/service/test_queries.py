@@ -204,3 +204,18 @@ def test_a_damaged_or_deleted_model_says_so(fragile: RunningService) -> None:
             sent = time.monotonic()
         assert (answer.status_code, answer.json()["code"]) == (409, "model_not_ready")
         assert "deleted" in answer.json()["detail"]
+
+
+def test_a_goal_that_cannot_be_asked_is_the_only_one_without_an_answer(client: httpx.Client, model: str) -> None:
+    goals = [GOAL, GOAL | {"predicate": "grandparrent"}, GOAL | {"subject": None}, GOAL]
+    answer = client.post("/query", json={"model": model, "goals": goals, "top_k": 1})
+    assert answer.status_code == 200
+    first, unknown, open_, last = answer.json()["results"]
+    assert first["answers"] == last["answers"] != []
+    assert (unknown["goal"], unknown["problem"]["code"]) == (goals[1], "unknown_symbol")
+    assert unknown["problem"]["suggestions"][0] == "grandparent"
+    assert (open_["problem"]["status"], "answers" in open_) == (422, False)
+    every = client.post("/query", json={"model": model, "goals": [goals[1]] * 2}).json()["results"]
+    assert [result["problem"]["code"] for result in every] == ["unknown_symbol"] * 2
+    lost = client.post("/query", json={"model": "nobody", "goals": [GOAL]})
+    assert (lost.status_code, lost.json()["code"]) == (404, "model_not_found")

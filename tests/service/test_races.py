@@ -20,6 +20,7 @@ from service.settings import Settings
 from service.training import lease, outcomes, repository, service
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
+from tests.stores import files_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 TENANT = "default"
@@ -32,7 +33,7 @@ def facts(*objects: str) -> BuiltKB:
 
 @pytest.fixture
 def database(postgres_database: Database) -> Database:
-    kbs.create(postgres_database, TENANT, "small", facts("b"))
+    kbs.create(postgres_database, files_of(postgres_database), TENANT, "small", facts("b"))
     return postgres_database
 
 
@@ -111,7 +112,7 @@ def test_a_kb_that_is_being_trained_on_is_not_deleted(database: Database, meanwh
         request = TrainRequest(kb="small", name="m", config={"method": "proofs"})
         service.submit(session, TENANT, request, Settings())
         deleted = meanwhile.begin(lambda: kbs.delete(database, TENANT, "small"))
-    with pytest.raises(Conflict, match="models use") as refused:
+    with pytest.raises(Conflict, match="m@1 stands on") as refused:
         deleted.result(30)
     assert refused.value.code == "kb_in_use"
 
@@ -141,7 +142,7 @@ def test_of_two_uploads_that_take_a_name_at_once_one_is_told_that_it_is_taken(
 ) -> None:
     with database.write() as session:
         add_loading(session, "new")
-        second = meanwhile.begin(lambda: kbs.create(database, TENANT, "new", facts("c")))
+        second = meanwhile.begin(lambda: kbs.create(database, files_of(database), TENANT, "new", facts("c")))
     with pytest.raises(Conflict, match="is still being loaded"):
         second.result(30)
 
@@ -149,7 +150,7 @@ def test_of_two_uploads_that_take_a_name_at_once_one_is_told_that_it_is_taken(
 def test_a_name_whose_taker_gave_up_is_free_for_the_one_who_waited(database: Database, meanwhile: Meanwhile) -> None:
     with database.write() as session:
         add_loading(session, "new")
-        second = meanwhile.begin(lambda: kbs.create(database, TENANT, "new", facts("c")))
+        second = meanwhile.begin(lambda: kbs.create(database, files_of(database), TENANT, "new", facts("c")))
         session.rollback()
     kb, created = second.result(30)
     assert (kb.name, created) == ("new", True)
@@ -158,7 +159,7 @@ def test_a_name_whose_taker_gave_up_is_free_for_the_one_who_waited(database: Dat
 def test_many_uploads_of_one_name_at_once_make_one_kb(database: Database) -> None:
     def upload(_: int) -> str:
         try:
-            return kbs.create(database, TENANT, "many", facts("c"))[0].id
+            return kbs.create(database, files_of(database), TENANT, "many", facts("c"))[0].id
         except Conflict as error:
             return error.code
 

@@ -18,6 +18,7 @@ from service.models import repository, service
 from service.models.comparison import MAX_RULES_SHOWN, compare
 from service.models.staging import staged
 from service.training.outcomes import add_rules, rule_values
+from tests.stores import files_of
 
 TENANT = "default"
 RULE = Rule("p", Body((Step("q"),)), 0.5)
@@ -49,7 +50,7 @@ def test_rules_in_the_result_of_a_job_of_an_earlier_version_are_added(database: 
         session.execute(delete(RuleRow).where(RuleRow.model_id == "model_1"))
         add_rules(session, "model_1", [early])
     with database.read() as session:
-        [rule] = service.rules(session, TENANT, "m@1", repository.RuleFilter(), -1, 10)
+        [rule] = service.rules(session, files_of(database), TENANT, "m@1", repository.RuleFilter(), -1, 10)
         assert (rule.text, rule.weight, rule.approximate) == (RULE.text, None, False)
 
 
@@ -67,7 +68,7 @@ def test_rules_are_listed_by_counts_and_kind(database: Database) -> None:
 
     def listed(**wanted: Any) -> list[str]:
         with database.read() as session:
-            found = service.rules(session, TENANT, "m@1", repository.RuleFilter(**wanted), -1, 10)
+            found = service.rules(session, files_of(database), TENANT, "m@1", repository.RuleFilter(**wanted), -1, 10)
         return [names[rule.text] for rule in found]
 
     with database.write() as session:
@@ -79,7 +80,7 @@ def test_rules_are_listed_by_counts_and_kind(database: Database) -> None:
     assert listed(min_precision=0.7) == ["uncounted", "constant"]
     assert listed(min_confidence=0.6) == ["uncounted"]
     with database.read() as session:
-        assert service.rules(session, TENANT, "m@1", repository.ALL_RULES, -1, 1)[0].weight == 1.5
+        assert service.rules(session, files_of(database), TENANT, "m@1", repository.ALL_RULES, -1, 1)[0].weight == 1.5
 
 
 def seed_of_an_import(session: Session) -> None:

@@ -19,6 +19,7 @@ from service.training.outcomes import rule_values
 from service.training.repository import Claim, LeaseLost
 from tests.built_kbs import built
 from tests.service.test_outcomes import LEASE, TENANT, claim, finish, job_of, model_of, submit
+from tests.stores import files_of
 
 RULES = rule_values(Rule("p", Body((Step(f"q{number}"),)), 0.5) for number in range(7))
 
@@ -30,7 +31,7 @@ def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def database(either_database: Database) -> Database:
-    kbs.create(either_database, TENANT, "small", built([("a", "p", "b")]))
+    kbs.create(either_database, files_of(either_database), TENANT, "small", built([("a", "p", "b")]))
     return either_database
 
 
@@ -78,7 +79,7 @@ def test_a_model_has_its_rules_when_its_job_ends_and_not_before(database: Databa
     held = claim(database, job)
     version = staged(database, held)
     with pytest.raises(Conflict), database.read() as session:
-        models.rules(session, TENANT, job.model_id, ALL_RULES, -1, 10)
+        models.rules(session, files_of(database), TENANT, job.model_id, ALL_RULES, -1, 10)
     staging.sweep(database)
     finish(database, held, staged=version)
     assert model_of(database, job).status == "ready"
@@ -87,7 +88,7 @@ def test_a_model_has_its_rules_when_its_job_ends_and_not_before(database: Databa
 
 
 def test_no_transaction_inserts_more_rules_than_a_chunk(sqlite_database: Database) -> None:
-    kbs.create(sqlite_database, TENANT, "small", built([("a", "p", "b")]))
+    kbs.create(sqlite_database, files_of(sqlite_database), TENANT, "small", built([("a", "p", "b")]))
     written: list[int] = []
 
     def note(_: object, __: object, statement: str, rows: list[object], ___: object, many: bool) -> None:

@@ -23,7 +23,8 @@ from service.training import lease, repository
 from service.training import service as training
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
-from worker.evaluation_job import EvaluationJob
+from tests.stores import files_of
+from worker.batch_job import BatchJob
 from worker.training_job import TrainingJob
 
 TENANT = "default"
@@ -37,8 +38,14 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     migrate(made.database.engine)
     adopt(made.database, made.storage)
     for name, facts in {"small": FACTS, "other": FACTS[4:]}.items():
-        kbs.create(made.database, TENANT, name, built(facts, test=[("a1", "p", "a3"), ("a2", "q", "a9")]))
-    kbs.create(made.database, TENANT, "one-file", built(FACTS))
+        kbs.create(
+            made.database,
+            files_of(made.database),
+            TENANT,
+            name,
+            built(facts, test=[("a1", "p", "a3"), ("a2", "q", "a9")]),
+        )
+    kbs.create(made.database, files_of(made.database), TENANT, "one-file", built(FACTS))
     for kb, name, method in (
         ("small", "plain", "distmult"),
         ("small", "proofs", "rules"),
@@ -53,27 +60,27 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 @pytest.fixture
-def evaluating(settings: Settings) -> Iterator[EvaluationJob]:
-    made = EvaluationJob(settings, threading.Event())
+def evaluating(settings: Settings) -> Iterator[BatchJob]:
+    made = BatchJob(settings, threading.Event())
     yield made
     with made.database.write() as session:
         session.execute(update(Job).where(Job.status == "queued").values(status="cancelled"))
     made.database.dispose()
 
 
-def submitted(evaluating: EvaluationJob, tenant: str = TENANT, **body: Any) -> Job:
+def submitted(evaluating: BatchJob, tenant: str = TENANT, **body: Any) -> Job:
     with evaluating.database.write() as session:
         return service.submit(session, tenant, EvaluationRequest(**{"model": "plain"} | body), evaluating.settings)
 
 
-def evaluated(evaluating: EvaluationJob, **body: Any) -> EvaluationOut:
+def evaluated(evaluating: BatchJob, **body: Any) -> EvaluationOut:
     job = submitted(evaluating, **body)
     evaluating.run(job.id)
     with evaluating.database.read() as session:
         return service.look_up(session, TENANT, job.id)
 
 
-def test_an_evaluation_ends_with_its_figures(evaluating: EvaluationJob) -> None:
+def test_an_evaluation_ends_with_its_figures(evaluating: BatchJob) -> None:
     found = evaluated(evaluating)
     assert (found.status, found.num_items, found.kb, found.split) == ("succeeded", 2, "small", "test")
     assert set(found.metrics) == {"mrr", "hits@1", "hits@3", "hits@10"}
@@ -82,7 +89,7 @@ def test_an_evaluation_ends_with_its_figures(evaluating: EvaluationJob) -> None:
 
 
 def test_a_model_stays_what_it_was_when_its_evaluation_fails_or_is_cancelled(
-    evaluating: EvaluationJob, monkeypatch: pytest.MonkeyPatch
+    evaluating: BatchJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: Any) -> None:
         raise RuntimeError("out of luck")
@@ -99,7 +106,7 @@ def test_a_model_stays_what_it_was_when_its_evaluation_fails_or_is_cancelled(
 
 
 def test_an_evaluation_that_takes_too_long_asks_for_a_limit(settings: Settings) -> None:
-    hurried = EvaluationJob(settings.model_copy(update={"evaluation_seconds": 1e-9}), threading.Event())
+    hurried = BatchJob(settings.model_copy(update={"evaluation_seconds": 1e-9}), threading.Event())
     failed = evaluated(hurried)
     assert (failed.error or {})["code"] == "evaluation_too_long"
     assert "`limit`" in (failed.error or {})["detail"]
@@ -107,7 +114,7 @@ def test_an_evaluation_that_takes_too_long_asks_for_a_limit(settings: Settings) 
 
 
 def test_a_worker_that_must_stop_gives_its_evaluation_back(
-    evaluating: EvaluationJob, monkeypatch: pytest.MonkeyPatch
+    evaluating: BatchJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = submitted(evaluating)
     monkeypatch.setattr("worker.evaluation_job.limit_threads", lambda _: evaluating.stop.set())
@@ -116,7 +123,7 @@ def test_a_worker_that_must_stop_gives_its_evaluation_back(
         assert session.get_one(Job, job.id).status == "queued"
 
 
-def test_a_model_can_be_evaluated_on_another_kb_if_its_method_can(evaluating: EvaluationJob) -> None:
+def test_a_model_can_be_evaluated_on_another_kb_if_its_method_can(evaluating: BatchJob) -> None:
     found = evaluated(evaluating, model="proofs", kb="other")
     assert (found.status, found.kb, found.error) == ("succeeded", "other", None)
     with pytest.raises(Invalid, match="distmult") as raised:
@@ -124,22 +131,22 @@ def test_a_model_can_be_evaluated_on_another_kb_if_its_method_can(evaluating: Ev
     assert raised.value.code == "bound_to_its_kb"
 
 
-def test_a_kb_of_another_kind_is_refused(evaluating: EvaluationJob) -> None:
+def test_a_kb_of_another_kind_is_refused(evaluating: BatchJob) -> None:
     graphs = GraphsBuilder(KbLimits())
     graphs.add("train", enumerate(family_graphs(4, (2,), seed=1), 1), "graphs.jsonl")
-    kbs.create(evaluating.database, TENANT, "graphs", graphs.build())
+    kbs.create(evaluating.database, files_of(evaluating.database), TENANT, "graphs", graphs.build())
     with pytest.raises(Invalid, match="a KB of facts") as raised:
         submitted(evaluating, kb="graphs")
     assert raised.value.code == "other_kind"
 
 
-def test_a_split_that_is_not_there_names_the_remedy(evaluating: EvaluationJob) -> None:
+def test_a_split_that_is_not_there_names_the_remedy(evaluating: BatchJob) -> None:
     with pytest.raises(Invalid, match="`holdout`") as raised:
         submitted(evaluating, model="one")
     assert raised.value.code == "no_such_split"
 
 
-def test_a_training_can_hold_out_what_it_is_evaluated_on(settings: Settings, evaluating: EvaluationJob) -> None:
+def test_a_training_can_hold_out_what_it_is_evaluated_on(settings: Settings, evaluating: BatchJob) -> None:
     trainer = TrainingJob(settings)
     config = {"method": "distmult", "search": [], "epochs": 1}
     body = TrainRequest(kb="one-file", name="held", config=config, holdout=Holdout(test=0.2))
@@ -153,14 +160,14 @@ def test_a_training_can_hold_out_what_it_is_evaluated_on(settings: Settings, eva
         submitted(evaluating, model="held", split="valid")
 
 
-def test_a_split_that_is_there_is_not_held_out_once_more(evaluating: EvaluationJob) -> None:
+def test_a_split_that_is_there_is_not_held_out_once_more(evaluating: BatchJob) -> None:
     body = TrainRequest(kb="small", holdout=Holdout(test=0.2))
     with pytest.raises(Invalid, match="already") as raised, evaluating.database.write() as session:
         training.submit(session, TENANT, body, evaluating.settings)
     assert raised.value.code == "split_exists"
 
 
-def test_another_tenant_sees_neither_the_model_nor_the_evaluation(evaluating: EvaluationJob) -> None:
+def test_another_tenant_sees_neither_the_model_nor_the_evaluation(evaluating: BatchJob) -> None:
     job = submitted(evaluating)
     with pytest.raises(NotFound, match="model"):
         submitted(evaluating, "stranger")
@@ -169,7 +176,7 @@ def test_another_tenant_sees_neither_the_model_nor_the_evaluation(evaluating: Ev
     assert raised.value.code == "evaluation_not_found"
 
 
-def test_an_evaluation_is_deleted_once_it_has_ended(evaluating: EvaluationJob) -> None:
+def test_an_evaluation_is_deleted_once_it_has_ended(evaluating: BatchJob) -> None:
     job = submitted(evaluating)
     with pytest.raises(Conflict, match="cancel first") as raised, evaluating.database.write() as session:
         service.delete(session, TENANT, job.id)
@@ -181,21 +188,21 @@ def test_an_evaluation_is_deleted_once_it_has_ended(evaluating: EvaluationJob) -
         assert session.get(Job, job.id) is None
 
 
-def test_a_kb_is_kept_while_an_evaluation_needs_it(evaluating: EvaluationJob) -> None:
+def test_a_kb_is_kept_while_an_evaluation_needs_it(evaluating: BatchJob) -> None:
     job = submitted(evaluating, model="proofs", kb="other")
-    with pytest.raises(Conflict, match="evaluation"):
+    with pytest.raises(Conflict, match="uses 'other'"):
         kbs.delete(evaluating.database, TENANT, "other")
     training.cancel(evaluating.database, TENANT, job.id, 1.0)
 
 
-def test_evaluations_that_wait_are_counted_with_all_jobs(evaluating: EvaluationJob) -> None:
+def test_evaluations_that_wait_are_counted_with_all_jobs(evaluating: BatchJob) -> None:
     for _ in range(5):
         submitted(evaluating)
     with pytest.raises(TooMany):
         submitted(evaluating)
 
 
-def test_tenants_take_turns(evaluating: EvaluationJob) -> None:
+def test_tenants_take_turns(evaluating: BatchJob) -> None:
     """A tenant with many evaluations does not keep the only one of another waiting."""
     mine = [submitted(evaluating).id for _ in range(3)]
     with evaluating.database.write() as session:
@@ -205,7 +212,7 @@ def test_tenants_take_turns(evaluating: EvaluationJob) -> None:
     order = []
     while True:
         with evaluating.database.write() as session:
-            claimed = lease.claim_next(session, repository.EVALUATE, "w", 60)
+            claimed = lease.claim_next(session, repository.BATCH, "w", 60)
         if claimed is None:
             break
         order.append(claimed.job_id)
@@ -215,7 +222,7 @@ def test_tenants_take_turns(evaluating: EvaluationJob) -> None:
         session.execute(update(Job).where(Job.status == "running").values(status="cancelled"))
 
 
-def test_a_model_that_was_deleted_meanwhile_fails_its_evaluation(evaluating: EvaluationJob) -> None:
+def test_a_model_that_was_deleted_meanwhile_fails_its_evaluation(evaluating: BatchJob) -> None:
     job = submitted(evaluating)
     with evaluating.database.write() as session:
         model = session.get_one(ModelVersion, job.model_id)

@@ -18,6 +18,7 @@ from service.settings import Settings
 from service.training import lease, service
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
+from tests.stores import files_of
 from worker.nursery import Child, Ending, Nursery
 
 
@@ -74,7 +75,7 @@ def sqlite_database(tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def running(sqlite_database: Database) -> tuple[Nursery, str]:
     """A nursery, and a job that its child has claimed."""
-    kbs.create(sqlite_database, "default", "small", built([("a", "p", "b")]))
+    kbs.create(sqlite_database, files_of(sqlite_database), "default", "small", built([("a", "p", "b")]))
     settings = Settings(database_url=sqlite_database.engine.url.render_as_string())
     with sqlite_database.write() as session:
         job, _ = service.submit(session, "default", TrainRequest(kb="small"), settings)

@@ -19,6 +19,7 @@ from service.settings import Settings
 from service.training import repository, service
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
+from tests.stores import files_of
 from worker import glimpses, heart
 from worker.heart import Heart
 from worker.training_job import TrainingJob
@@ -93,7 +94,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_every_phase_of_a_training_of_20_000_facts_shows_and_none_is_silent(
     training: TrainingJob, reported: list[str]
 ) -> None:
-    kbs.create(training.database, TENANT, "large", built(facts_of(20_000)))
+    kbs.create(training.database, files_of(training.database), TENANT, "large", built(facts_of(20_000)))
     seen, job, _ = watched(training, "large", method="rules", epochs=2, search=[], sample=200)
     assert job.status == "succeeded", job.error
     late = ["mining", "fitting", "constants", "validation", "calibration", "saving", "rules"]
@@ -114,7 +115,7 @@ def test_rules_show_their_validation_over_time_and_no_loss(
 ) -> None:
     monkeypatch.setattr(glimpses, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(glimpses, "SHARE", 1.0)
-    kbs.create(training.database, TENANT, "small", built(facts_of(2000)))
+    kbs.create(training.database, files_of(training.database), TENANT, "small", built(facts_of(2000)))
     _, job, model = watched(training, "small", method="rules", search=[], sample=100)
     with training.database.read() as session:
         rows = repository.metrics(session, job.id, 0)
@@ -125,7 +126,7 @@ def test_rules_show_their_validation_over_time_and_no_loss(
 
 @pytest.mark.slow
 def test_what_was_tried_shows_while_a_job_runs_and_stays_with_the_model(training: TrainingJob) -> None:
-    kbs.create(training.database, TENANT, "small", built(facts_of(600)))
+    kbs.create(training.database, files_of(training.database), TENANT, "small", built(facts_of(600)))
     seen, job, model = watched(training, "small", method="complex", budget_seconds=2)
     assert job.status == "succeeded", job.error
     searching = [progress for progress in seen if progress["phase"] == "search"]

@@ -19,6 +19,7 @@ from service.settings import Settings
 from service.training import service
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
+from tests.stores import files_of
 from worker.training_job import TrainingJob
 
 TENANT = "default"
@@ -31,7 +32,7 @@ def training(tmp_path: Path) -> Iterator[TrainingJob]:
     migrate(made.database.engine)
     adopt(made.database, made.storage)
     facts = [(f"a{i}", predicate, f"a{i + 1}") for i in range(1, 12) for predicate in "pq"]
-    kbs.create(made.database, TENANT, "small", built(facts))
+    kbs.create(made.database, files_of(made.database), TENANT, "small", built(facts))
     yield made
     made.database.dispose()
 

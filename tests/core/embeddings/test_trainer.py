@@ -5,7 +5,7 @@ import torch
 
 from ctp_core.base.training_loop import constant_then_falling
 from ctp_core.embeddings.config import ComplexConfig
-from ctp_core.embeddings.factorisation import FACTORISATIONS
+from ctp_core.embeddings.factorisations import FACTORISATIONS
 from ctp_core.embeddings.trainer import EmbeddingTrainer, QuestionList, log_partition
 from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.symbols import Fact

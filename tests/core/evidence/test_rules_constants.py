@@ -10,7 +10,7 @@ import pytest
 
 from ctp_core.base.edges import EdgeList
 from ctp_core.confidence import PESSIMISM
-from ctp_core.evidence import rules_constants
+from ctp_core.evidence import rules_constants, rules_hubs
 from ctp_core.evidence.config import MAX_MIDDLE_DEGREE
 from ctp_core.evidence.rules_constants import MIN_CONFIDENCE, MIN_SUPPORT, ConstantRules
 from ctp_core.evidence.rules_features import ANY, EntityFeatures, features_of
@@ -120,7 +120,7 @@ def test_what_only_a_question_says_is_not_taken_off_the_support_of_rules() -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 2e6])
 def test_rules_counted_at_once_and_for_one_entity_say_the_same(at_once: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules_constants, "AT_ONCE", at_once)
+    monkeypatch.setattr(rules_hubs, "AT_ONCE", at_once)
     kept, counted = (ConstantRules(random_edges(3), long=True) for _ in range(2))
     for predicate, start, forward in product(range(NUM_PREDICATES), range(NUM_ENTITIES), (True, False)):
         kept.keep_table(predicate, SIDES[0 if forward else 1])
@@ -131,7 +131,7 @@ def test_rules_counted_at_once_and_for_one_entity_say_the_same(at_once: float, m
 
 
 def test_of_a_hub_the_features_of_least_work_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules_constants, "MAX_LOOKED_AT", 12)
+    monkeypatch.setattr(rules_hubs, "MAX_LOOKED_AT", 12)
     rules, fewer = ConstantRules(random_edges(3)), 0
     for predicate, start, side in product(range(NUM_PREDICATES), range(NUM_ENTITIES), SIDES):
         features = rules._considered(rules.features, predicate, side, start)
@@ -149,7 +149,7 @@ def test_evidence_at_a_hub_is_the_same_whatever_is_asked_for(
     extra: int, long: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For the objects of a subject, for the subjects of an object, or for the proofs of facts, few or many at once."""
-    monkeypatch.setattr(rules_constants, "MAX_LOOKED_AT", 12)
+    monkeypatch.setattr(rules_hubs, "MAX_LOOKED_AT", 12)
     rules, view = ConstantRules(random_edges(3), long=long), features_of(random_edges(3, extra), long=long)
     size = NUM_ENTITIES + extra
     for predicate in range(NUM_PREDICATES):

@@ -5,14 +5,22 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from ctp_core.base.edges import EdgeList
+from ctp_core.base.edges import EdgeList, Paths
 from ctp_core.evidence import rules_mining as mining
 from ctp_core.evidence.config import RulesConfig
-from ctp_core.evidence.proofs import provable
+from ctp_core.evidence.proofs import own_paths
 from ctp_core.evidence.rules_mining import longest, mine_chains
+from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 
 CONFIG = RulesConfig(rules_per_template=1000, min_support=1)
+
+
+def provable(edges: EdgeList, facts: FactIds, paths: Paths) -> Paths:
+    """The paths that do not use the fact they should prove."""
+    kept = np.ones(len(paths.pair), dtype=bool)
+    kept[own_paths(edges, facts, paths)] = False
+    return Paths(*(column[kept] for column in paths))
 
 
 def random_edges(seed: int, num_predicates: int = 2) -> EdgeList:

@@ -12,7 +12,6 @@ from ctp_core.evidence import rules_model
 from ctp_core.evidence import rules_trainer as rules_module
 from ctp_core.evidence.config import RulesConfig
 from ctp_core.evidence.predicate_rules import evidence_of
-from ctp_core.evidence.proofs import provable
 from ctp_core.evidence.rules_mining import Mined, mine_chains
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import (
@@ -25,6 +24,7 @@ from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.registry import create_trainer
 from ctp_core.rules import UNARY
 from ctp_core.symbols import Fact
+from tests.core.evidence.test_rules_mining import provable
 from tests.core.evidence.towns import towns
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ import torch
 from ctp_core.artifact import decode, encode
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
-from ctp_core.embeddings.factorisation import FACTORISATIONS
+from ctp_core.embeddings.factorisations import FACTORISATIONS
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
 from ctp_core.frontier.config import FrontierConfig

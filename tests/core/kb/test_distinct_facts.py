@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ctp_core.base.facts_model import FactsView, facts_about
+from ctp_core.errors import TooLarge
 from ctp_core.kb.facts_builder import FactsBuilder, KbLimits
 from ctp_core.kb.knowledge_base import SPLITS, FactSet, FactsKB, distinct_facts, fact_keys, sorted_facts
 from ctp_core.kb.splits import FactsSplit
@@ -46,10 +47,23 @@ def test_what_stands_on_a_kb_sorts_its_facts_and_drops_none() -> None:
 
 def test_keys_are_distinct_and_in_the_order_of_facts_up_to_the_largest_kb() -> None:
     most = KbLimits().max_symbols
-    facts = np.array([(0, 0, 0), (0, 0, most - 1), (0, 1, 0), (1, 0, 0), (most - 1, most - 1, most - 1)])
-    keys = fact_keys(facts, most, most)
+    sizes = most, (2**63 - 1) // most**2
+    facts = np.array([(0, 0, 0), (0, 0, most - 1), (0, 1, 0), (1, 0, 0), (most - 1, sizes[1] - 1, most - 1)])
+    keys = fact_keys(facts, *sizes)
     assert (np.diff(keys) > 0).all()
-    assert np.array_equal(sorted_facts(facts[::-1], most, most), facts)
-    assert np.array_equal(distinct_facts(facts[[3, 1, 3]], most, most), facts[[3, 1]])
-    assert FactSet(facts[:2], most, most).states(facts).tolist() == [True, True, False, False, False]
-    assert not FactSet(facts[:0], most, most).states(facts).any()
+    assert np.array_equal(sorted_facts(facts[::-1], *sizes), facts)
+    assert np.array_equal(distinct_facts(facts[[3, 1, 3]], *sizes), facts[[3, 1]])
+    assert FactSet(facts[:2], *sizes).states(facts).tolist() == [True, True, False, False, False]
+    assert not FactSet(facts[:0], *sizes).states(facts).any()
+
+
+def test_so_many_symbols_that_facts_cannot_be_told_apart_are_refused() -> None:
+    facts = np.array([[0, 0, 1]])
+    assert fact_keys(facts, 10_000_000, 92_233).tolist() == [1]
+    with pytest.raises(TooLarge, match="at most 92,233 predicates, not 92,234"):
+        fact_keys(facts, 10_000_000, 92_234)
+
+
+def test_facts_without_duplicates_stay_as_they_are() -> None:
+    facts = np.array([[2, 0, 1], [0, 0, 1]])
+    assert distinct_facts(facts, 3, 1) is facts

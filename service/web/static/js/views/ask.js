@@ -8,6 +8,8 @@ import { go, note, to } from "../route.js";
 import { plain, steps } from "../tree.js";
 import { waterfall } from "../waterfall.js";
 import { graphQuestion } from "./ask_graph.js";
+import { explainTools } from "./explain.js";
+import { answerWhere, rowsOf, whereQuestion } from "./ask_where.js";
 import { entitiesOf, predicatesOf } from "./kb.js";
 
 const PLACES = [["s", "subject", "Subject"], ["p", "predicate", "Predicate"], ["o", "object", "Object"]];
@@ -24,21 +26,34 @@ export async function ask(root, { params, signal }) {
   const wanted = params.get("model");
   const model = wanted ? await get(path("models", wanted), {}, signal) : ready.find((one) => one.explainable) ?? ready[0];
   const reference = wanted ?? `${model.name}@${model.version}`;
-  const question = { model: reference, goal: {}, facts: [], params };
+  const question = { model: reference, kb: model.lineage.kb_id, explains: model.kind === "facts", goal: {}, facts: [], params };
   for (const [short, long] of PLACES) question.goal[long] = params.get(short);
   try { question.facts = JSON.parse(params.get("facts") ?? "[]"); } catch { question.facts = []; }
   const results = h("div", { "aria-live": "polite" });
   const chooser = h("select", { "aria-label": "Model", onchange: () => go(to("ask", { model: chooser.value })) },
     options(ready, reference, model).map(([value, label]) => h("option", { value, selected: value === reference }, label)));
-  const form = (model.kind === "graphs" ? graphQuestion : factsQuestion)(model, question, signal);
+  const rows = model.kind === "graphs" ? null : rowsOf(params);
+  const form = rows ? whereQuestion(model, reference, rows) : (model.kind === "graphs" ? graphQuestion : factsQuestion)(model, question, signal);
   show(root,
-    h("header", { class: "head" }, h("div", {}, h("h1", {}, "Ask"), h("p", {}, model.kind === "graphs" ? "Draw or paste a small graph and ask how two of its nodes are related." : "Leave one place empty: that is what you ask for. Fill all three to ask how certain a fact is.")),
+    h("header", { class: "head" }, h("div", {}, h("h1", {}, "Ask"), h("p", {}, rows ? "Rows of atoms that must all hold. A variable, such as ?x, is asked for; what the KB does not state is filled in with probabilities." : model.kind === "graphs" ? "Draw or paste a small graph and ask how two of its nodes are related." : "Leave one place empty: that is what you ask for. Fill all three to ask how certain a fact is.")),
       h("div", { class: "model" }, chooser, h("a", { class: "button", href: to(["models", reference]) }, "Its rules"))),
+    model.kind === "graphs" ? null : ways(reference, rows),
     h("section", { class: "card question" }, form),
     results);
+  if (rows) {
+    if (params.has("run")) await answerWhere(results, reference, rows, signal);
+    return;
+  }
   const given = PLACES.filter(([, long]) => question.goal[long]).length;
   if (given >= 2) await answer(results, question, signal);
   else if (model.kind !== "graphs") show(results, await hints(model, reference, signal));
+}
+
+// One atom with an open place, or several with variables.
+function ways(reference, rows) {
+  const way = (href, label, current) => h("a", { href, "aria-current": current ? "page" : null }, label);
+  return h("nav", { class: "segmented", "aria-label": "Kind of question" },
+    way(to("ask", { model: reference }), "One atom", !rows), way(to("ask", { model: reference, where: "[]" }), "Several atoms", rows));
 }
 
 function options(ready, reference, model) {
@@ -118,6 +133,7 @@ async function answer(place, question, signal) {
     drawn = new AbortController();
     signal.addEventListener("abort", () => drawn.abort(), { once: true });
     drawAnswer(panel, found, found.answers[at], which, drawn.signal, (next) => choose(at, next));
+    if (question.explains) panel.append(explainTools(question, found.answers[at], drawn.signal));
     const address = new URLSearchParams(question.params);
     at ? address.set("answer", at + 1) : address.delete("answer");
     which ? address.set("proof", which + 1) : address.delete("proof");

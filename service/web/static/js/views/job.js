@@ -16,6 +16,10 @@ export async function job(root, { segments, signal }) {
     location.replace(to(["models", first.model_id], { tab: "evaluation", evaluation: id }));
     return;
   }
+  if (first.type === "predict") {
+    location.replace(to(["models", first.model_id], { tab: "prediction", prediction: id }));
+    return;
+  }
   const model = await get(path("models", first.model_id), {}, signal).catch(() => null);
   const reference = model ? `${model.name}@${model.version}` : first.model_id;
   const state = h("span"), text = h("span", { class: "note" }), link = h("span", { class: "note", role: "status" }), outcome = h("div", { class: "stack" });

@@ -7,9 +7,10 @@ import { explained } from "../meanings.js";
 import { go, to } from "../route.js";
 import { table } from "../table.js";
 import { evaluation } from "./evaluation.js";
+import { prediction } from "./prediction.js";
 import { rules } from "./rules.js";
 
-const TABS = { rules: "Rules", evaluation: "Evaluation", curves: "Curves", about: "About" };
+const TABS = { rules: "Rules", evaluation: "Evaluation", prediction: "Predict all", curves: "Curves", about: "About" };
 
 export async function model(root, { segments, params, signal }) {
   const found = await get(path("models", segments[1]), {}, signal);
@@ -25,14 +26,15 @@ export async function model(root, { segments, params, signal }) {
       h("div", { class: "actions" },
         ready ? h("a", { class: "button primary", href: to("ask", { model: reference }) }, "Ask it") : null,
         ready ? h("a", { class: "button", href: to(["models", reference], { tab: "evaluation" }) }, "Evaluate") : null,
+        ready && found.kind === "facts" ? h("a", { class: "button", href: to(["models", reference], { tab: "prediction" }) }, "Predict all") : null,
         ready ? h("button", { type: "button", onclick: () => rename(found) }, "Set alias") : null,
         ready ? h("button", { type: "button", onclick: () => download(path("models", found.id, "export"), `${reference}.ctp`).catch((error) => notify(error.message, true)) }, "Export") : null,
         h("button", { type: "button", class: "danger", onclick: () => drop(found, reference) }, "Delete"))),
     figures(found),
-    h("nav", { class: "segmented", "aria-label": "Parts of this model" }, Object.entries(TABS).map(([key, title]) =>
+    h("nav", { class: "segmented", "aria-label": "Parts of this model" }, Object.entries(TABS).filter(([key]) => key !== "prediction" || found.kind === "facts").map(([key, title]) =>
       h("a", { href: to(["models", reference], { tab: key === "rules" ? null : key }), "aria-current": key === tab ? "page" : null }, title))),
     body);
-  await { rules, evaluation, curves, about }[tab](body, found, params, signal, reference);
+  await { rules, evaluation, prediction, curves, about }[tab](body, found, params, signal, reference);
 }
 
 function figures(found) {

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
+from ctp_core.base.chains import chain_proof
 from ctp_core.base.edges import EdgeList, Paths
 from ctp_core.base.facts_model import Explanation, FactsView
-from ctp_core.evidence.rules import chain_proof
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.proofs import Proof
 from ctp_core.rules import Body, Rule, Template, steps_of
@@ -79,7 +79,7 @@ class _Candidate(NamedTuple):
     def order(self) -> tuple[float, int, str]:
         """The largest share first, then fewer facts, then by text.
 
-        Decides among candidates only: `_candidates` and, where proofs are many, `AttentionArrays` have cut the rest by
+        Decides among candidates only: `_candidates` and, where proofs are many, `attention_best` have cut the rest by
         share, so a change here lists no others.
         """
         return -self.share, len(self.facts), ", ".join(map(str, self.facts))

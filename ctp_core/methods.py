@@ -288,7 +288,7 @@ def stored_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
 
 
 def foreign_config(kind: Kind, values: dict[str, Any]) -> BaseConfig:
-    """The same of an artifact that somebody brings: its numbers are no larger than those of a request."""
+    """The config of an artifact from elsewhere: as `stored_config`, but with numbers that a request may have."""
     return find_method(kind, values.get("method")).config.foreign(values)
 
 

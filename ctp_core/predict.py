@@ -34,8 +34,8 @@ SPARE = 8  # candidates beyond those that are wanted, because rounding may have 
 class Wanted:
     """What to predict.
 
-    (s, p, ?) for the `subjects`, or for all that the KB knows of the predicate; with `objects` alone (?, p, o); with
-    both each pair, which is a question of its own.
+    (s, p, ?) for the `subjects`, or for all entities that may be subjects of the predicate (`alike`); with `objects`
+    alone (?, p, o); with both each pair, which is a question of its own.
     """
 
     predicate: str
@@ -89,7 +89,7 @@ class Predictor:
         stated = self.view.stated[self.view.stated[:, 1] == self.predicate]
         self._known = _ByEntity(stated[:, 0 if self.forward else 2], stated[:, 2 if self.forward else 0])
         given = wanted.subjects if self.forward else wanted.objects
-        self.given = self._known.entities if given is None else _numbers(self.view.entities, given)
+        self.given = alike(self.view.stated, self.predicate) if given is None else _numbers(self.view.entities, given)
         pairs = wanted.objects if wanted.asked == "fact" else None
         self._partners = None if pairs is None else _numbers(self.view.entities, pairs)
 
@@ -199,6 +199,29 @@ class Predictor:
             return candidates
         best: Ids = candidates[best_first(ranked, self.wanted.top_k + SPARE)]
         return best
+
+
+def alike(stated: FactIds, predicate: int) -> Ids:
+    """The entities that may be subjects of a predicate: those that are, and those of their kind.
+
+    Of their kind is who stands in the place of another predicate in which most of them stand: who was born somewhere
+    may be a citizen, though no citizenship is stated. Where no place has half of them, there is no such kind.
+    """
+    subjects = np.unique(stated[stated[:, 1] == predicate, 0])
+    size = int(stated[:, [0, 2]].max(initial=0)) + 1
+    # One number for each entity in a place, because pairs take many times as long to sort.
+    places = [(2 * stated[:, 1] + side) * size + stated[:, column] for side, column in enumerate((0, 2))]
+    place, entity = np.divmod(np.unique(np.concatenate(places)), size)
+    elsewhere = place != 2 * predicate
+    place, entity = place[elsewhere], entity[elsewhere]
+    shared = np.bincount(place[np.isin(entity, subjects)])
+    if 2 * shared.max(initial=0) < max(1, len(subjects)):
+        return subjects
+    # Of places that as many of them share, the one with the fewest others tells most.
+    sizes = np.bincount(place, minlength=len(shared))[: len(shared)]
+    chosen = np.lexsort((sizes, -shared))[0]
+    kind: Ids = np.union1d(subjects, entity[place == chosen])
+    return kind
 
 
 class _ByEntity:

@@ -14,9 +14,8 @@ def prepare(database: Database, files: KbFiles, take_store: bool = False) -> int
     Safe to repeat and to interrupt at any time; returns the number of samples. Raises StorageError if the store cannot
     be used.
     """
-    migrated = migrate(database.engine)
+    is_whole = migrate(database.engine)
     adopt(database, files.storage, take_store)
-    if not migrated:
+    if not is_whole:
         move(database, files)
-        migrate(database.engine)
     return load_samples(database, files)

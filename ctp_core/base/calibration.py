@@ -1,19 +1,19 @@
 """Turns ranking scores into probabilities: of answers scored about .8, about 80 % are true.
 
-    score = sigmoid(slope_p · x + level_p)
+    score = sigmoid(bend(slope_p · x + level_p))
 
-x is the logit that a model was trained to rank by. The slope is positive, so that the answers to a question keep their
-order. Both are fitted to facts that the model has not learnt from, against all other candidates of the same
-questions: what people see when they ask, in the ratio in which they see it. A predicate with few such facts has nearly
-the slope and the level that all predicates have in common.
+x is the logit that a model was trained to rank by. The slope is positive and the bend rises, so that the answers to a
+question keep their order. All three are fitted to facts that the model has not learnt from, against all other
+candidates of the same questions: what people see when they ask, in the ratio in which they see it. A predicate with few
+such facts has nearly the slope and the level that all predicates have in common, and all share one bend.
 
 No KB states all that is true, and nobody may look at its test facts: among the candidates these would count as false.
-There are taken to be MISSING of them for each fact that is held out. Where they are is known: a candidate is one of
-them about as often as it is one of the *other* held-out facts that answer the same question, and counts as much less.
+There are taken to be MISSING of them for each fact that is held out, or fewer where the surest candidates leave no room
+for so many; where they are, `calibration_fit` says.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -21,9 +21,11 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 
 from ctp_core.artifact import check_magnitude
+from ctp_core.base.bend import Bend
+from ctp_core.base.calibration_fit import Candidates, Truth, fit
 from ctp_core.base.evaluation import ASKED, BATCH, KnownFilter, at_once
 from ctp_core.base.goals import GoalIds, Score
-from ctp_core.base.reliability import BEST, expected_calibration_error, looked_at
+from ctp_core.base.reliability import expected_calibration_error, looked_at
 from ctp_core.errors import ArtifactError
 from ctp_core.kb.knowledge_base import SPLITS, FactsKB
 from ctp_core.kb.splits import FactsSplit
@@ -34,34 +36,30 @@ KEPT = 100  # candidates of a question: those behind them are never WORTH_SHOWIN
 MAX_CELLS = 2e7  # logits in memory at the same time
 MAX_ASKED_CELLS = 5e7  # facts times entities: fewer facts calibrate where there are more than 50,000 entities
 FOLDS = 5  # of the cross-validation where a KB has no validation facts
-ROUNDS = 6  # of fitting to the answers that the round before found worth showing
-MISSING = 1.5  # true facts that a KB lacks, for each that is held out
+MISSING = 1.2  # true facts that a KB lacks, for each that is held out, where it does not tell
 SEED = 0
-# Standard deviations of the normal priors, on the logit scale: of the common slope around 1 standard deviation of the
-# logits, and of a predicate's own slope and level around the common ones.
-COMMON_SLOPE, OWN_SLOPE, OWN_LEVEL = 1.5, 0.3, 0.5
-LEVEL_BINS = 10  # in which hidden test facts are counted
 HALVINGS = 40
-LEAST_SPREAD = 1e-4  # logits that differ by less do not differ; keeps slopes and levels far below MAX_MAGNITUDE
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A slope and a level for each predicate. `ece` is the calibration error on facts that did not fit them."""
+    """A slope and a level for each predicate, a bend for all. `ece` is the error on facts that did not fit them."""
 
     slopes: Float[np.ndarray, " predicate"]
     levels: Float[np.ndarray, " predicate"]
     ece: float | None = None
+    bend: Bend = field(default_factory=Bend.none)
 
     def logits(
         self, ranked: Float[np.ndarray, "*shape"], predicates: Int[np.ndarray, "*shape"]
     ) -> Float[np.ndarray, "*shape"]:
         """The logits of probabilities."""
-        return np.asarray(self.slopes[predicates] * ranked + self.levels[predicates])
+        return self.bend(np.asarray(self.slopes[predicates] * ranked + self.levels[predicates]))
 
     def values(self) -> dict[str, Any]:
         """What an artifact stores; `read` is its inverse."""
-        return {"slopes": self.slopes.tolist(), "levels": self.levels.tolist(), "ece": self.ece}
+        lines = {"slopes": self.slopes.tolist(), "levels": self.levels.tolist()}
+        return {**lines, "ece": self.ece, "bend": self.bend.slopes.tolist()}
 
     @classmethod
     def read(cls, values: Any, num_predicates: int) -> Self | None:
@@ -73,32 +71,13 @@ class Calibration:
                 np.array(values[name], dtype=np.float64).reshape(num_predicates) for name in ("slopes", "levels")
             )
             ece = None if values["ece"] is None else float(values["ece"])
-        except (KeyError, TypeError, ValueError) as error:
+            bend = Bend.read(values.get("bend"))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ArtifactError(f"the artifact has a calibration that cannot be read: {error}") from None
-        check_magnitude("the slopes and levels", *slopes.tolist(), *levels.tolist())
-        if not (slopes > 0).all():
+        check_magnitude("the slopes and levels", *slopes.tolist(), *levels.tolist(), *bend.slopes.tolist())
+        if not (slopes > 0).all() or not (bend.slopes > 0).all():
             raise ArtifactError("the artifact has a calibration whose slopes are not positive")
-        return cls(slopes, levels, ece)
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The best candidates of questions about held-out facts that are not stated among the visible ones."""
-
-    logits: Float[np.ndarray, " candidate"]
-    predicate: Int[np.ndarray, " candidate"]
-    rank: Int[np.ndarray, " candidate"]  # among the candidates of its question, from 0
-    true: Bool[np.ndarray, " candidate"]
-    asked: Bool[np.ndarray, " candidate"]  # it is the fact whose place the question hides
-    fact: Int[np.ndarray, " candidate"]  # the number of that fact
-
-    def of(self, chosen: Bool[np.ndarray, " candidate"]) -> "Candidates":
-        return Candidates(*(column[chosen] for column in vars(self).values()))
-
-    @classmethod
-    def together(cls, parts: Iterable["Candidates"]) -> "Candidates":
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*(np.concatenate(column) for column in columns))
+        return cls(slopes, levels, ece, bend)
 
 
 def calibrate(
@@ -116,8 +95,8 @@ def calibrate(
     if not len(candidates.logits):
         return None
     sizes = (len(kb.predicates), missing)
-    fitted = _fit(candidates, *sizes)
-    return Calibration(fitted.slopes, fitted.levels, _cross_fitted_error(candidates, *sizes))
+    fitted = fit(candidates, *sizes)
+    return Calibration(fitted.slopes, fitted.levels, _cross_fitted_error(candidates, *sizes), fitted.bend)
 
 
 def calibrate_on_unseen(
@@ -144,7 +123,7 @@ def answers_of(
     facts = kb.splits[split]
     asked = FactsSplit(np.concatenate([facts[:0], *earlier]), facts)
     seen = [np.zeros(0)], [np.zeros(0, dtype=bool)]
-    for found in _candidates(score, kb, asked, len(facts) if most is None else most, once=True):
+    for found in _candidates(score, kb, asked, len(facts) if most is None else most, measured=True):
         scores = expit(calibration.logits(found.logits, found.predicate))
         shown = looked_at(scores, found.rank)  # at once: all candidates of a large split would not fit into memory
         seen[0].append(scores[shown])
@@ -158,38 +137,35 @@ def _folds(split: FactsSplit) -> list[FactsSplit]:
     return [FactsSplit(np.delete(split.train, fold, axis=0), split.train[fold]) for fold in folds]
 
 
-def _candidates(score: Score, kb: FactsKB, split: FactsSplit, most: int, *, once: bool = False) -> Iterable[Candidates]:
+def _candidates(
+    score: Score, kb: FactsKB, split: FactsSplit, most: int, *, measured: bool = False
+) -> Iterable[Candidates]:
     """The candidates of both questions about each held-out fact, computed in batches to bound memory.
 
-    With `once`, a question that several facts answer is asked once. A calibration asks it for each of them, because
-    only then are the others among its answers as frequent as test facts are.
+    A question that several facts answer is asked once, as people do.
     """
     sizes = (len(kb.entities), len(kb.predicates))
-    # Answers that are measured, not calibrated by, are asked for once and all.
-    facts = split.valid_sample(most if once else min(most, max(LEAST_FACTS, int(MAX_ASKED_CELLS / sizes[0]))))
+    # Answers that are measured, not calibrated by, are asked for all.
+    facts = split.valid_sample(most if measured else min(most, max(LEAST_FACTS, int(MAX_ASKED_CELLS / sizes[0]))))
     order = np.argsort(facts[:, 1], kind="stable")  # a model may keep what it knows of a predicate for the next fact
     # Who measures has less memory than who trains.
-    batch = at_once(sizes[0]) if once else max(1, min(BATCH, int(MAX_CELLS / sizes[0])))
+    batch = at_once(sizes[0]) if measured else max(1, min(BATCH, int(MAX_CELLS / sizes[0])))
     for way, place in enumerate(ASKED):
         stated, held_out = (KnownFilter([some], *sizes, subjects=bool(way)) for some in (split.train, split.valid))
-        chosen = order
-        if once:
-            first = np.unique(GoalIds.hiding(facts, place).facts, axis=0, return_index=True)[1]
-            chosen = order[np.isin(order, first)]
+        first = np.unique(GoalIds.hiding(facts, place).facts, axis=0, return_index=True)[1]
+        chosen = order[np.isin(order, first)]
         for start in range(0, len(chosen), batch):
             rows = chosen[start : start + batch]
             goals = GoalIds.hiding(facts[rows], place, for_ranking=True)
             known = stated.mask(goals.given, goals.predicates)
             logits = np.where(known, -np.inf, np.nan_to_num(score(goals), nan=-np.inf))
-            true = held_out.mask(goals.given, goals.predicates)
-            yield _best(logits, true, goals.predicates, facts[rows, place], rows)
+            yield _best(logits, held_out.mask(goals.given, goals.predicates), goals.predicates, rows)
 
 
 def _best(
     logits: Float[np.ndarray, "question entity"],
     true: Bool[np.ndarray, "question entity"],
     predicates: Int[np.ndarray, " question"],
-    answers: Int[np.ndarray, " question"],
     facts: Int[np.ndarray, " question"],
 ) -> Candidates:
     """The KEPT best candidates of each question; -inf is not a candidate."""
@@ -198,7 +174,8 @@ def _best(
     rows = np.arange(len(logits))[:, None]
     top = top[rows, np.argsort(-logits[rows, top], axis=1, kind="stable")]  # [question, kept]
     ranks = np.broadcast_to(np.arange(kept), top.shape)
-    columns = (logits[rows, top], predicates[:, None], ranks, true[rows, top], top == answers[:, None], facts[:, None])
+    found, several = true[rows, top], true.sum(1, keepdims=True) > 1
+    columns = (logits[rows, top], predicates[:, None], ranks, found, found & several, facts[:, None])
     table = Candidates(*(np.broadcast_to(column, top.shape).ravel() for column in columns))
     return table.of(np.isfinite(table.logits))
 
@@ -210,97 +187,11 @@ def _cross_fitted_error(candidates: Candidates, num_predicates: int, missing: fl
         fitting, other = (candidates.of(candidates.fact % 2 == side) for side in (half, 1 - half))
         if not len(fitting.logits) or not len(other.logits):
             return None
-        scores = expit(_fit(fitting, num_predicates, missing).logits(other.logits, other.predicate))
+        scores = expit(fit(fitting, num_predicates, missing).logits(other))
         shown = looked_at(scores, other.rank)
-        weights = _weights(other.of(shown), scores[shown], missing)
-        scored.append((scores[shown], other.true[shown], weights))
+        truth = Truth.of(other.of(shown), scores[shown], missing)
+        scored.append((scores[shown], truth.true, truth.weights))
     return expected_calibration_error(*(np.concatenate(column) for column in zip(*scored, strict=True)))
-
-
-def _fit(candidates: Candidates, num_predicates: int, missing: float) -> Calibration:
-    """Maximum a posteriori of slopes and levels, on the answers that are worth showing under them."""
-    first = candidates.logits[candidates.rank < BEST]
-    middle, spread = float(np.median(first)), float(first.std())
-    spread = spread if spread > LEAST_SPREAD else 1.0
-    parameters = _Parameters.start(num_predicates)
-    scores = np.zeros(len(candidates.logits))
-    for number in range(ROUNDS):
-        shown = looked_at(scores, candidates.rank)
-        some = candidates.of(shown)
-        weights = _weights(some, scores[shown], missing if number else 0.0)
-        parameters = parameters.fitted((some.logits - middle) / spread, some, weights)
-        slopes = parameters.slopes / spread
-        found = Calibration(slopes, parameters.levels - slopes * middle)
-        scores = expit(found.logits(candidates.logits, candidates.predicate))
-    return found
-
-
-def _weights(candidates: Candidates, scores: Float[np.ndarray, " candidate"], missing: float) -> np.ndarray:
-    """1, but for false candidates the share of them that is not expected to be a test fact, by score."""
-    if not missing or not candidates.true.any():
-        return np.ones(len(scores))
-    edges = np.unique(np.quantile(scores[candidates.true], np.linspace(0, 1, LEVEL_BINS + 1)))
-    place = np.searchsorted(edges, scores)
-    others, false = (
-        np.bincount(place, kind, minlength=len(edges) + 1)
-        for kind in (candidates.true & ~candidates.asked, ~candidates.true)
-    )
-    share = np.clip(1 - missing * others / np.maximum(false, 1), 0, 1)
-    return np.where(candidates.true, 1.0, share[place])
-
-
-@dataclass(frozen=True)
-class _Parameters:
-    """[logarithm of the common slope, common level, own part of each slope, own part of each level]."""
-
-    values: Float[np.ndarray, " parameter"]
-    num_predicates: int
-
-    @classmethod
-    def start(cls, num_predicates: int) -> "_Parameters":
-        values = np.zeros(2 + 2 * num_predicates)
-        values[1] = -2.0  # about one true answer among ten
-        return cls(values, num_predicates)
-
-    @property
-    def slopes(self) -> Float[np.ndarray, " predicate"]:
-        return np.asarray(np.exp(self.values[0] + self.values[2 : 2 + self.num_predicates]))
-
-    @property
-    def levels(self) -> Float[np.ndarray, " predicate"]:
-        return np.asarray(self.values[1] + self.values[2 + self.num_predicates :])
-
-    def fitted(
-        self, logits: Float[np.ndarray, " candidate"], candidates: Candidates, weights: Float[np.ndarray, " candidate"]
-    ) -> "_Parameters":
-        # Most of the time that all of the models take to load, and needed only at the end of a training.
-        from scipy.optimize import minimize  # noqa: PLC0415
-
-        size, predicate, true = self.num_predicates, candidates.predicate, _smoothed(candidates.true)
-        precisions = np.repeat([COMMON_SLOPE**-2.0, 0.0, OWN_SLOPE**-2.0, OWN_LEVEL**-2.0], [1, 1, size, size])
-
-        def loss(values: Float[np.ndarray, " parameter"]) -> tuple[float, Float[np.ndarray, " parameter"]]:
-            now = _Parameters(values, size)
-            slopes = now.slopes
-            found = slopes[predicate] * logits + now.levels[predicate]
-            surprise = (weights * (np.logaddexp(0, found) - true * found)).sum()
-            wrong = weights * (expit(found) - true)
-            by_level = np.bincount(predicate, wrong, minlength=size)
-            by_slope = np.bincount(predicate, wrong * logits, minlength=size) * slopes
-            gradient = np.concatenate([[by_slope.sum(), by_level.sum()], by_slope, by_level])
-            return float(surprise + 0.5 * (precisions * values**2).sum()), gradient + precisions * values
-
-        found = minimize(loss, self.values, jac=True, method="L-BFGS-B", options={"maxiter": 200})
-        return _Parameters(found.x, size)
-
-
-def _smoothed(true: Bool[np.ndarray, " candidate"]) -> Float[np.ndarray, " candidate"]:
-    """The targets of Platt 1999, as if each label had been seen once more rightly and once wrongly.
-
-    A few facts that are told from all others do not make certain what is as clear as they are.
-    """
-    num_true = int(true.sum())
-    return np.where(true, (num_true + 1) / (num_true + 2), 1 / (len(true) - num_true + 2))
 
 
 def level(logits: Float[np.ndarray, " pair"], num_facts: int) -> float:

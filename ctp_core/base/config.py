@@ -148,7 +148,7 @@ class BaseConfig(BaseModel):
 
     @classmethod
     def foreign(cls, values: Any) -> Self:
-        """The same of an artifact that somebody brings: its numbers are no larger than those of a request."""
+        """The config of an artifact from elsewhere: as `stored`, but with numbers that a request may have."""
         return cls.model_validate(values, context=STORED)
 
     @model_validator(mode="before")

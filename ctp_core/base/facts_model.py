@@ -115,13 +115,22 @@ class Explanation:
         proofs = (proof._replace(share=None if proof.share is None else slope * proof.share) for proof in self.proofs)
         return Explanation(tuple(proofs), parts)
 
+    @property
+    def bias(self) -> float:
+        """The part of the score that no proof has a share in."""
+        return (self.score_parts or {}).get("bias") or 0.0
+
+    def stretched(self, bias: float, factor: float) -> "Explanation":
+        """The same parts from another bias on, all but the bias multiplied by a factor."""
+        return self.calibrated(factor, bias - factor * self.bias)
+
 
 class FactsModel(Model):
     """Answers by one logit for every fact, whichever place was asked for.
 
     `logits` and `explain` are what a family has learnt to rank by. Here a calibration makes them logits of
-    probabilities: score = sigmoid(slope · logit + level), with the slope and the level of the predicate. Where the best
-    proof is the score, `logits` are such scores, shown as they are.
+    probabilities: score = sigmoid(bend(slope · logit + level)), with the slope and the level of the predicate. Where
+    the best proof is the score, `logits` are such scores, shown as they are.
     """
 
     kind: ClassVar[Kind] = "facts"
@@ -172,7 +181,12 @@ class FactsModel(Model):
     def _calibrated(self, logits: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logits of the probabilities of facts."""
         slopes, levels = self.lines(facts)
-        return np.asarray(slopes * self.to_calibrate(logits) + levels)
+        return self.bent(np.asarray(slopes * self.to_calibrate(logits) + levels), facts)
+
+    def bent(self, straight: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
+        """The logits of the probabilities of facts, from those that slope and level make."""
+        assert len(straight) == len(facts)
+        return straight if self.calibration is None else self.calibration.bend(straight)
 
     @cached_property
     def kb_view(self) -> FactsView:
@@ -287,7 +301,22 @@ class FactsModel(Model):
         """`explain`, on the scale of the calibrated scores."""
         found = self.explain(view, facts, logits, num_proofs)
         lines = zip(*(column.tolist() for column in self.lines(facts)), strict=True)
-        return [why.calibrated(*line) for why, line in zip(found, lines, strict=True)]
+        straight = [why.calibrated(*line) for why, line in zip(found, lines, strict=True)]
+        if self.calibration is None or self.calibration.bend.straight:
+            return straight
+        return self._bent(straight, facts, logits)
+
+    def _bent(self, found: list[Explanation], facts: FactIds, logits: Float[np.ndarray, " fact"]) -> list[Explanation]:
+        """The bias bent as the logit of an answer without proofs is; all else stretched so that it leads to the score.
+
+        The factor of an answer lies between the least and the greatest slope of the bend.
+        """
+        slopes, levels = self.lines(facts)
+        biases, ends = np.array([why.bias for why in found]), slopes * self.to_calibrate(logits) + levels
+        starts, lengths = self.bent(biases, facts), ends - biases
+        factors = np.where(lengths, (self.bent(ends, facts) - starts) / np.where(lengths, lengths, 1), 1)
+        rows = zip(found, starts.tolist(), factors.tolist(), strict=True)
+        return [why.stretched(start, factor) for why, start, factor in rows]
 
     def _base_artifact(self, tensors: dict[str, torch.Tensor], **manifest: Any) -> Artifact:
         facts = {f"facts.{name}": torch.from_numpy(ids) for name, ids in self.kb.splits.items()}

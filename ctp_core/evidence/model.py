@@ -123,18 +123,23 @@ class EvidenceModel(FactsModel):
         No proof adds more to a logit than a single proof by its rule would, so that in a model that lists all its
         strong rules every proof with a share of MIN_EVIDENCE or more cites a listed one.
         """
-        slopes = np.ones(len(self.kb.predicates)) if calibration is None else calibration.slopes
+        size = len(self.kb.predicates)
+        lines = calibration or Calibration(np.ones(size), np.zeros(size))
+        steepest = float(lines.bend.slopes.max())
         strong = [
             (predicate, template, body)
-            for predicate, slope in enumerate(slopes.tolist())
+            for predicate, slope in enumerate((steepest * lines.slopes).tolist())
             if heads is None or predicate in heads
             for template, body in self.arrays.bodies(predicate, MIN_EVIDENCE / slope)
         ]
+        biases = self.biases(np.column_stack([np.zeros(size, dtype=np.int64), np.arange(size), np.zeros(size, int)]))
         listed = []
         for number, (predicate, template, body) in enumerate(strong, 1):
             rule = self._rule(predicate, template, body)
             if rule.precision is not None:
-                listed.append(replace(rule, weight=float(slopes[predicate]) * (rule.weight or 0.0)))
+                at = biases[predicate] + np.array([0.0, rule.weight or 0.0])
+                without, alone = lines.logits(at, np.full(2, predicate)).tolist()
+                listed.append(replace(rule, weight=alone - without))
             on_part(number, len(strong))
         return by_what_they_explain(listed)
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from ctp_core.artifact import Artifact, check_magnitude
 from ctp_core.base.facts_model import Explanation, FactsModel, FactsView, read_config, read_probabilities
@@ -86,9 +86,16 @@ class HybridModel(FactsModel):
 
         The proofs alone make the logit of such a fact.
         """
-        seen = (facts[:, [0, 2]] < len(self.kb.entities)).all(1)
+        seen = self._seen(facts)
         (slopes, levels), (alone, at) = super().lines(facts), self.proofs.lines(facts)
         return np.where(seen, slopes, alone), np.where(seen, levels, at)
+
+    def bent(self, straight: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
+        return np.where(self._seen(facts), super().bent(straight, facts), self.proofs.bent(straight, facts))
+
+    def _seen(self, facts: FactIds) -> Bool[np.ndarray, " fact"]:
+        """The facts whose two entities the embedding knows."""
+        return np.asarray((facts[:, [0, 2]] < len(self.kb.entities)).all(1))
 
     def rules(self, on_part: OnPart = unheard) -> list[Rule]:
         """The rules of the proofs; their weights are those that they have within the hybrid."""

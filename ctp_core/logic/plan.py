@@ -1,13 +1,13 @@
 """In which order the variables of a question are bound, and which of its formulas each of them closes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ctp_core.base.edges import EdgeList
 from ctp_core.base.facts_model import FactsView
-from ctp_core.logic.formula import Conjunction, Formula, QueryAtom, Variable, variables_of
+from ctp_core.logic.formula import Conjunction, QueryAtom, Variable, variables_of
 from ctp_core.logic.numbered import Numbers
 
 
@@ -94,8 +94,3 @@ def described(plan: Plan) -> list[Mapping[str, object]]:
             }
         )
     return rows
-
-
-def in_order(plan: Plan) -> Sequence[Formula]:
-    """All formulas in the order in which they are checked."""
-    return (*plan.ground, *(formula for step in plan.steps for formula in step.closed))

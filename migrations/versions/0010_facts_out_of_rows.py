@@ -1,6 +1,6 @@
-"""Drops the tables in which older versions kept facts and names, once all of them are in files.
+"""Drops the tables in which older versions kept facts and names, where they are empty.
 
-`service.kbs.moving` moves them. As long as a row is left, `service.db.migrate` does not come here.
+Otherwise `service.kbs.moving` moves what is in them into files, and drops them then: a migration has no store.
 """
 
 import sqlalchemy as sa
@@ -16,10 +16,9 @@ NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 def upgrade() -> None:
     left = op.get_bind().execute(sa.text("SELECT 1 FROM symbols LIMIT 1")).first()
-    if left is not None:
-        raise RuntimeError("facts are still stored in rows: run `ctp migrate`, which moves them into files first")
-    op.drop_table("fact_blocks")
-    op.drop_table("symbols")
+    if left is None:
+        op.drop_table("fact_blocks")
+        op.drop_table("symbols")
 
 
 def downgrade() -> None:

@@ -136,7 +136,7 @@ def _process(cluster: Cluster) -> int:
 
 
 def _cpu_seconds(process: int) -> float:
-    """Of all threads, in hundredths."""
+    """The CPU seconds that all threads of a process have used, to a hundredth."""
     words = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 

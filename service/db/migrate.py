@@ -15,7 +15,6 @@ from service.settings import UserError
 
 # An arbitrary constant: processes that migrate the same PostgreSQL database wait for each other on it.
 MIGRATION_LOCK = 0x6374_7000
-WITH_FILES = "0009"  # facts can be in files; after it, they can be nowhere else
 
 
 def alembic_config() -> Config:
@@ -27,7 +26,7 @@ def alembic_config() -> Config:
 def migrate(engine: Engine) -> bool:
     """Migrates to the newest schema; safe to call at any time and from several processes.
 
-    Returns False, and stops short of the newest, while facts are still stored in rows: `service.preparing` moves them.
+    Returns False if KBs are still stored in rows of an older version: `service.preparing` moves them.
     Creates the file of an SQLite database: nothing else does.
     """
     config = alembic_config()
@@ -41,17 +40,13 @@ def migrate(engine: Engine) -> bool:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         config.attributes["connection"] = connection
-        command.upgrade(config, WITH_FILES)
-        if _has_facts_in_rows(connection):
-            return False
         command.upgrade(config, "head")
-    return True
+        return not has_former_tables(connection)
 
 
-def _has_facts_in_rows(connection: Connection) -> bool:
-    if not inspect(connection).has_table("symbols"):
-        return False
-    return connection.execute(text("SELECT 1 FROM symbols LIMIT 1")).first() is not None
+def has_former_tables(connection: Connection) -> bool:
+    """Tells whether KBs of an older version are still to be moved out of rows."""
+    return inspect(connection).has_table("symbols")
 
 
 def check_schema(engine: Engine) -> None:
@@ -63,10 +58,11 @@ def check_schema(engine: Engine) -> None:
     try:
         with engine.connect() as connection:
             found = MigrationContext.configure(connection).get_current_revision()
+            is_whole = not has_former_tables(connection)
     except AWAY_ERRORS:
         return
     known = {revision.revision for revision in revisions.walk_revisions()}
     if found is not None and found not in known:
         raise UserError(NEWER.detail)
-    if found != revisions.get_current_head():
+    if found != revisions.get_current_head() or not is_whole:
         raise UserError(NOT_MIGRATED.detail)

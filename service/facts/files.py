@@ -50,11 +50,9 @@ class KbFiles:
     def has(self, key: str) -> bool:
         """Tells whether the store has the files; raises StorageError if that cannot be told."""
         try:
-            for _ in self.storage.pieces(key, MANIFEST):
-                return True
+            return next(iter(self.storage.pieces(key, MANIFEST)), None) is not None
         except ArtifactError:
-            pass
-        return False
+            return False
 
     def open(self, key: str, name: str, kind: str) -> StoredFacts:
         """Opens the facts of a KB of this name; raises DamagedKB and StorageError as `Cache.files`."""

@@ -7,6 +7,7 @@ its mark is treated as absent (for example not mounted), not as empty.
 """
 
 import errno
+import filecmp
 import json
 import os
 import re
@@ -233,8 +234,9 @@ class FolderStorage:
         self.check()
         size = sum(path.stat().st_size for path in paths.values())
         try:
-            # What is there may be incomplete or damaged: it is written anew.
             if (self.root / key).exists():
+                if _same_files(self.root / key, manifest, paths):
+                    return key
                 shutil.rmtree(self.root / key)
             self._write(self.root / key, {**paths, MANIFEST: manifest})
         except OSError as error:
@@ -354,6 +356,14 @@ class FolderStorage:
             _sync_folder(parent)
             if parent == self.root:
                 return
+
+
+def _same_files(folder: Path, manifest: bytes, paths: Mapping[str, Path]) -> bool:
+    try:
+        same = (folder / MANIFEST).read_bytes() == manifest
+        return same and all(filecmp.cmp(path, folder / name, shallow=False) for name, path in paths.items())
+    except FileNotFoundError:
+        return False
 
 
 def _size(files: Files) -> int:

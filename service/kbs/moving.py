@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from ctp_core.errors import ArtifactError
 from ctp_core.kb.knowledge_base import SPLITS, FactIds
 from service.db.engine import Database, lock_name, wait_for_ever
+from service.db.migrate import has_former_tables
 from service.db.tables import Kb
 from service.facts.files import KbFiles
 from service.facts.segment import Segment
@@ -30,21 +31,30 @@ BLOCKS = sa.table("fact_blocks", *map(sa.column, ("kb", "ordering", "number", "r
 
 
 def move(database: Database, files: KbFiles) -> int:
-    """Moves all KBs that are still in rows; returns how many there were."""
+    """Moves all KBs that are still in rows, then drops the empty tables; returns how many there were."""
     moved = 0
     while (kb := _next(database)) is not None:
-        segment = files.write(kb.id, _content(database, kb)) if kb.status == "ready" else None
+        content = _content(database, kb) if kb.status == "ready" else None
+        if content is not None and not len(content.ids):
+            continue  # another process has moved it meanwhile
+        segment = None if content is None else files.write(kb.id, content)
         with database.write() as session:
             wait_for_ever(session.connection())
             lock_name(session, f"move:{kb.id}")
             _replace(session, kb, segment)
         moved += 1
         log.info("kb_moved", kb_id=kb.id, facts=kb.num_facts)
+    with database.write() as session:
+        lock_name(session, "move")
+        for table in (BLOCKS, SYMBOLS):
+            session.execute(sa.text(f"DROP TABLE IF EXISTS {table.name}"))
     return moved
 
 
 def _next(database: Database) -> Kb | None:
     with database.read() as session:
+        if not has_former_tables(session.connection()):
+            return None
         number = session.scalar(sa.select(SYMBOLS.c.kb).order_by(SYMBOLS.c.kb).limit(1))
         return None if number is None else session.get_one(Kb, number)
 
@@ -71,7 +81,7 @@ def _content(database: Database, kb: Kb) -> Content:
         content = Content(kb.kind, entities, predicates, _ids(session, kb), _splits(session, kb))
     found = len(entities), len(predicates), len(content.ids)
     stated = kb.num_entities, kb.num_predicates, kb.num_facts
-    if found != stated:
+    if any(found) and found != stated:
         raise ArtifactError(
             f"the KB {kb.name!r} has {found} entities, predicates and facts in rows instead of {stated}"
         )

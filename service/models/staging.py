@@ -126,7 +126,7 @@ def _forget_rules(database: Database, *which: ColumnElement[bool]) -> None:
 
 
 def sweep(database: Database) -> None:
-    """Removes what imports and trainings that were broken off have left, and the rules of versions that are no more."""
+    """Removes what imports and trainings that were broken off have left, and the rules of deleted versions."""
     with database.read() as session:
         abandoned = session.scalars(select(ModelVersion.id).where(ModelVersion.tenant == IMPORTING, _abandoned())).all()
         has_rules = exists().where(RuleRow.model_id == ModelVersion.id)

@@ -43,8 +43,8 @@ class PredictionRequest(BaseModel):
     predicate: Name = Field(description="Predicate of the facts to predict.")
     subjects: Names | None = Field(
         None,
-        description="Ask (s, p, ?) for these; default: for every subject that the KB knows of the predicate. With "
-        "`objects` as well, each pair is a question.",
+        description="Ask (s, p, ?) for these; default: for every entity that may be a subject of the predicate, since "
+        "it is one of a stated fact or of their kind. With `objects` as well, each pair is a question.",
     )
     objects: Names | None = Field(None, description="Ask (?, p, o) for these.")
     min_score: float = Field(0.5, ge=0, le=1, description="Keep rows with at least this score.")
@@ -64,7 +64,9 @@ class PredictionRow(BaseModel):
     kb_id: str
     kb: str | None = Field(description="Name of the KB; null once it is deleted.")
     predicate: str
-    num_subjects: int | None = Field(description="Subjects that were listed; null: all that the KB knows.")
+    num_subjects: int | None = Field(
+        description="Subjects that were listed; null: all that may be subjects of the predicate."
+    )
     num_objects: int | None = Field(description="Objects that were listed; null: none.")
     min_score: float
     top_k_per_question: int

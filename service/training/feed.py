@@ -22,23 +22,25 @@ THREADS = 2
 LOOK_SECONDS = 0.5  # between two looks for new events
 SPREAD = 0.8  # of that time, over which listeners wake up; less than 1, so that each comes in time for every look
 WAIT_SECONDS = 0.2  # between two looks whether a job has ended
+SHARE_SECONDS = 0.02  # between two looks for any of a tenant's jobs: hundreds of jobs are each looked for less often
 KEEPALIVE_SECONDS = 15.0
 RETRY_MILLISECONDS = 1000
 
 
 class Kept(Generic[T]):
-    """A result that is made again when somebody asks for it and it is older than `seconds`, unless it failed."""
+    """A result that is made again when somebody asks for it and its time is over, unless it failed."""
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
+        self._seconds = 0.0
         self._made_at = float("-inf")
         self._making: asyncio.Task[T] | None = None
 
-    def get(self, make: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Task[T]":
+    def get(self, make: Callable[[], Coroutine[Any, Any, T]], seconds: Callable[[], float]) -> "asyncio.Task[T]":
+        """`seconds` says for how long a result that is made now is kept."""
         making = self._making
         if making is None or (making.done() and (_failed(making) or self.left <= 0)):
             making = self._making = _shared(make())
-            self._made_at = time.monotonic()
+            self._made_at, self._seconds = time.monotonic(), seconds()
         return making
 
     @property
@@ -61,22 +63,32 @@ def _shared(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
 class Feed:
     """The events of one job; whoever has heard the same is told the same, from one look and encoded once."""
 
-    def __init__(self, database: Database, turns: Turns, tenant: str, job_id: str) -> None:
+    def __init__(
+        self, database: Database, turns: Turns, tenant: str, job_id: str, num_jobs: Callable[[], int] = lambda: 1
+    ) -> None:
+        """`num_jobs` counts the jobs that the tenant follows or waits for."""
         self._database, self._turns, self._tenant, self._job_id = database, turns, tenant, job_id
-        self._looks = Kept[Look](LOOK_SECONDS)
-        self._states = Kept[JobOut](WAIT_SECONDS)
+        self._num_jobs = num_jobs
+        self._looks, self._states = Kept[Look](), Kept[JobOut]()
         self._last: Look | None = None
         # By what a listener has heard so far; emptied at each look.
         self._told: dict[tuple[Position, int], asyncio.Task[Heard]] = {}
 
     async def look(self) -> Look:
-        """Returns the state of the job, at most `LOOK_SECONDS` old; raises NotFound."""
+        """Returns the state of the job, at most `LOOK_SECONDS` old unless many are followed; raises NotFound."""
         # A listener that goes away must not cancel the look for the others.
-        return await asyncio.shield(self._looks.get(self._look))
+        return await asyncio.shield(self._looks.get(self._look, lambda: self._kept(LOOK_SECONDS)))
 
     async def state(self) -> JobOut:
-        """Returns the job, at most `WAIT_SECONDS` old; raises NotFound."""
-        return await asyncio.shield(self._states.get(self._state))
+        """Returns the job, at most `WAIT_SECONDS` old unless many are waited for; raises NotFound."""
+        return await asyncio.shield(self._states.get(self._state, lambda: self._kept(WAIT_SECONDS)))
+
+    def _kept(self, seconds: float) -> float:
+        return max(seconds, SHARE_SECONDS * self._num_jobs())
+
+    async def until_next_state(self, most: float) -> None:
+        """Waits until it is time to ask for the next state, at most so many seconds."""
+        await asyncio.sleep(min(most, max(WAIT_SECONDS, self._states.left)))
 
     async def after(self, heard: Heard) -> Heard:
         """Returns what is new for a listener; raises NotFound."""
@@ -119,8 +131,12 @@ class Feeds:
     def of(self, tenant: str, job_id: str) -> Feed:
         feed = self._feeds.get((tenant, job_id))
         if feed is None:
-            feed = self._feeds[tenant, job_id] = Feed(self._database, self._turns, tenant, job_id)
+            feed = Feed(self._database, self._turns, tenant, job_id, partial(self._num_jobs, tenant))
+            self._feeds[tenant, job_id] = feed
         return feed
+
+    def _num_jobs(self, tenant: str) -> int:
+        return sum(owner == tenant for owner, _ in self._feeds)
 
     def stop(self) -> None:
         self._turns.stop()

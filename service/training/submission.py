@@ -1,6 +1,5 @@
 """What calls that make a job have in common, be it a training or an evaluation."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -12,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from service.http.dependencies import FeedsDep, OrderDep, WaitingDep
 from service.http.idempotency import CreationReply
-from service.training.feed import WAIT_SECONDS, Feed
+from service.training.feed import Feed
 from service.training.repository import TERMINAL
 from service.training.schemas import JobOut
 
@@ -28,9 +27,10 @@ async def finished(feed: Feed, seconds: float) -> JobOut:
     deadline = time.monotonic() + seconds
     while True:
         job = await feed.state()
-        if job.status in TERMINAL or time.monotonic() >= deadline:
+        left = deadline - time.monotonic()
+        if job.status in TERMINAL or left <= 0:
             return job
-        await asyncio.sleep(WAIT_SECONDS)
+        await feed.until_next_state(left)
 
 
 class Submission:

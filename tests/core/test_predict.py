@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,7 +11,7 @@ from ctp_core.base.facts_model import FactsModel
 from ctp_core.base.model import Answers, Budget, Question
 from ctp_core.errors import UnknownSymbol
 from ctp_core.methods import METHODS
-from ctp_core.predict import Prediction, Predictor, Wanted
+from ctp_core.predict import Prediction, Predictor, Wanted, alike
 from ctp_core.symbols import Goal
 from tests.core.test_evaluate import family_kb, trained
 
@@ -36,9 +37,8 @@ def answered(model: FactsModel, goal: Goal, **options: Any) -> Answers:
 
 
 def subjects_of(model: FactsModel, predicate: str) -> list[str]:
-    facts = model.kb_view.stated
-    known = sorted(set(facts[facts[:, 1] == model.kb.predicates.id(predicate), 0].tolist()))
-    return [model.kb.entities.names[entity] for entity in known]
+    asked = alike(model.kb_view.stated, model.kb.predicates.id(predicate))
+    return [model.kb.entities.names[entity] for entity in asked.tolist()]
 
 
 @pytest.mark.parametrize("method", FACTS)
@@ -64,6 +64,19 @@ def test_with_a_proof_each_row_has_the_best_one_of_its_answer(method: str) -> No
         assert isinstance(answers, Answers)
         best = answers.items[0].proofs
         assert (row.proof.text if row.proof else None) == (best[0].text if best else None)
+
+
+def test_who_may_have_a_fact_is_asked_about_though_none_is_stated() -> None:
+    citizen, born, located = 0, 1, 2
+    people, cities, countries = range(6), range(6, 8), range(8, 10)
+    stated = [(one, born, 6 + one % 2) for one in people] + [(city, located, city + 2) for city in cities]
+    stated += [(one, citizen, 8 + one % 2) for one in people[:4]]  # of two, no citizenship is stated
+    facts = np.array(stated)
+    assert alike(facts, citizen).tolist() == list(people)
+    assert alike(facts, located).tolist() == list(cities)
+    alone = np.array([(0, citizen, countries[0]), (1, born, 6)])  # nobody is known to be of the kind of a citizen
+    assert alike(alone, citizen).tolist() == [0]
+    assert alike(alone, located).tolist() == []
 
 
 def test_only_scores_of_at_least_the_least_are_kept_and_known_facts_on_demand() -> None:

@@ -39,6 +39,7 @@ from service.models.contest import (
 from service.queries.batcher import MAX_BATCH, UNDER_WAY, Asked, Batcher, Target
 from service.queries.wire import Reply
 from service.settings import Settings
+from tests.stores import files_of
 
 TARGET = Target("default", "model_1", "models/1/x")
 QUESTION = ContestQuestion("p", ("a", "p", None), (), Fact("a", "p", "b"))
@@ -126,8 +127,9 @@ def test_differences_that_decide_who_is_better_come_first() -> None:
 
 
 def test_models_times_questions_is_bounded(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'x.db'}")
     with pytest.raises(Invalid, match="at most 200 `questions` may be asked of 10 models") as refused:
-        prepare(Database(f"sqlite:///{tmp_path / 'x.db'}"), "t", [f"m{number}" for number in range(10)], 201)
+        prepare(database, files_of(database), "t", [f"m{number}" for number in range(10)], 201)
     assert refused.value.code == "too_many_questions"
 
 

@@ -121,6 +121,21 @@ def test_calls_that_wait_for_a_job_share_its_looks(database: Database, job: Job,
     assert len(looks) < 20
 
 
+def test_a_tenant_that_waits_for_many_jobs_has_each_looked_for_less_often(
+    database: Database, job: Job, feeds: Feeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting for two hundred jobs was a thousand looks a second."""
+    monkeypatch.setattr(feed, "SHARE_SECONDS", 10.0)
+    looks: list[object] = []
+    event.listen(database.engine, "begin", looks.append)
+
+    async def wait() -> None:
+        assert (await finished(feeds.of(TENANT, job.id), 0.7)).status == "queued"
+
+    asyncio.run(wait())
+    assert len(looks) == 1
+
+
 def ids_and_names(messages: list[bytes]) -> list[tuple[str, str]]:
     text = b"".join(messages).decode()
     return list(zip(re.findall(r"^id: (.*)$", text, re.M), re.findall(r"^event: (.*)$", text, re.M), strict=True))

@@ -79,6 +79,20 @@ def test_names_are_found_by_number_by_name_and_by_prefix(tmp_path: Path, files: 
         assert [names.name(i) for i in names.with_prefix(prefix, "ab")] == [name for name in expected if name > "ab"]
 
 
+def test_a_fact_that_several_graphs_state_is_found_as_often_page_by_page(files: KbFiles) -> None:
+    ids = np.array([[0, 0, 1], [0, 0, 1], [0, 0, 2], [0, 0, 1], [1, 0, 0]])
+    facts = Content("graphs", ["a", "b", "c"], ["p"], ids, np.array([0, 0, 0, 2, 2], np.uint8))
+    stored = files.open(files.write("kb_1", facts).key, "mine", "graphs")
+    for fixed, number in (({}, 5), ({"subject": 0}, 4), ({"object": 1}, 3), ({"subject": 0, "object": 1}, 3)):
+        whole, after = stored.found(fixed, None, 100), None
+        assert len(whole) == number
+        for row in whole:
+            assert stored.found(fixed, after, 1) == [row]
+            after = row.key
+        assert stored.found(fixed, after, 1) == []
+    assert stored.of_predicate(0, "test")["position"].tolist() == [3, 4]
+
+
 def test_a_kb_without_a_copy_here_is_fetched_once(tmp_path: Path, files: KbFiles, storage: FolderStorage) -> None:
     segment = files.write("kb_1", content())
     other = files_in(tmp_path / "other", storage)

@@ -105,7 +105,7 @@ of its own with one thread. Commit of the rows: {commits}.
   in the list with constants.
 - **CPU s**, **MB**: of training, decoding rules and storing the model. *forecast*: made before, over what happened.
 - **ECE**: expected calibration error (10 bins) over each test question's ten best unknown answers and all others scored
-  ≥ .1, against what is true in the generated world, stated or not.
+  ≥ .1, each question once, against what is true in the generated world, stated or not.
 - **query**: CPU milliseconds of a question with ten answers and three proofs each: the first after loading, and the
   median of later ones."""
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from ctp_core.base.bend import FIXED, KNOTS, Bend
 from ctp_core.base.calibration import MISSING, Calibration, answers_of, calibrate, calibrate_on_unseen
 from ctp_core.base.goals import GoalIds, Score
 from ctp_core.base.reliability import Bin, expected_calibration_error, looked_at, reliability
@@ -94,6 +95,53 @@ def test_true_facts_that_a_kb_lacks_would_count_as_false() -> None:
     assert error(kb, score, informed) < error(kb, score, naive) - 0.02
 
 
+def saturating(seed: int, exact: bool) -> tuple[FactsKB, Score]:
+    """As `drawn`, but a first proof lifts an answer to a chance at which it stays: .5, or 1 if `exact`."""
+    choose = np.random.default_rng(seed)
+    ranked = 3 * choose.normal(size=(1, SIZE, SIZE)) - 4
+    chance = np.where(ranked > 0, 1.0 if exact else 0.5, 0.01)
+    predicate, subject, object_ = (choose.random(chance.shape) < chance).nonzero()
+    facts = np.stack([subject, predicate, object_], axis=1)[choose.permutation(len(subject))]
+    ends = np.round(np.array([1 - 2 * HOLD_OUT_SHARE, 1 - HOLD_OUT_SHARE]) * len(facts)).astype(int)
+    names = Vocabulary("entity", map(str, range(SIZE))), Vocabulary("predicate", ["p"])
+
+    def score(goals: GoalIds) -> np.ndarray:
+        return ranked[0][goals.given] if goals.forward else ranked[0][:, goals.given].T
+
+    return FactsKB(*names, dict(zip(("train", "valid", "test"), np.split(facts, ends), strict=True))), score
+
+
+def test_a_chance_that_does_not_grow_with_further_proofs_is_followed() -> None:
+    kb, score = saturating(0, exact=False)
+    found = calibrate([(score, FactsSplit.of(kb))], kb)
+    assert found is not None
+    assert found.bend.slopes[3] < found.bend.slopes[1]
+    assert error(kb, score, found) < 0.05
+
+
+def test_a_kb_whose_surest_answers_are_all_true_tells_how_many_facts_it_lacks() -> None:
+    kb, score = saturating(1, exact=True)
+    once, thrice = (calibrate([(score, FactsSplit.of(kb))], kb, missing) for missing in (1.0, 3.0))
+    assert once is not None
+    assert thrice is not None
+    assert error(kb, score, once) < 0.05
+    assert error(kb, score, thrice) < error(kb, score, once) + 0.02
+
+
+def test_a_bend_rises_and_leaves_one_logit_where_it_is() -> None:
+    bend = Bend(np.array([0.5, 2.0, 1.0, 0.1, 3.0, 1.0]))
+    assert bend(np.array([FIXED])).tolist() == [FIXED]
+    assert bend(np.array([[1.0, 2.0]]))[0] == pytest.approx([FIXED + 1.5 + 0.15, FIXED + 1.5 + 0.15 + 3.0])
+    assert (np.diff(bend(np.linspace(-9, 9, 50))) > 0).all()
+    assert len(KNOTS) + 1 == len(bend.slopes)
+
+
+def test_a_calibration_of_an_earlier_version_is_straight() -> None:
+    read = Calibration.read({"slopes": [2.0], "levels": [-1.0], "ece": None}, 1)
+    assert read is not None
+    assert read.logits(np.array([1.5]), np.array([0])).tolist() == [2.0]
+
+
 def test_the_slopes_are_positive_even_where_the_order_is_wrong() -> None:
     kb, score = drawn(1)
     found = calibrate_on_unseen(lambda _: lambda goals: -score(goals), kb, FactsSplit.of(kb))
@@ -132,7 +180,7 @@ def test_a_kb_that_leaves_no_candidate_has_no_calibration() -> None:
 
 
 def test_a_calibration_is_stored_and_read_again() -> None:
-    stored = Calibration(np.array([1.0, 2.0]), np.array([-1.0, 0.5]), 0.03)
+    stored = Calibration(np.array([1.0, 2.0]), np.array([-1.0, 0.5]), 0.03, Bend(np.linspace(0.5, 2, 6)))
     read = Calibration.read(stored.values(), 2)
     assert read is not None
     assert read.values() == stored.values()

@@ -116,15 +116,26 @@ def test_the_score_of_a_node_is_the_product_of_its_unifications_and_children(mod
             assert len(proof.tree.unifications) == len(proof.tree.children)
 
 
-def test_the_weight_of_a_rule_is_the_share_of_its_only_proof() -> None:
+def added(model: ProofsModel, predicate: str, share: float) -> float:
+    """What a share adds to the calibrated logit of a fact about which nothing else is known."""
+    assert model.calibration is not None
+    predicates = np.full(2, KB.predicates.id(predicate))
+    start = model.biases(np.array([[0, predicates[0], 0]]))[0]
+    without, with_it = model.calibration.logits(np.array([start, start + share]), predicates)
+    return float(with_it - without)
+
+
+def test_the_weight_of_a_rule_is_what_its_only_proof_adds_where_entities_are_not_common() -> None:
     model = create_trainer(ProofsConfig(templates={"2": 3}, epochs=60), KB, torch.device("cpu")).fit()
-    facts = (Fact("a", "parent", "b"), Fact("b", "parent", "c"))
-    ((answer,),) = ask(model, Goal("a", "grandparent", "c"), facts=facts)
+    assert isinstance(model, ProofsModel)
+    calibration, facts = model.calibration, (Fact("a", "parent", "b"), Fact("b", "parent", "c"))
+    ((answer,),) = ask(model.calibrated_by(None), Goal("a", "grandparent", "c"), facts=facts)
+    model.calibrated_by(calibration)
     (proof,) = answer.proofs
     assert proof.facts == facts
     assert proof.tree.rule is not None
     listed = {rule.text: rule for rule in model.rules()}[proof.tree.rule.text]
-    assert listed.weight == pytest.approx(proof.share)
+    assert listed.weight == pytest.approx(added(model, "grandparent", proof.share or 0.0))
     assert listed.confidence == proof.tree.rule.confidence
     assert listed.support is not None
     assert listed.precision is not None

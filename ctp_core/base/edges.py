@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from ctp_core.kb.knowledge_base import FactIds, sorted_facts
+from ctp_core.base.weighed_edges import Barred, WeighedEdges
+from ctp_core.kb.knowledge_base import FactIds, FactSet, sorted_facts
 from ctp_core.rules import Template
 
 Ids = NDArray[np.int64]
@@ -28,9 +29,6 @@ def slices(starts: Ids, ends: Ids) -> tuple[Ids, Ids]:
 TABLE_ENTRIES = 50_000_000  # row pointers of the tables that are kept: 200 MB
 MIN_TABLES = 64
 MAX_KEY = 2.0**62
-WEIGHED_ENTRIES = 5_000_000  # edges in the weighed tables that are kept: up to 80 MB
-WeighedEdges: TypeAlias = NDArray[np.float64] | sparse.csr_array  # [tail, head]
-DENSE = 2  # a table of all pairs of entities is made if it has at most so many cells for each edge
 
 
 class Paths(NamedTuple):
@@ -127,7 +125,6 @@ class EdgeList:
         self._pair_keys = self.tail * num_entities + self.head
         self._starts = np.searchsorted(self.tail, np.arange(num_entities + 1))
         self._walks = {0: np.ones(num_entities)}
-        self._weighed_before: OrderedDict[bytes, WeighedEdges] = OrderedDict()  # the least used first
 
     @cached_property
     def tables(self) -> "AtomTables":
@@ -172,8 +169,11 @@ class EdgeList:
 
     def states(self, facts: FactIds) -> NDArray[np.bool_]:
         """Tells which of these facts are in the list."""
-        pair, edge = self.of_pairs(facts[:, 0], facts[:, 2])
-        return np.bincount(pair[self.atom[edge] == facts[pair, 1]], minlength=len(facts)) > 0
+        return self._stated.states(facts)
+
+    @cached_property
+    def _stated(self) -> FactSet:
+        return FactSet(self.facts, self.num_entities, self.num_predicates)
 
     def num_walks(self, length: int) -> Float[np.ndarray, " entity"]:
         """The number of walks of this length that start at each entity."""
@@ -297,36 +297,13 @@ class EdgeList:
 
         No path of a start takes its `own` fact, forwards or inverted.
         """
-        found = np.empty((len(begun), len(places), self.num_entities))
-        barred = np.zeros(len(begun), dtype=bool) if own is None else self.states(own)
-        rows = np.flatnonzero(barred)
-        subject, predicate, object_ = (np.zeros((0, 3), dtype=np.int64) if own is None else own[rows]).T
-        for reformulator, attention in enumerate(places):
-            here = begun
-            for weights in attention:
-                there = here @ self._weighed(weights)
-                there[rows, object_] -= here[rows, subject] * weights[predicate]
-                there[rows, subject] -= here[rows, object_] * weights[predicate + self.num_predicates]
-                here = there
-            found[:, reformulator] = here
-        return found
+        rows = np.zeros(0, dtype=np.int64) if own is None else np.flatnonzero(self.states(own))
+        barred = np.zeros((0, 3), dtype=np.int64) if own is None else own[rows]
+        return self._weighed.push(begun, places, Barred(rows, barred))
 
-    def _weighed(self, weights: Float[np.ndarray, " atom"]) -> WeighedEdges:
-        """All edges as one table; those used last are kept, because questions about one predicate need the same."""
-        key = weights.tobytes()
-        if key not in self._weighed_before:
-            self._weighed_before[key] = self._weigh(weights)
-            if len(self._weighed_before) * len(self.tail) > WEIGHED_ENTRIES and len(self._weighed_before) > 1:
-                self._weighed_before.popitem(last=False)
-        self._weighed_before.move_to_end(key)
-        return self._weighed_before[key]
-
-    def _weigh(self, weights: Float[np.ndarray, " atom"]) -> WeighedEdges:
-        """The weights of all edges as a table: dense where that takes no more memory than a sparse one."""
-        size, values = self.num_entities, weights[self.atom]
-        if size**2 <= DENSE * len(values):
-            return np.asarray(np.bincount(self._pair_keys, values, size**2).reshape(size, size), dtype=np.float64)
-        return sparse.csr_array((values, self.head, self._starts), shape=(size, size))
+    @cached_property
+    def _weighed(self) -> WeighedEdges:
+        return WeighedEdges(self.tail, self.head, self.atom, self.num_entities)
 
 
 def small(atoms: Ids, num_atoms: int) -> NDArray[np.integer]:

@@ -14,6 +14,8 @@ from ctp_core.kb.knowledge_base import SPLITS, FactIds, FactsKB
 HITS = (1, 3, 10)
 ASKED = (Place.OBJECT, Place.SUBJECT)  # every fact is asked for twice, in this order
 BATCH = 256  # questions ranked at once
+HEARD_CELLS = 1_000_000  # scores after which a listener hears how far it is, unless these are
+FEWEST = 16  # questions or fewer
 CELLS = 5_000_000  # and fewer of a KB with many entities: bounds memory at so many scores
 
 ScoreEach = Callable[[GoalIds], Mapping[str, NDArray[np.floating]]]  # the scores by several models
@@ -48,8 +50,9 @@ class KnownFilter:
 
 
 def at_once(num_entities: int) -> int:
-    """How many questions are ranked together."""
-    return max(1, min(BATCH, CELLS // max(1, num_entities)))
+    """How many questions are ranked together: on a large KB few, so that a listener never waits for long."""
+    size = max(1, num_entities)
+    return max(1, min(BATCH, CELLS // size, max(FEWEST, HEARD_CELLS // size)))
 
 
 def known_filters(kb: FactsKB, split: str) -> tuple[KnownFilter, KnownFilter]:

@@ -1,8 +1,9 @@
 """The attention head on edge lists, in double precision: what answers and their proofs are read from."""
 
 import math
-from collections.abc import Iterator
-from itertools import pairwise
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ctp_core.base.edges import EdgeList
+from ctp_core.evidence.attention_best import Known, best_proofs
 from ctp_core.evidence.attention_head import AttentionHead, half_count
+from ctp_core.evidence.merging import merged
 from ctp_core.evidence.proofs import WeighedPaths, own_paths
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
@@ -19,9 +22,7 @@ from ctp_core.rules import Template
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 MANY_WALKS = 2e4  # by one template for all facts together: of more, only the best proofs are looked for
-BEST_ATOMS = (6, 12)  # of each place, along which the best proofs are looked for; the second where one cannot be sure
-FEWER_ATOMS = (3, 2, 1)  # the same where the walks along so many are too many
-BEST_WALKS = 1e4  # from either end by one template, and paths that they join to: a hundredth of a second
+KEPT_WALKS = 2e6  # numbers of paths from entities: 16 MB
 MAX_REACHED = 5e6  # numbers of paths to entities, at a time: 40 MB
 MAX_WALKS = 2e6  # by one template for all facts together: about two seconds and half a gigabyte
 
@@ -33,11 +34,13 @@ class AttentionArrays:
         goals = torch.arange(head.num_predicates, device=head.bias.device)
         self.num_predicates, self._by_share = head.num_predicates, head.counting == "share"
         self.attention: dict[Template, Floats] = {t: _array(head.attention(t, goals)) for t in head.templates}
+        self.heaviest: dict[Template, Floats] = {t: a.max(3).prod(2) for t, a in self.attention.items()}
         # The same as [predicate, place, atom, reformulator]: what a path picks lies side by side.
         self._rows = {t: np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for t, a in self.attention.items()}
         self.strength: dict[Template, Floats] = {t: _array(head.strength(t, goals)) for t in head.templates}
         self._half = {template: half_count(template, head.saturation) for template in head.templates}
         self.bias, self.loop_bias = _array(head.bias), _array(head.loop_bias)
+        self._kept_walks: WeakKeyDictionary[EdgeList, OrderedDict[tuple[Template, int], Floats]] = WeakKeyDictionary()
 
     def biases(self, facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logit of a fact without any proof."""
@@ -53,61 +56,39 @@ class AttentionArrays:
                 found += np.bincount(paths.fact, paths.shares, len(facts))
         return found
 
-    def weigh(self, edges: EdgeList, facts: FactIds, wanted: int | None = None) -> list[WeighedPaths]:
+    def weigh(
+        self, edges: EdgeList, facts: FactIds, wanted: int | None = None, mined: Sequence[WeighedPaths] = ()
+    ) -> list[WeighedPaths]:
         """All proofs of the facts that are walked, none by the fact itself; of these facts the shares, the biases and
-        the priors add up to the logits. Where proofs are many, only the `wanted` best ones are looked for."""
-        found = []
+        the priors add up to the logits. Where proofs are many, only the `wanted` best ones are looked for.
+
+        `mined` are proofs by other rules: what they add to the same proofs is added here, and the others come last.
+        """
+        found, rest, known = list[WeighedPaths](), list(mined), None
         for template in self.attention:
             if template.unary:
                 continue
             many = template.length > 1 and self._walks(template, edges, facts).sum() > MANY_WALKS
             if wanted is not None and many:
-                found += self._best(template, edges, facts, wanted)
+                known = known or Known([*found, *rest], len(facts), wanted)
+                attended = best_proofs(self, template, edges, facts, known)
+                known = None if any(len(paths.fact) for paths in attended) else known
             else:
-                found.append(self._weigh(template, edges, facts, MAX_WALKS))
-        return found
+                known, attended = None, [self._weigh(template, edges, facts, MAX_WALKS)]
+            attended, rest = merged(attended, rest)
+            found += attended
+        return [*found, *rest]
 
-    def _best(self, template: Template, edges: EdgeList, facts: FactIds, wanted: int) -> list[WeighedPaths]:
-        """The best proofs of each fact, along atoms that are attended to enough."""
-        weights = self.strength[template][facts[:, 1]] * self._ratios(template, edges, facts)
-        return [
-            self._best_of(template, edges, facts, np.flatnonzero(facts[:, 1] == predicate), weights, wanted)
-            for predicate in np.unique(facts[:, 1]).tolist()
-        ]
-
-    def _best_of(
-        self, template: Template, edges: EdgeList, facts: FactIds, rows: Ids, weights: Floats, wanted: int
-    ) -> WeighedPaths:
-        """The best proofs of the facts in these rows, which all have the same predicate.
-
-        Looks along the atoms with the most attention first, then along more of them unless the best are certain: if
-        no reformulator attends to an atom by more than `most`, a proof along it has a share of up to most · Σ weights.
-        """
-        attended = self.attention[template][facts[rows[0], 1]].max(0)  # [place, atom]
-        for allowed in _affordable_atoms(attended, edges, facts[rows]):
-            most = float(np.where(allowed, 0, attended).max())
-            paths = edges.paths(facts[rows, 0], facts[rows, 2], template, allowed)
-            paths = paths._replace(pair=rows[paths.pair])
-            factors = self._factors(template, facts[paths.pair, 1], paths.atoms)
-            masses = math.prod(factors[1:], start=factors[0])
-            masses[own_paths(edges, facts, paths)] = 0
-            shares = np.einsum("pg,pg->p", masses, weights[paths.pair])
-            if self._surely_best(paths.pair, shares, rows, most * weights.sum(1), wanted):
-                break
-        return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights, 0)
-
-    def _surely_best(self, fact: Ids, shares: Floats, rows: Ids, most: Floats, wanted: int) -> bool:
-        """Whether each fact has as many proofs as are wanted, all with larger shares than any that was left out."""
-        better = shares >= most[fact]
-        return bool((np.bincount(fact[better], minlength=rows.max() + 1)[rows] >= wanted).all())
-
-    def _ratios(self, template: Template, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, "fact reformulator"]:
+    def ratios(self, template: Template, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, "fact reformulator"]:
         """h(c) / c of each fact, c counted without listing the paths."""
         if self._counted_by_share(template):
             return np.asarray(1 / (1 + self._totals_from(template, edges, facts)))
-        counts = self._counts(template, edges, facts)
-        saturated, none = self._saturate(counts, template), np.zeros_like(counts)
-        return np.asarray(np.divide(saturated, counts, where=counts > 0, out=none))
+        return self._per_path(self._counts(template, edges, facts), template)
+
+    def _per_path(self, counts: Floats, template: Template) -> Floats:
+        """h(c) / c, 0 where there is no path."""
+        none = np.zeros(counts.shape)
+        return np.asarray(np.divide(self._saturate(counts, template), counts, where=counts > 0, out=none))
 
     def _counts(self, template: Template, edges: EdgeList, facts: FactIds) -> Float[np.ndarray, "fact reformulator"]:
         """Weighted numbers of paths, none by the fact itself: half of the body is pushed from either end."""
@@ -140,21 +121,16 @@ class AttentionArrays:
         num_walked = self._num_walked(template, edges, facts, most)
         walked = facts[:num_walked]
         paths = edges.paths(walked[:, 0], walked[:, 2], template)
-        factors = self._factors(template, facts[paths.pair, 1], paths.atoms)
+        factors = self.factors(template, facts[paths.pair, 1], paths.atoms)
         masses = math.prod(factors[1:], start=factors[0])
         masses[own_paths(edges, facts, paths)] = 0
-        bounds = np.searchsorted(paths.pair, np.arange(num_walked + 1))
-        weights, shares = self.strength[template][facts[:, 1]], np.empty(len(masses))
-        by_share = self._counted_by_share(template)
-        if by_share:
+        weights = self.strength[template][facts[:, 1]]
+        if self._counted_by_share(template):
             weights[:num_walked] /= 1 + self._totals_from(template, edges, walked)
-        for fact, (start, end) in enumerate(pairwise(bounds.tolist())):
-            mine = masses[start:end]
-            counts = mine.sum(0)
-            if not by_share:
-                saturated, none = self._saturate(counts, template), np.zeros_like(counts)
-                weights[fact] *= np.divide(saturated, counts, where=counts > 0, out=none)
-            shares[start:end] = mine @ weights[fact]
+        else:
+            counts = [np.bincount(paths.pair, column, num_walked) for column in masses.T]
+            weights[:num_walked] *= self._per_path(np.stack(counts, axis=1), template)
+        shares = np.einsum("pg,pg->p", masses, weights[paths.pair])
         return WeighedPaths(template, paths.pair, paths.atoms, paths.stations, shares, factors, weights, num_walked)
 
     def _counted_by_share(self, template: Template) -> bool:
@@ -165,17 +141,35 @@ class AttentionArrays:
         self, template: Template, edges: EdgeList, facts: FactIds
     ) -> Float[np.ndarray, "fact reformulator"]:
         """Weighted numbers of paths from the facts' subjects to anything, none by the fact itself."""
-        totals = np.empty((len(facts), self.strength[template].shape[1]))
-        for rows, places in self._alike(template, edges, facts):
-            totals[rows] = edges.push(edges.at(facts[rows, 0]), places, facts[rows]).sum(2)
+        totals, stated = np.empty((len(facts), self.strength[template].shape[1])), edges.states(facts)
+        for predicate in np.unique(facts[~stated, 1]).tolist():
+            rows = np.flatnonzero(~stated & (facts[:, 1] == predicate))
+            totals[rows] = self._walks_from(template, edges, predicate)[:, facts[rows, 0]].T
+        known = np.flatnonzero(stated)
+        for rows, places in self._alike(template, edges, facts[known]):
+            some = facts[known[rows]]
+            totals[known[rows]] = edges.push(edges.at(some[:, 0]), places, some).sum(2)
         return totals
+
+    def _walks_from(
+        self, template: Template, edges: EdgeList, predicate: int
+    ) -> Float[np.ndarray, "reformulator entity"]:
+        """Weighted numbers of paths from every entity to anything; those used last are kept."""
+        kept = self._kept_walks.setdefault(edges, OrderedDict())
+        if (template, predicate) not in kept:
+            everywhere = np.ones((1, edges.num_entities))
+            kept[template, predicate] = edges.push(everywhere, self._turned(template, predicate))[0]
+            while len(kept) > 1 and sum(walks.size for walks in kept.values()) > KEPT_WALKS:
+                kept.popitem(last=False)
+        kept.move_to_end((template, predicate))
+        return kept[template, predicate]
 
     def _saturate(self, counts: Floats, template: Template) -> Floats:
         """h: how much evidence a weighted number of groundings is."""
         half = self._half[template]
         return counts if half is None else np.asarray(counts / (half + counts))
 
-    def _factors(
+    def factors(
         self, template: Template, goal: Int[np.ndarray, " path"], atoms: Int[np.ndarray, "path place"]
     ) -> list[Floats]:
         """For each place, what the reformulators of a goal attend to the atom of each path: [path, reformulator]."""
@@ -222,24 +216,28 @@ class AttentionArrays:
             places = attention[predicate]  # [reformulator, place, atom]
             if template.unary:
                 saturated = self._saturate(edges.degrees(places[:, 0]), template)
-            else:  # read from its end, a path is the same with places in reverse and every atom inverted
-                turned = places if forward else np.roll(places[:, ::-1], self.num_predicates, axis=-1)
-                saturated = self._reached(template, edges, start, turned, forward=forward)
+            else:
+                saturated = self._reached(template, edges, predicate, start, forward=forward)
             evidence = self.strength[template][predicate] @ saturated
             about_start = template.about_subject == forward
             total += evidence[start] if template.unary and about_start else evidence
         return total
 
     def _reached(
-        self, template: Template, edges: EdgeList, start: int, places: Floats, *, forward: bool
+        self, template: Template, edges: EdgeList, predicate: int, start: int, *, forward: bool
     ) -> Float[np.ndarray, "reformulator entity"]:
         """h of every entity that paths from `start` lead to, which is their subject or, turned round, their object."""
+        places = self.attention[template][predicate] if forward else self._turned(template, predicate)
         counts = edges.push(edges.at(np.array([start])), places)[0]
         if not self._counted_by_share(template):
             return self._saturate(counts, template)
         if forward:
             return np.asarray(counts / (1 + counts.sum(1, keepdims=True)))
-        return np.asarray(counts / (1 + edges.push(np.ones((1, edges.num_entities)), places)[0]))
+        return np.asarray(counts / (1 + self._walks_from(template, edges, predicate)))
+
+    def _turned(self, template: Template, predicate: int) -> Float[np.ndarray, "reformulator place atom"]:
+        """What paths are attended to that are read from their end: places in reverse, with every atom inverted."""
+        return np.roll(self.attention[template][predicate][:, ::-1], self.num_predicates, axis=-1)
 
     def bodies(self, predicate: int, least: float) -> set[tuple[Template, tuple[int, ...]]]:
         """(template, body) of all rules of which a single proof adds at least `least` to the logit."""
@@ -267,28 +265,6 @@ class AttentionArrays:
         attention = self.attention[template][predicate]  # [reformulator, place, atom]
         mass = np.prod([attention[:, place, atom] for place, atom in enumerate(body)], axis=0)
         return float(self.strength[template][predicate] @ self._saturate(mass, template))
-
-
-def _affordable_atoms(attended: Floats, edges: EdgeList, facts: FactIds) -> Iterator[NDArray[np.bool_]]:
-    """[place, atom]: along which atoms the best proofs are looked for, first along few; at least one choice.
-
-    None of them leads along more than BEST_WALKS: long bodies join a dense KB in billions of ways.
-    """
-    ranked = np.sort(attended, axis=1)[:, ::-1]
-
-    def among(kept: int) -> NDArray[np.bool_]:
-        return np.asarray(attended >= ranked[:, min(kept, ranked.shape[1]) - 1, None])
-
-    def fits(allowed: NDArray[np.bool_]) -> bool:
-        return edges.paths_along_fit(facts[:, 0], facts[:, 2], allowed, BEST_WALKS)
-
-    few, more = map(among, BEST_ATOMS)
-    if not fits(few):
-        yield next(filter(fits, map(among, FEWER_ATOMS)), np.zeros(attended.shape, dtype=bool))
-        return
-    yield few
-    if fits(more):
-        yield more
 
 
 def _array(tensor: Tensor) -> Floats:

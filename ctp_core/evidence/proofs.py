@@ -79,7 +79,7 @@ class _Candidate(NamedTuple):
     def order(self) -> tuple[float, int, str]:
         """The largest share first, then fewer facts, then by text.
 
-        Decides among candidates only: `_candidates` and, where proofs are many, `AttentionArrays` have cut the rest by
+        Decides among candidates only: `_candidates` and, where proofs are many, `attention_best` have cut the rest by
         share, so a change here lists no others.
         """
         return -self.share, len(self.facts), ", ".join(map(str, self.facts))

@@ -34,6 +34,7 @@ Atoms = TypeVar("Atoms", int, Ids)
 NO_IDS = np.zeros(0, dtype=np.int64)
 RARE = 20  # with fewer than one id in 20 of all possible ones, sorting them is cheaper than counting in a table of all
 SOME_FACTS = 64  # about one entity, whose rules are counted together
+MOST_CELLS = 2e6  # of a table of constants and entities, or of those with some features
 MAX_WORK = 1e7  # of a table that is kept
 KEPT = 2e7  # rules in all tables that are kept: 240 MB
 
@@ -278,11 +279,42 @@ class ConstantRules:
         """Facts with the predicate and the entity that bodies are about in common."""
         about, constant = (0, 2) if side.about_subject else (2, 0)
         ours = self._considered(view, int(facts[rows[0], 1]), side, int(facts[rows[0], about]))
-        having = self._having[ours]
+        back = self._back(int(facts[rows[0], 1]), side)
         for some in np.split(rows, range(SOME_FACTS, len(rows), SOME_FACTS)):
-            stated = self.edges.tables[self._back(int(facts[rows[0], 1]), side)][facts[some, constant]]
-            counts = (having @ stated.T.tocsr().astype(np.float32)).tocoo()
-            yield some[counts.col], ours[counts.row], counts.data.astype(np.int64)
+            number, feature, supports = self._supports_with(ours, back, facts[some, constant])
+            yield some[number], ours[feature], supports
+
+    def _supports_with(self, features: Ids, back: int, constants: Ids) -> tuple[Ids, Ids, Ids]:
+        """(number of the constant, number of the feature, how many facts they explain), where any; in whichever way
+        there is less to look at: the features of the entities that a constant is stated with, or the entities that
+        have a feature."""
+        stated, table = self.edges.tables[back], self.features.of_entity
+        number, entry = slices(stated.indptr[constants], stated.indptr[constants + 1])
+        about = stated.indices[entry]
+        starts, ends = table.indptr[about], table.indptr[about + 1]
+        if (ends - starts).sum() > self.body_counts[features].sum():
+            return self._supports_among(features, stated, constants, (number, about))
+        which, entry = slices(starts, ends)
+        here, place = _numbers_among(features, table.indices[entry], len(self.features.keys))
+        size = max(1, len(features))
+        cells, supports = _counted(number[which[here]] * size + place, len(constants) * size)
+        return *np.divmod(cells, size), supports
+
+    def _supports_among(
+        self, features: Ids, stated: sparse.csr_array, constants: Ids, pairs: tuple[Ids, Ids]
+    ) -> tuple[Ids, Ids, Ids]:
+        """The same, from the entities that have each feature; `pairs` are constants by number and what is stated."""
+        having = self._having
+        _, entry = slices(having.indptr[features], having.indptr[features + 1])
+        if len(constants) * max(having.shape[1], len(entry)) > MOST_CELLS:
+            counts = (having[features] @ stated[constants].T.tocsr().astype(np.float32)).tocoo()
+            return counts.col, counts.row, counts.data.astype(np.int64)
+        is_stated = np.zeros((len(constants), having.shape[1]), dtype=bool)
+        is_stated[pairs] = True
+        bounds = np.cumsum(self.body_counts[features]) - self.body_counts[features]
+        table = np.add.reduceat(is_stated[:, having.indices[entry]], bounds, axis=1, dtype=np.int64)
+        number, feature = np.nonzero(table)
+        return number, feature, table[number, feature]
 
     def _by_constant(self, view: EntityFeatures, facts: FactIds, rows: Ids, side: Template) -> Iterator[Supported]:
         """Facts with the predicate and the constant in common."""
@@ -355,6 +387,19 @@ def _gathered(parts: Iterable[Supported]) -> Iterator[Supported]:
 def _joined(parts: Iterable[Supported]) -> Supported:
     row, features, supports = (np.concatenate(column) for column in zip(*parts, strict=True))
     return row, features, supports
+
+
+def _numbers_among(among: Ids, ids: NDArray[np.integer], size: int) -> tuple[Ids, Ids]:
+    """(which of the ids below `size` are among some, which are in rising order; and their numbers there)."""
+    if len(ids) * RARE < size:
+        place = np.minimum(np.searchsorted(among, ids), max(0, len(among) - 1))
+        here = np.flatnonzero(among[place] == ids) if len(among) else NO_IDS
+        return here, place[here]
+    numbers = np.full(size, -1, dtype=np.int32)
+    numbers[among] = np.arange(len(among))
+    place = numbers[ids]
+    here = np.flatnonzero(place >= 0)
+    return here, place[here].astype(np.int64)
 
 
 def _counted(ids: NDArray[np.integer], size: int) -> tuple[Ids, Ids]:

@@ -1,17 +1,13 @@
 """Chains weighed by attention and mined rules as one: what both say adds up, and the same facts are one proof."""
 
-from dataclasses import replace
-
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 
 from ctp_core.base.edges import EdgeList
 from ctp_core.evidence.attention_arrays import AttentionArrays
 from ctp_core.evidence.body_tree import AtomIds
 from ctp_core.evidence.proofs import WeighedPaths
 from ctp_core.evidence.rules_arrays import RuleArrays
-from ctp_core.evidence.rules_fit import mixed
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.rules import Template
 
@@ -36,14 +32,7 @@ class Together:
         return np.asarray(sum(part.reach(edges, predicate, start, forward=forward) for part in parts))
 
     def weigh(self, edges: EdgeList, facts: FactIds, wanted: int | None = None) -> list[WeighedPaths]:
-        attended, rest = self.attention.weigh(edges, facts, wanted), []
-        for mined in self.mined.weigh(edges, facts):
-            for index, paths in enumerate(attended):
-                if paths.template == mined.template and len(mined.fact):
-                    attended[index], mined = _merged(paths, mined)  # noqa: PLW2901 - what is left goes on
-            if len(mined.fact):
-                rest.append(mined)
-        return [*attended, *rest]
+        return self.attention.weigh(edges, facts, wanted, self.mined.weigh(edges, facts))
 
     def evidence(self, predicate: int, template: Template, body: AtomIds) -> float:
         said = self.mined.evidence(predicate, template, body)
@@ -57,24 +46,3 @@ class Together:
         evidence = {rule: self.evidence(predicate, *rule) for rule in found}
         chains = {rule: said for rule, said in evidence.items() if said >= least}
         return chains.keys() | self.mined.constant_bodies(predicate, least, chains)
-
-
-def _merged(attended: WeighedPaths, mined: WeighedPaths) -> tuple[WeighedPaths, WeighedPaths]:
-    """(the attended paths with what mined rules add to them, the mined paths that are not among them)."""
-    keys, wanted = _keys(attended), _keys(mined)
-    order = np.argsort(keys, kind="stable")
-    place = np.minimum(np.searchsorted(keys[order], wanted), max(0, len(keys) - 1))
-    found = keys[order][place] == wanted if len(keys) else np.zeros(len(wanted), dtype=bool)
-    shares, rows = attended.shares.copy(), order[place[found]]
-    exact = np.zeros(len(shares), dtype=bool)
-    exact[rows] = mined.shares[found] > shares[rows]
-    shares[rows] += mined.shares[found]
-    return replace(attended, shares=shares, exact=exact), mined.of(np.flatnonzero(~found))
-
-
-def _keys(paths: WeighedPaths) -> NDArray[np.uint64]:
-    """64 random-looking bits that tell paths apart by fact, atoms and entities."""
-    keys = paths.fact.astype(np.uint64)
-    for column in (*paths.atoms.T, *paths.stations.T):
-        keys = mixed(keys ^ mixed(column.astype(np.uint64)))
-    return keys

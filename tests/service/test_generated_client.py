@@ -111,12 +111,13 @@ def test_it_calls_every_operation(generated: Generated, client: httpx.Client) ->
     first, second = call("query", body=body("QueryRequest", model=name, goals=goals)).results
     assert first.answers[0].object_ == answers.answers[0].object_
     assert second.problem.code == "unknown_symbol"
-    where = {"subject": "?x", "predicate": "grandparent", "object": "morty"}
-    found = call("query", body=body("QueryRequest", model=name, where=[where], select=["?x"])).answers
-    assert found[0].bindings.to_dict().keys() == {"?x"}
-    known = {"subject": "rick", "predicate": "grandparent", "object": "morty"}
-    why = call("explain", body=body("ExplainRequest", model=name, fact=known)).why
-    assert why.score == pytest.approx(next(one.score for one in answers.answers if one.object_ == "morty"))
+    where = ["parent(rick, ?x)", {"subject": "?x", "predicate": "parent", "object": "?y"}]
+    [found] = call("query", body=body("QueryRequest", model=name, where=where, top_k=1)).answers
+    assert found.bindings.to_dict() == {"?x": "beth", "?y": "morty"}
+    fact = {"subject": "rick", "predicate": "grandparent", "object": "morty"}
+    explained = call("explain", body=body("ExplainRequest", model=name, fact=fact, threshold=0.1))
+    assert explained.why.proofs[0].tree.children
+    assert explained.what_would_change_it.facts
 
     archive = generated.file(
         payload=BytesIO(call("export_model", name)), file_name="m.zip", mime_type="application/zip"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ctp_core.base import edges as edges_module
+from ctp_core.base import weighed_edges
 from ctp_core.base.edges import EdgeList, atom_tables
 from ctp_core.rules import UNARY, Template
 
@@ -41,7 +41,8 @@ def test_paths_are_all_paths_each_once(length: int) -> None:
 
 @pytest.mark.parametrize("dense", [0, 1e9])
 def test_a_push_is_a_product_of_mixed_tables(dense: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edges_module, "DENSE", dense)
+    monkeypatch.setattr(weighed_edges, "DENSE", dense)
+    monkeypatch.setattr(weighed_edges, "SMALL", 0)
     facts = random_facts(1)
     edges, tables = EdgeList(facts, NUM_ENTITIES, NUM_PREDICATES), tables_of(facts)
     places = np.random.default_rng(2).random((4, 2, 2 * NUM_PREDICATES))
@@ -62,6 +63,19 @@ def test_a_push_without_a_fact_is_that_of_a_kb_which_does_not_state_it() -> None
         without = others.push(others.at(fact[:1]), places)
         assert pushed[number] == pytest.approx(without[0])
         assert others.push(others.at(fact[:1]), places, fact[None]) == pytest.approx(without)
+
+
+@pytest.mark.parametrize("small", [0, 1 << 16])
+def test_few_weighed_tables_are_kept_and_pushes_are_the_same(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = np.random.default_rng(2).random((5, 2, 3, 2 * NUM_PREDICATES))
+    monkeypatch.setattr(weighed_edges, "SMALL", small)
+    edges = EdgeList(random_facts(1), NUM_ENTITIES, NUM_PREDICATES)
+    expected = [edges.push(edges.at(np.array([3])), one) for one in places]
+    monkeypatch.setattr(weighed_edges, "KEPT_BYTES", 1)
+    edges = EdgeList(edges.facts, NUM_ENTITIES, NUM_PREDICATES)
+    for one, before in zip(places, expected, strict=True):
+        assert edges.push(edges.at(np.array([3])), one) == pytest.approx(before)
+    assert len(edges._weighed._kept) == 1
 
 
 def test_a_kb_without_facts_has_no_paths() -> None:

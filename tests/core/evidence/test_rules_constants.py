@@ -95,6 +95,29 @@ def test_a_known_fact_does_not_support_its_own_proof(long: bool) -> None:
             assert found.evidence[row] == pytest.approx(best_by_hand(edges, edges, fact, side, masked=True, long=long))
 
 
+@pytest.mark.parametrize("rare", [0, 1e9])
+@pytest.mark.parametrize("most_cells", [0, 2e6])
+def test_supports_are_the_same_however_they_are_counted(
+    most_cells: float, rare: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules_constants, "MOST_CELLS", most_cells)
+    monkeypatch.setattr(rules_constants, "RARE", rare)
+    edges = random_edges(0)
+    rules = ConstantRules(edges)
+    stated = edges.tables[0]
+    every, constants = np.arange(len(rules.features.keys)), np.arange(NUM_ENTITIES)
+    expected = (rules.features.with_feature @ stated.T).toarray()
+    pairs = (np.repeat(constants, np.diff(stated.indptr)), stated.indices)
+    for features in (every, every[::7], every[:0]):
+        for found in (
+            rules._supports_with(features, 0, constants),
+            rules._supports_among(features, stated, constants, pairs),
+        ):
+            counts = np.zeros((len(features), NUM_ENTITIES))
+            counts[found[1], found[0]] = found[2]
+            assert (counts == expected[features]).all()
+
+
 def test_a_hub_is_no_middle_of_a_body() -> None:
     facts = np.array([(0, 0, 1), (1, 1, 2), (3, 0, 1), *((1, 0, 4 + end) for end in range(MAX_MIDDLE_DEGREE - 3))])
     features = EntityFeatures(EdgeList(facts, 4 + MAX_MIDDLE_DEGREE, 2), long=True)

@@ -274,7 +274,7 @@ def test_the_graph_grows_by_a_click_and_stays_small_on_a_large_kb(visitor: Visit
 
 def test_the_calls_are_described_without_a_request_to_elsewhere(visitor: Visitor) -> None:
     page = visitor().open("docs")
-    page.locator("#operations-queries-query_query_post").click()
+    page.locator("#operations-queries-query").click()
     expect(page.get_by_text("Execute").first).to_be_visible()
 
 

@@ -25,6 +25,9 @@ from ctp_core.errors import ConfigError
 from ctp_core.evidence import candidates as evidence
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
 from ctp_core.evidence.cost import forecast as forecast_evidence
+from ctp_core.frontier import candidates as frontier
+from ctp_core.frontier.config import FrontierConfig
+from ctp_core.frontier.cost import forecast as forecast_frontier
 from ctp_core.hybrid.config import HybridConfig, hybrid_preset
 from ctp_core.hybrid.cost import one_after_the_other
 from ctp_core.kb.knowledge_base import Kind
@@ -77,6 +80,7 @@ HYBRID_SAVING = "lower `embedding.rank` or the settings of `proofs`, or use meth
 CTP_SAVING = (
     "lower `batch_size`, `train_depth` or `depth`, list fewer `templates`, or use neighbours 'nearest' on facts"
 )
+FRONTIER_SAVING = "lower `batch_size`, `facts_per_step`, `width` or `dim`"
 WALKER_SAVING = "lower `batch_size`, `beam` or `rank`, or use method 'rules' or 'complex'"
 NETWORK_SAVING = "lower `batch_size`, `dim` or `hidden`"
 
@@ -116,8 +120,7 @@ def _evidence(
 
 
 def _forecast_hybrid(config: HybridConfig, profile: Profile) -> Forecast:
-    proofs, embedding = forecast(config.part("proofs"), profile), forecast(config.part("embedding"), profile)
-    return one_after_the_other(proofs, embedding, profile)
+    return one_after_the_other({name: forecast(config.part(name), profile) for name in config.parts}, profile)
 
 
 METHODS: dict[tuple[Kind, str], Method] = {
@@ -130,6 +133,15 @@ METHODS: dict[tuple[Kind, str], Method] = {
         hybrid_preset,
         _forecast_hybrid,
         HYBRID_SAVING,
+    ),
+    ("facts", "frontier"): Method(
+        "Follows the facts that look most promising for each question; answers about entities never seen.",
+        FrontierConfig,
+        frontier.frontier_preset,
+        forecast_frontier,
+        FRONTIER_SAVING,
+        candidates=frontier.candidates,
+        at_effort=frontier.at_effort,
     ),
     **{("facts", method): _embedding(method) for method in EMBEDDINGS},
     ("facts", "ctp"): Method(

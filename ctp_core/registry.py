@@ -28,6 +28,9 @@ from ctp_core.evidence.proofs_model import ProofsModel
 from ctp_core.evidence.rules_model import RulesModel
 from ctp_core.evidence.rules_trainer import RulesTrainer
 from ctp_core.evidence.trainer import evidence_trainer
+from ctp_core.frontier.config import FrontierConfig
+from ctp_core.frontier.model import FrontierModel
+from ctp_core.frontier.trainer import FrontierTrainer
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.hybrid.model import HybridModel
 from ctp_core.hybrid.trainer import HybridTrainer
@@ -84,6 +87,7 @@ MODELS: dict[tuple[str, str], Entry[Any, Any]] = {
     ("facts", "proofs"): entry(ProofsConfig, FactsKB, ProofsModel, evidence_trainer),
     ("facts", "rules"): entry(RulesConfig, FactsKB, RulesModel, RulesTrainer),
     ("facts", "hybrid"): entry(HybridConfig, FactsKB, HybridModel, HybridTrainer),
+    ("facts", "frontier"): entry(FrontierConfig, FactsKB, FrontierModel, FrontierTrainer),
     ("facts", "ctp"): entry(CtpFactsConfig, FactsKB, CtpFactsModel, CtpFactsTrainer),
     **{
         ("facts", method): entry(config, FactsKB, EmbeddingModel, EmbeddingTrainer)

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -148,6 +148,16 @@ class FactsModel(Model):
         """`logits` against the KB alone, without facts of a question: what ranking and calibration need."""
         return self.logits(self.kb_view, goals)
 
+    def settled(
+        self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"]
+    ) -> Float[np.ndarray, " fact"]:
+        """The logits of answers that are shown, where those by which they were found are not yet those of the facts.
+
+        Raises OutOfTime once the view has expired, in families that look.
+        """
+        del view, facts
+        return logits
+
     @abstractmethod
     def explain(
         self, view: FactsView, facts: FactIds, logits: Float[np.ndarray, " fact"], num_proofs: int
@@ -174,9 +184,7 @@ class FactsModel(Model):
 
     def lines(self, facts: FactIds) -> tuple[Float[np.ndarray, " fact"], Float[np.ndarray, " fact"]]:
         """(slope, level) of each fact."""
-        if self.calibration is None:
-            return np.ones(len(facts)), np.zeros(len(facts))
-        return self.calibration.slopes[facts[:, 1]], self.calibration.levels[facts[:, 1]]
+        return lines_of(self.calibration, facts)
 
     def _calibrated(self, logits: Float[np.ndarray, " fact"], facts: FactIds) -> Float[np.ndarray, " fact"]:
         """The logits of the probabilities of facts."""
@@ -206,7 +214,7 @@ class FactsModel(Model):
 
     def _answer(self, question: Question, budget: Budget) -> Answers:
         view, warnings = self.view_of(question.facts, question.without, budget)
-        goal = _goal(question, view)
+        goal = replace(_goal(question, view), new_only=question.exclude_known)
         try:
             candidates, logits = goal.candidates(*view.sizes), self.logits(view, goal)[0]
         except OutOfTime:
@@ -214,8 +222,10 @@ class FactsModel(Model):
         if question.exclude_known:
             kept = ~view.known(candidates)
             candidates, logits = candidates[kept], logits[kept]
-        best = best_first(self.ranked(logits, candidates), question.top_k)
-        candidates, logits = candidates[best], logits[best]
+        try:
+            candidates, logits = self._shown(view, candidates, logits, question.top_k)
+        except OutOfTime:
+            return Answers((), truncated=True, warnings=warnings)
         explanations = self.explain_in_time(view, candidates, logits, question.proofs, budget)
         truncated = len(explanations) < len(candidates)
         explanations += [Explanation()] * (len(candidates) - len(explanations))
@@ -230,6 +240,15 @@ class FactsModel(Model):
             truncated,
             warnings,
         )
+
+    def _shown(
+        self, view: FactsView, candidates: FactIds, logits: Float[np.ndarray, " candidate"], top_k: int
+    ) -> tuple[FactIds, Float[np.ndarray, " fact"]]:
+        """The best candidates in order, with their logits."""
+        best = best_first(self.ranked(logits, candidates), top_k)
+        candidates, logits = candidates[best], self.settled(view, candidates[best], logits[best])
+        best = best_first(self.ranked(logits, candidates), top_k)
+        return candidates[best], logits[best]
 
     def view_of(
         self, facts: Sequence[Fact], without: Sequence[Fact], budget: Budget
@@ -325,6 +344,15 @@ class FactsModel(Model):
         # Always there, also where it is null: a part of a hybrid must not inherit that of the whole.
         manifest[PROBABILITIES] = None if self.calibration is None else self.calibration.values()
         return Artifact({"kind": "facts", "config": config, **symbols, **manifest}, {**facts, **tensors})
+
+
+def lines_of(
+    calibration: Calibration | None, facts: FactIds
+) -> tuple[Float[np.ndarray, " fact"], Float[np.ndarray, " fact"]]:
+    """(slope, level) of each fact by a calibration; without one, logits stay as they are."""
+    if calibration is None:
+        return np.ones(len(facts)), np.zeros(len(facts))
+    return calibration.slopes[facts[:, 1]], calibration.levels[facts[:, 1]]
 
 
 def sigmoid(logit: float) -> float:

@@ -34,6 +34,8 @@ class GoalIds:
     # Only the order of answers that are not yet known is wanted: a model may round, and may let known facts prove
     # themselves. Never set where a score is shown to anybody.
     for_ranking: bool = False
+    # Answers that are stated are left out of what is shown: a model need not look at them closely.
+    new_only: bool = False
 
     @classmethod
     def hiding(cls, facts: FactIds, place: Place | None, *, for_ranking: bool = False) -> "GoalIds":

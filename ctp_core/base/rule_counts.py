@@ -67,12 +67,15 @@ def with_counts(rules: Iterable[Rule], kb: FactsKB | GraphsKB, on_part: OnPart =
 class FactsCounter:
     """Counts on the sparse tables of a list of edges.
 
-    Where a body begins at more than `COUNTED_FROM` entities, or has more than `MAX_PATHS`, the counts are estimates:
-    a long chain joins a large KB in more pairs than anybody waits for.
+    Where a body begins at more than `starts` entities, or has more than so many `paths`, the counts are estimates: a
+    long chain joins a large KB in more pairs than anybody waits for.
     """
 
-    def __init__(self, edges: EdgeList, predicates: Vocabulary) -> None:
+    def __init__(
+        self, edges: EdgeList, predicates: Vocabulary, starts: int = COUNTED_FROM, paths: float = MAX_PATHS
+    ) -> None:
         self._edges, self._predicates = edges, predicates
+        self._most_starts, self._most_paths = starts, paths
 
     @classmethod
     def of(cls, kb: FactsKB) -> "FactsCounter":
@@ -94,7 +97,7 @@ class FactsCounter:
             return self._count_unary(head, body[0], about_subject=template.about_subject)
         tables = self._edges.tables
         starts = np.flatnonzero(self._edges.degrees_by(body[0]))
-        drawn = np.random.default_rng(0).permutation(len(starts))[:COUNTED_FROM]
+        drawn = np.random.default_rng(0).permutation(len(starts))[: self._most_starts]
         drawn = drawn[: self._affordable(body, starts[drawn])]
         chosen = starts[np.sort(drawn)]
         reached = tables[body[0]][chosen]
@@ -136,11 +139,11 @@ class FactsCounter:
         return _cells(at, objects) > 0
 
     def _affordable(self, body: tuple[int, ...], starts: NDArray[np.int64]) -> int:
-        """How many of these entities can be begun at within MAX_PATHS; at least one."""
+        """How many of these entities can be begun at within the bound on paths; at least one."""
         tables, paths = self._edges.tables, np.ones(self._edges.num_entities)  # from each entity to the end of the body
         for atom in reversed(body):
             paths = tables[atom] @ paths
-        return max(1, int((np.cumsum(paths[starts]) <= MAX_PATHS).sum()))
+        return max(1, int((np.cumsum(paths[starts]) <= self._most_paths).sum()))
 
     def _count_unary(self, head: int, atom: int, *, about_subject: bool) -> Counts:
         """Counts p(X,Y) :- p(X,Z) only with a Z other than Y: the fact itself is not a grounding."""

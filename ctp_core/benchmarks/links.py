@@ -203,7 +203,7 @@ def _evaluate(links: LinksRun, kb: FactsKB, model: FactsModel) -> dict[str, floa
     if links.dataset in COUNTRIES:
         parts = {"": model}
         if isinstance(model, HybridModel):
-            parts |= {"proofs_": model.proofs, "embedding_": model.embedding}
+            parts |= model.alone_by_name()
         regions = countries_regions(links.data)
         return {f"{part}auc_pr": countries_auc_pr(one, kb, links.ranked, regions) for part, one in parts.items()}
     error = calibration_error(model, kb, links.ranked)

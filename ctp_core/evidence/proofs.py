@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
+from ctp_core.base.chains import chain_proof
 from ctp_core.base.edges import EdgeList, Paths
 from ctp_core.base.facts_model import Explanation, FactsView
-from ctp_core.evidence.rules import chain_proof
 from ctp_core.kb.knowledge_base import FactIds
 from ctp_core.proofs import Proof
 from ctp_core.rules import Body, Rule, Template, steps_of

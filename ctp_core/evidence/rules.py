@@ -5,9 +5,7 @@ Both methods, `proofs` and `rules`, use this module.
 
 from ctp_core.evidence.rules_features import ANY, atoms_of
 from ctp_core.kb.knowledge_base import FactsKB
-from ctp_core.proofs import ProofNode, Unification
 from ctp_core.rules import SIDES, Body, Rule, Template, steps_of
-from ctp_core.symbols import Fact
 
 UNCOUNTED = 0.0  # the confidence of a rule before it is counted
 
@@ -26,15 +24,3 @@ def constant_rule(kb: FactsKB, head: int, body: tuple[int, ...], weight: float) 
     end = None if other == ANY else entities[other]
     steps = steps_of(predicates, atoms_of(path, 2 * len(predicates)))
     return Rule(predicates[head], Body(steps, SIDES[side].about, end), UNCOUNTED, entities[constant], weight=weight)
-
-
-def chain_proof(goal: Fact, rule: Rule, facts: tuple[Fact, ...], attentions: tuple[float, ...]) -> ProofNode:
-    """A rule over exact facts; its score is the product of the attentions that chose its body predicates."""
-    leaves = tuple(
-        ProofNode(fact, 1.0, "fact", (Unification(fact.predicate, fact.predicate, 1.0),), fact=fact) for fact in facts
-    )
-    unifications, score = [], 1.0
-    for fact, attention in zip(facts, attentions, strict=True):
-        unifications.append(Unification(fact.predicate, fact.predicate, attention))
-        score *= attention
-    return ProofNode(goal, score, "rule", tuple(unifications), rule=rule, children=leaves)

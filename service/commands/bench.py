@@ -93,6 +93,46 @@ def links(
 
 @bench.command()
 @needs("worker")
+def inductive(
+    data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="The folder that is trained on; beside it stands one of the same name with _ind at its end, which is "
+            "answered about. Both have train, valid and test as .tsv or .txt."
+        ),
+    ],
+    model: Annotated[str, typer.Option(help="Method for facts; a wrong one lists all.")] = "frontier",
+    preset: Preset = None,
+    config: Config = "{}",
+    seeds: Annotated[int, typer.Option(min=1)] = 1,
+    split: Annotated[str, typer.Option(help="test; or valid, to choose settings.")] = "test",
+    resume: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints, from which an interrupted run continues.")
+    ] = None,
+    only: Only = None,
+    json_file: Figures = None,
+) -> None:
+    """Measure answers about entities never seen: train on one KB, rank the facts of another; MRR, Hits@10."""
+    import torch  # noqa: PLC0415
+
+    from ctp_core.benchmarks.inductive import InductiveRun, run  # noqa: PLC0415
+    from ctp_core.benchmarks.links import spread  # noqa: PLC0415
+    from ctp_core.presets import DEFAULT_PRESET  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    chosen = preset or DEFAULT_PRESET
+    task = InductiveRun(data, dataset, model, chosen, parsed(config), seeds, split, resume, tuple(only or ()))
+    with epochs_shown(f"{dataset} {model}") as show:
+        figures = run(task, show)
+    for name, values in figures.items():
+        if isinstance(values, list) and name != "seeds":
+            typer.echo(f"{name:20} {spread(values)}")
+    write(figures, json_file)
+
+
+@bench.command()
+@needs("worker")
 def predictions(
     data: Annotated[Path, typer.Option(help="Folder that holds one folder per data set.")],
     dataset: Annotated[str, typer.Option(help="A folder with train, valid and test as .tsv or .txt.")] = "umls",

@@ -26,6 +26,7 @@ NEEDED = {
     "keys revoke ctp_1": "service",
     "kb generate made.tsv": "service",
     "bench links --data . --dataset umls": "worker",
+    "bench inductive --data . --dataset kin": "worker",
     "bench clutrr --data . --dataset family": "worker",
     "bench paper --list": "worker",
     "bench ladder --list": "worker",

@@ -16,6 +16,7 @@ from ctp_core.ctp_facts.config import CtpFactsConfig
 from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
 from ctp_core.errors import BadQuestion, DataError, UnknownSymbol
 from ctp_core.evidence.config import ProofsConfig, RulesConfig
+from ctp_core.frontier.config import FrontierConfig
 from ctp_core.hybrid.config import HybridConfig
 from ctp_core.kb.knowledge_base import FactIds, FactsKB
 from ctp_core.methods import parse_config
@@ -41,6 +42,7 @@ CONFIGS: dict[str, BaseConfig] = {
     "distmult": DistMultConfig(rank=8, epochs=6, batch_size=16, reciprocal=False),
     "neurallp": NeuralLpConfig(dim=8, epochs=6, batch_size=2, length=2),
     "minerva": MinervaConfig(dim=8, epochs=4, beam=10, eval_every=1),
+    "frontier": FrontierConfig(steps=2, dim=8, epochs=8, batch_size=8, eval_every=4),
     "hybrid": HybridConfig(
         proofs=ProofsConfig(templates={"1": 2, "2": 3}, epochs=5, members=2, loss="open_world", saturation=0.2),
         embedding=ComplexConfig(rank=4, epochs=4),

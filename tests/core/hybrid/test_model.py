@@ -2,21 +2,25 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 import torch
 
+from ctp_core.artifact import decode, encode
 from ctp_core.base.goals import GoalIds, Place
 from ctp_core.embeddings.config import ComplexConfig, DistMultConfig
 from ctp_core.embeddings.factorisations import FACTORISATIONS
 from ctp_core.errors import ArtifactError
 from ctp_core.evidence.config import ProofsConfig
+from ctp_core.frontier.config import FrontierConfig
 from ctp_core.hybrid.config import HybridConfig, hybrid_preset
-from ctp_core.hybrid.model import HybridModel
+from ctp_core.hybrid.model import HybridModel, Weighed
+from ctp_core.kb.knowledge_base import FactsKB
 from ctp_core.kb.profile import Profile
 from ctp_core.presets import PRESETS
-from ctp_core.registry import create_trainer
+from ctp_core.registry import create_trainer, load_model
 from ctp_core.symbols import Fact, Goal
 from service.samples import read_sample
 from tests.core.base.test_facts_model import FAMILY, HIDDEN, KB, ask, model_of
@@ -190,3 +194,71 @@ def test_an_embedding_of_another_method_than_the_settings_name_is_refused() -> N
     stored.manifest["config"]["embedding"]["method"] = "distmult"
     with pytest.raises(ArtifactError, match="an embedding of method 'complex'"):
         HybridModel.from_artifact(stored, torch.device("cpu"))
+
+
+THREE = HybridConfig(
+    proofs=ProofsConfig(templates={"1": 2, "2": 3}, epochs=5),
+    embedding=ComplexConfig(rank=4, epochs=4),
+    frontier=FrontierConfig(steps=2, dim=8, epochs=6, batch_size=8, eval_every=6),
+)
+
+
+@cache
+def hybrid_of_three() -> HybridModel:
+    hybrid = create_trainer(THREE, KB, torch.device("cpu")).fit()
+    assert isinstance(hybrid, HybridModel)
+    assert hybrid.frontier is not None
+    # What validation chooses on so few facts is not what is tested here.
+    frontier = Weighed(hybrid.frontier.model, np.full(len(KB.predicates), 0.5))
+    weights = (hybrid.weights, frontier, hybrid.alone)
+    return HybridModel(hybrid.config, hybrid.proofs, hybrid.embedding, *weights).calibrated_by(hybrid.calibration)
+
+
+@pytest.mark.slow
+def test_the_parts_of_a_hybrid_of_three_add_up_to_its_logit() -> None:
+    for answer in ask(hybrid_of_three(), Goal(*HIDDEN[:2], None))[0]:
+        assert answer.score_parts is not None
+        assert set(answer.score_parts) == {"bias", "shown", "rest", "num_proofs", "embedding", "frontier"}
+        total = sum(value or 0 for name, value in answer.score_parts.items() if name != "num_proofs")
+        assert 1 / (1 + math.exp(-total)) == pytest.approx(answer.score)
+
+
+@pytest.mark.slow
+def test_a_fact_has_one_score_in_a_hybrid_of_three() -> None:
+    hybrid, facts = hybrid_of_three(), KB.splits["train"][::5]
+    whole = hybrid.kb_logits(GoalIds.hiding(facts, None))[:, 0]
+    for place in Place:
+        found = hybrid.kb_logits(GoalIds.hiding(facts, place))[np.arange(len(facts)), facts[:, place]]
+        assert found == pytest.approx(whole, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_a_hybrid_of_three_is_stored_and_loads_again() -> None:
+    hybrid = hybrid_of_three()
+    again = load_model(decode(encode(hybrid.to_artifact())), torch.device("cpu"))
+    goals = [Goal(*HIDDEN[:2], None), Goal(None, *HIDDEN[1:]), Goal(HIDDEN.subject, None, HIDDEN.object)]
+    assert ask(again, *goals) == ask(hybrid, *goals)
+
+
+@pytest.mark.slow
+def test_the_training_of_three_parts_goes_on_where_it_stopped() -> None:
+    straight, interrupted, resumed = (create_trainer(THREE, KB, torch.device("cpu")) for _ in range(3))
+    for _ in range(12):
+        interrupted.train_epoch()
+    resumed.restore(decode(encode(interrupted.checkpoint())))
+    expected, found = straight.fit().to_artifact(), resumed.fit().to_artifact()
+    assert expected.manifest == found.manifest
+    assert all(torch.equal(tensor, found.tensors[name]) for name, tensor in expected.tensors.items())
+
+
+@pytest.mark.slow
+def test_a_hybrid_of_three_answers_about_strangers_without_its_embedding() -> None:
+    hybrid = hybrid_of_three()
+    renamed = [Fact(f"new-{fact.subject}", fact.predicate, f"new-{fact.object}") for fact in KB.facts("train")]
+    applied = hybrid.on(FactsKB.from_facts({"train": renamed}))
+    goal = Goal(f"new-{HIDDEN.subject}", "grandparent", None)
+    for answer in ask(applied, goal)[0]:
+        parts = answer.score_parts
+        assert parts is not None and parts["embedding"] is None and parts["frontier"] is not None
+        total = sum(value or 0 for name, value in parts.items() if name != "num_proofs")
+        assert 1 / (1 + math.exp(-total)) == pytest.approx(answer.score)

@@ -51,13 +51,12 @@ class LogicalQuestion:
         return tuple(atoms_of(self.where))
 
 
-def check(question: LogicalQuestion, max_atoms: int = MAX_ATOMS, setting: str = "") -> None:
-    """Raises BadQuery where the question is too large or has no meaning; `setting` is what the limit is called."""
+def check(question: LogicalQuestion, max_atoms: int = MAX_ATOMS) -> None:
+    """Raises BadQuery where the question is too large or has no meaning."""
     if not question.where:
         raise BadQuery("there is no atom: give at least one, such as treats(?d, asthma)")
     if len(question.atoms) > max_atoms:
-        limit = f"{max_atoms} ({setting})" if setting else str(max_atoms)
-        raise BadQuery(f"the question has {len(question.atoms)} atoms, more than {limit}: ask in several questions")
+        raise BadQuery(f"the question has {len(question.atoms)} atoms, more than {max_atoms}: ask in several questions")
     if question.tnorm not in TNORM_OF:
         raise BadQuery(f"{question.tnorm!r} is not a t-norm: choose from {', '.join(TNORM_OF)}", "tnorm")
     _check_safe(question.where, frozenset())

@@ -8,6 +8,7 @@ name     := a word without white space, commas, brackets and double quotes, or a
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -46,47 +47,66 @@ class _Token(NamedTuple):
     at: int  # the first character, from 0
 
 
+class _Count:
+    """Counts the atoms of a question while they are read, so that a long one is refused before it is read whole."""
+
+    def __init__(self, most: float = math.inf, setting: str = "") -> None:
+        self._left, self._limit = most, f"{most} ({setting})" if setting else str(most)
+
+    def one(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise BadQuery(f"the question has more than {self._limit} atoms: ask in several questions")
+
+
 def parse(text: str, place: str = "where") -> Conjunction:
     """The formulas of a text; raises BadQuery, which points at the character."""
-    return _Reader(text, place).whole()
+    return _Reader(text, place, _Count()).whole()
 
 
-def read_where(values: Sequence[Any]) -> Conjunction:
-    """The formulas of a question as people send it: texts and objects, mixed as they like; raises BadQuery."""
-    return tuple(formula for number, value in enumerate(values) for formula in _read(value, f"where.{number}", 0))
+def read_where(values: Sequence[Any], max_atoms: float = math.inf, setting: str = "") -> Conjunction:
+    """The formulas of a question as people send it: texts and objects, mixed as they like; raises BadQuery.
+
+    `setting` is what the limit of atoms is called.
+    """
+    count = _Count(max_atoms, setting)
+    return tuple(f for number, value in enumerate(values) for f in _read(value, f"where.{number}", 0, count))
 
 
-def _read(value: Any, place: str, depth: int) -> Conjunction:
+def _read(value: Any, place: str, depth: int, count: _Count) -> Conjunction:
     if depth > MAX_DEPTH:
         raise BadQuery(f"more than {MAX_DEPTH} negations and branches stand within each other", place[:_PLACE] + "…")
     if isinstance(value, str):
         if len(value) > MAX_TEXT:
             raise BadQuery(f"the text is longer than {MAX_TEXT} characters", place)
-        return parse(value, place)
+        return _Reader(value, place, count).whole()
     if not isinstance(value, Mapping):
         raise BadQuery(f"this is neither text nor an object: {OBJECTS}", place)
     if value.keys() == {"not"}:
-        return (_negated(value["not"], f"{place}.not", depth),)
+        return (_negated(value["not"], f"{place}.not", depth, count),)
     if value.keys() == {"or"}:
-        return (_either(value["or"], f"{place}.or", depth),)
+        return (_either(value["or"], f"{place}.or", depth, count),)
     if value.keys() == set(KEYS):
+        count.one()
         return (_atom_of(value, place),)
     raise BadQuery(f"this object has other keys: {OBJECTS}", place)
 
 
-def _negated(value: Any, place: str, depth: int) -> Formula:
-    formulas = _read(value, place, depth + 1)
+def _negated(value: Any, place: str, depth: int, count: _Count) -> Formula:
+    formulas = _read(value, place, depth + 1, count)
     if len(formulas) != 1:
         raise BadQuery("`not` takes one atom or one `or`", place)
     return Not(formulas[0])
 
 
-def _either(branches: Any, place: str, depth: int) -> Formula:
+def _either(branches: Any, place: str, depth: int, count: _Count) -> Formula:
     several = isinstance(branches, list) and len(branches) > 1
     if not several or not all(isinstance(branch, list) and branch for branch in branches):
         raise BadQuery("`or` takes a list of two or more branches, each a list of atoms", place)
     read = (
-        tuple(f for number, value in enumerate(branch) for f in _read(value, f"{place}.{at}.{number}", depth + 1))
+        tuple(
+            f for number, value in enumerate(branch) for f in _read(value, f"{place}.{at}.{number}", depth + 1, count)
+        )
         for at, branch in enumerate(branches)
     )
     return Or(tuple(read))
@@ -114,8 +134,8 @@ def _term_of(name: str) -> Term:
 class _Reader:
     """Reads one text from left to right, with one token of foresight."""
 
-    def __init__(self, text: str, place: str) -> None:
-        self._text, self._place, self._at = text, place, 0
+    def __init__(self, text: str, place: str, count: _Count) -> None:
+        self._text, self._place, self._at, self._count = text, place, 0, count
         self._next = self._read()
 
     def whole(self) -> Conjunction:
@@ -173,6 +193,7 @@ class _Reader:
         self._expect(",", "expected a comma and the second argument")
         object_ = self._term()
         self._expect(")", "expected a closing bracket: an atom has two arguments")
+        self._count.one()
         return QueryAtom(name, subject, object_)
 
     def _term(self) -> Term:

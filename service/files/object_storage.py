@@ -76,6 +76,8 @@ class ObjectStorage:
     def put_paths(self, owner: str, manifest: bytes, paths: Mapping[str, Path]) -> str:
         key = key_of_manifest(owner, manifest)
         self.check()
+        with self._reaching():
+            was_there = self.filesystem.exists(self._path(f"{key}/{MANIFEST}"))
         try:
             with self._reaching():
                 for name, path in paths.items():
@@ -85,8 +87,10 @@ class ObjectStorage:
         except FileNotFoundError as error:
             raise StorageRefused(f"{self.root} does not exist ({error})") from error
         except BaseException:
-            with suppress(StorageError):
-                self.delete(key)
+            # Files that another process has stored whole are not ours to remove: a key names its content.
+            if not was_there:
+                with suppress(StorageError):
+                    self.delete(key)
             raise
         return key
 

@@ -31,10 +31,11 @@ MEMBERS = (MANIFEST, TENSORS)
 PIECE_BYTES = MIB
 PART = ".part"
 MARK = "ctp-store.json"
-# `service.training.outcomes`, `service.models.transfer` and `service.kbs.files` choose the owners.
+# `service.training.outcomes`, `service.models.transfer` and `service.facts.files` choose the owners.
 OWNER = re.compile(r"(jobs|kbs|models|predictions)(/\w+)+")
 KEY = re.compile(rf"{OWNER.pattern}/([0-9a-f]{{64}}|\.[0-9a-f]{{32}}{re.escape(PART)})")
 FULL = (errno.ENOSPC, errno.EDQUOT)
+TAKEN = (errno.EEXIST, errno.ENOTEMPTY)  # a folder cannot be renamed to one that another process has made meanwhile
 REFUSED = (
     errno.EACCES,
     errno.EPERM,
@@ -244,18 +245,23 @@ class FolderStorage:
         return key
 
     def _write(self, target: Path, files: Mapping[str, bytes | Path]) -> None:
-        temporary = target.parent / f".{uuid.uuid4().hex}{PART}"
+        temporary, renamed = target.parent / f".{uuid.uuid4().hex}{PART}", False
         try:
             temporary.mkdir(parents=True)
             for name, content in files.items():
                 _write_synced(temporary / name, content)
             _sync_folder(temporary)
             temporary.rename(target)
+            renamed = True
             self._sync_ancestors(target)
-        except BaseException:
-            # A rename that could not be made durable is undone as well.
-            for rest in (temporary, target):
-                shutil.rmtree(rest, ignore_errors=True)
+        except BaseException as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            # A rename that could not be made durable is undone. What another process has written is not ours to undo:
+            # a key names its content, so that it is the same.
+            if renamed:
+                shutil.rmtree(target, ignore_errors=True)
+            elif isinstance(error, OSError) and error.errno in TAKEN:
+                return
             raise
 
     def get(self, key: str) -> Files:

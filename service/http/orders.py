@@ -31,6 +31,15 @@ class Order:
     ) -> CreationReply:
         """Does as `Once.create`, after `check`; raises TooMany if too many calls of the tenant wait already."""
         async with self.threads.turn(self.tenant, "POST"):
-            if check:
-                await run_in_threadpool(check)
-            return await run_in_threadpool(self.once.create, self.database, content, create)
+            return await run_in_threadpool(self._create, content, create, check)
+
+    def _create(
+        self, content: bytes, create: Callable[[Session], CreationReply], check: Callable[[], None] | None
+    ) -> CreationReply:
+        # A call that is repeated has its answer, whatever has become since of what it named.
+        kept = self.once.kept(self.database, content)
+        if kept is not None:
+            return kept
+        if check:
+            check()
+        return self.once.create(self.database, content, create)

@@ -107,9 +107,9 @@ def restore(database: Database, files: KbFiles, kb: Kb, build: Callable[[], Buil
 
 
 def rows_of(database: Database, tenant: str, reference: str) -> KbRows:
-    """Finds a KB with all that the database knows of it; raises NotFound."""
+    """Finds a KB whose facts or names are looked up; raises NotFound."""
     with database.read() as session:
-        return KbRows.of(session, get(session, tenant, reference))
+        return KbRows.of(session, get(session, tenant, reference), graphs=False)
 
 
 def get(session: Session, tenant: str, reference: str) -> Kb:

@@ -24,10 +24,10 @@ class KbRows:
     graphs: Sequence[GraphRow] = ()
 
     @classmethod
-    def of(cls, session: Session, kb: Kb) -> "KbRows":
-        """Raises ArtifactError if the KB is gone."""
-        graphs = repository.graph_rows(session, kb) if kb.kind == "graphs" else ()
-        return cls(kb, repository.artifact_of(session, kb), graphs)
+    def of(cls, session: Session, kb: Kb, *, graphs: bool = True) -> "KbRows":
+        """Raises ArtifactError if the KB is gone. `graphs` are for whoever reads whole graphs: a large KB has many."""
+        rows = repository.graph_rows(session, kb) if graphs and kb.kind == "graphs" else ()
+        return cls(kb, repository.artifact_of(session, kb), rows)
 
     def open(self, files: KbFiles) -> StoredFacts:
         return files.open(self.artifact, self.kb.name, self.kb.kind)

@@ -173,7 +173,7 @@ def rules(
         known = set(repository.rule_predicates(session, model))
         kb = repository.kb_of(session, model)
         if kb is not None:
-            known.update(KbRows.of(session, kb).open(files).predicates.all())
+            known.update(KbRows.of(session, kb, graphs=False).open(files).predicates.all())
         if predicate not in known:
             raise unknown_symbol("predicate", predicate, f"model {model.name!r}", sorted(known))
     return found

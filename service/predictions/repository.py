@@ -28,7 +28,7 @@ def bytes_of(session: Session, jobs: Sequence[Job]) -> dict[str, int]:
 def add_part(session: Session, claim: Claim, part: PredictionFile) -> None:
     """Adds a part whose files are stored; raises LeaseLost if the claim no longer holds."""
     write_held(session, claim, worker=Job.worker)
-    session.add(part)
+    session.merge(part)  # the same part may be there: who did not hear of a commit tries again
     session.flush()
 
 

@@ -16,10 +16,10 @@ def logical_question(request: LogicalFields, shared: dict[str, Any], settings: S
 
     Every formula travels as text, which is read again where it is answered.
     """
-    where = read_where(request.where or [])
+    where = read_where(request.where or [], settings.max_atoms, "CTP_MAX_ATOMS")
     types = {variable_named(name, "types"): type_ for name, type_ in request.types.items()}
     question = LogicalQuestion(where, selected(where, request.select), types=types, tnorm=request.tnorm)
-    check(question, settings.max_atoms, "CTP_MAX_ATOMS")
+    check(question, settings.max_atoms)
     num_atoms = len(question.atoms)
     _check_results(num_atoms, shared["top_k"], shared["proofs"], settings)
     return {

@@ -1,4 +1,4 @@
-"""What calls that make a job have in common, be it a training or an evaluation."""
+"""What calls that make a job have in common, be it a training, an evaluation or a prediction."""
 
 import time
 from collections.abc import Callable

@@ -96,6 +96,16 @@ def test_the_same_key_predicts_once(client: httpx.Client, model: str) -> None:
     assert first.headers["location"] == f"/predictions/{first.json()['id']}"
 
 
+def test_a_repeated_call_has_its_answer_though_its_kb_is_gone(client: httpx.Client, model: str) -> None:
+    facts = [["ann", "parent", "bob"], ["bob", "parent", "cyd"]]
+    kb = client.post("/kbs", json={"name": "gone-after-predicting", "facts": facts}).json()["id"]
+    key, body = {"Idempotency-Key": uuid.uuid4().hex}, {"model": model, "predicate": "grandparent", "kb": kb}
+    first = client.post("/predictions", json=body, headers=key, params={"wait": 60})
+    assert client.delete(f"/kbs/{kb}").status_code == 204
+    again = client.post("/predictions", json=body, headers=key)
+    assert (first.status_code, again.status_code, again.json()["id"]) == (202, 202, first.json()["id"])
+
+
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [

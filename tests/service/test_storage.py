@@ -97,6 +97,22 @@ def test_putting_the_same_again_is_harmless(storage: Storage) -> None:
     assert storage.put("models/m", files(b"a")) == storage.put("models/m", files(b"a"))
 
 
+def test_what_another_process_has_put_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes may put the same files, as two runs of `ctp migrate` do: the later one must remove nothing."""
+    first, second = marked(FolderStorage(tmp_path)), FolderStorage(tmp_path)
+    rename, keys = Path.rename, []
+
+    def after_another(path: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", rename)
+        keys.append(first.put("kbs/k", files(b"a")))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", after_another)
+    assert second.put("kbs/k", files(b"a")) == keys[0]
+    assert first.get(keys[0]) == files(b"a")
+    assert [entry.key for entry in first.entries()] == keys, "nothing half done is left"
+
+
 def test_a_damaged_object_is_refused_and_can_be_put_again(bucket: str) -> None:
     storage = marked(ObjectStorage(bucket))
     key = storage.put("models/m", files(b"a"))

@@ -27,6 +27,7 @@ from service.training import service as training
 from service.training.schemas import TrainRequest
 from tests.built_kbs import built
 from worker.batch_job import BatchJob
+from worker.prediction_job import Predicting as PredictionRunner
 from worker.training_job import TrainingJob
 
 TENANT = "default"
@@ -177,6 +178,23 @@ def test_a_lost_attempt_is_gone_on_with_after_its_last_part(
     assert (found.status, found.attempt, found.num_questions) == ("succeeded", 4, 30)
     assert predicting.content(job.id) == whole
     assert [part.number for part in predicting.parts(job)] == list(range(len(predicting.parts(job))))
+
+
+def test_a_part_whose_commit_was_not_heard_of_is_written_again_without_harm(
+    predicting: Predicting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.prediction_job.PART_ROWS", 1)
+    add = PredictionRunner.add_part
+
+    def twice(self: PredictionRunner, *part: Any) -> None:
+        add(self, *part)
+        add(self, *part)
+
+    whole = predicting.predict(format="csv")[1]
+    with monkeypatch.context() as unheard:
+        unheard.setattr(PredictionRunner, "add_part", twice)
+        found, content = predicting.predict(format="csv")
+    assert (found.status, content) == ("succeeded", whole)
 
 
 def test_parquet_takes_the_place_of_its_parts(predicting: Predicting, monkeypatch: pytest.MonkeyPatch) -> None:

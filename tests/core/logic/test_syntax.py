@@ -148,3 +148,11 @@ def test_all_bound_variables_are_selected_unless_some_are_named() -> None:
     read = parse("p(?x, ?y), (q(?x, ?z) or q(?y, b)), not q(?y, ?x)")
     assert selected(read, None) == (Variable("x"), Variable("y"))
     assert selected(read, ["?y", "?y"]) == (Variable("y"),)
+
+
+def test_a_question_with_too_many_atoms_is_refused_before_it_is_read_whole() -> None:
+    branch = ", ".join(["p(?x, a)"] * 100)
+    for where in ([branch, "this is not read any more("], [{"or": [[branch], ["nor this("]]}]):
+        with pytest.raises(BadQuery, match=r"more than 16 \(CTP_MAX_ATOMS\) atoms"):
+            read_where(where, 16, "CTP_MAX_ATOMS")
+    assert len(read_where([branch])) == 100

@@ -67,15 +67,16 @@ def with_counts(rules: Iterable[Rule], kb: FactsKB | GraphsKB, on_part: OnPart =
 class FactsCounter:
     """Counts on the sparse tables of a list of edges.
 
-    Where a body begins at more than `starts` entities, or has more than so many `paths`, the counts are estimates: a
-    long chain joins a large KB in more pairs than anybody waits for.
+    Where a body begins at more than `starts` entities (COUNTED_FROM), or has more than so many `paths` (MAX_PATHS), the
+    counts are estimates: a long chain joins a large KB in more pairs than anybody waits for.
     """
 
     def __init__(
-        self, edges: EdgeList, predicates: Vocabulary, starts: int = COUNTED_FROM, paths: float = MAX_PATHS
+        self, edges: EdgeList, predicates: Vocabulary, starts: int | None = None, paths: float | None = None
     ) -> None:
         self._edges, self._predicates = edges, predicates
-        self._most_starts, self._most_paths = starts, paths
+        self._most_starts = COUNTED_FROM if starts is None else starts
+        self._most_paths = MAX_PATHS if paths is None else paths
 
     @classmethod
     def of(cls, kb: FactsKB) -> "FactsCounter":

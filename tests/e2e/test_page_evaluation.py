@@ -22,7 +22,7 @@ def models(service: RunningService) -> None:
 @pytest.mark.parametrize("width", [1280, 375])
 def test_a_model_is_evaluated_and_its_figures_say_of_which_split_they_are(visitor: Visitor, width: int) -> None:
     page = visitor(width=width).open("#/models/page-nations-judged@1")
-    expect(page.locator(".stats").first).to_contain_text("mrr on validation")
+    expect(page.locator(".stats").first).to_contain_text("MRR on validation")
     page.get_by_role("link", name="Evaluate").click()
     page.get_by_role("button", name="Evaluate").click()
     figures = page.locator("section", has=page.get_by_role("heading", name="On test"))

@@ -12,7 +12,7 @@ from tests.installed import PACKAGES, ROOT, imported, modules, run_with
 from tests.running import RunningService
 
 BASE = ["ctp"]
-CLIENT = {"train", "evaluate", "predict", "query", "rules", "kb", "jobs", "models", "settings"}
+CLIENT = {"ask", "train", "evaluate", "predict", "query", "rules", "kb", "jobs", "models", "settings"}
 NEEDED = {
     "up": "all",
     "api": "service",
@@ -26,6 +26,8 @@ NEEDED = {
     "keys revoke ctp_1": "service",
     "kb generate made.tsv": "service",
     "bench links --data . --dataset umls": "worker",
+    "bench predictions --data . --dataset umls": "worker",
+    "bench queries --data . --dataset umls": "worker",
     "bench inductive --data . --dataset kin": "worker",
     "bench clutrr --data . --dataset family": "worker",
     "bench paper --list": "worker",

@@ -115,7 +115,7 @@ def test_it_calls_every_operation(generated: Generated, client: httpx.Client) ->
     [found] = call("query", body=body("QueryRequest", model=name, where=where, top_k=1)).answers
     assert found.bindings.to_dict() == {"?x": "beth", "?y": "morty"}
     fact = {"subject": "rick", "predicate": "grandparent", "object": "morty"}
-    explained = call("explain", body=body("ExplainRequest", model=name, fact=fact, threshold=0.1))
+    explained = call("explain", body=body("ExplainRequest", model=name, fact=fact, threshold=0.05))
     assert explained.why.proofs[0].tree.children
     assert explained.what_would_change_it.facts
 

@@ -11,6 +11,7 @@ import pytest
 
 from service.app import create_app
 from service.db.migrate import migrate
+from service.files.store_owner import adopt
 from service.http.places import Places
 from service.settings import Settings
 
@@ -33,6 +34,7 @@ def test_a_tenant_has_so_many_uploads_and_gets_them_back(tmp_path: Path, content
     """One too many is refused before its body is read."""
     app = create_app(Settings(data_dir=tmp_path, redis_url="redis://127.0.0.1:1"))
     migrate(app.state.database.engine)
+    adopt(app.state.database, app.state.storage)
 
     async def crowd() -> list[httpx.Response]:
         begun, over = asyncio.Semaphore(0), asyncio.Event()

@@ -207,7 +207,7 @@ def test_a_damaged_or_deleted_model_says_so(fragile: RunningService) -> None:
 
 
 def test_a_goal_that_cannot_be_asked_is_the_only_one_without_an_answer(client: httpx.Client, model: str) -> None:
-    goals = [GOAL, GOAL | {"predicate": "grandparrent"}, GOAL | {"subject": None}, GOAL]
+    goals = [GOAL, GOAL | {"predicate": "grandparrent"}, GOAL | {"object": None}, GOAL]
     answer = client.post("/query", json={"model": model, "goals": goals, "top_k": 1})
     assert answer.status_code == 200
     first, unknown, open_, last = answer.json()["results"]

@@ -19,4 +19,4 @@ def test_a_hub_in_the_facts_of_a_question_ends_with_its_time(neighbours: str) ->
     (whole,) = model.answer([question], Budget())
     assert isinstance(whole, Answers)
     assert (len(whole.items), whole.truncated) == (2, False)
-    assert model.answer([question], Budget(0.002)) == [Answers((), truncated=True)]
+    assert model.answer([question], Budget(1e-6)) == [Answers((), truncated=True)]

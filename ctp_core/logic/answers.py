@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from ctp_core.base.deadline import OutOfTime
 from ctp_core.base.facts_model import Explanation, FactsModel
 from ctp_core.base.goals import GoalIds
 from ctp_core.base.model import Budget, Model
@@ -82,7 +83,10 @@ class _Answering:
         outcome = Search(self._question, plan, self._numbers, scores, expired, self._width).run()
         order = [step.variable for step in plan.steps]
         bindings = [dict(zip(order, found.entities, strict=True)) for found in outcome.found]
-        proved, all_explained = self._proved(scores, [self._facts(bound) for bound in bindings])
+        try:
+            proved, all_explained = self._proved(scores, [self._facts(bound) for bound in bindings])
+        except OutOfTime:
+            return LogicalAnswers((), False, True, self._width, self._warnings)
         items = (
             LogicalAnswer(self._named(bound), found.score, atoms)
             for bound, found, atoms in zip(bindings, outcome.found, proved, strict=True)

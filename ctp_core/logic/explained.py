@@ -116,6 +116,8 @@ class _Explaining:
             return Change((), score, True, "below_threshold")
         why = self._why(LISTED_PROOFS)
         candidates = _candidates(why.items[0]) if why.items else []
+        if not candidates and why.truncated:
+            return Change((), score, False, "out_of_time")
         if not candidates:
             return Change((), score, True, "rests_on_no_facts")
         complete = len(candidates) <= MAX_CANDIDATES and _all_listed(why)
@@ -179,5 +181,9 @@ def _candidates(answer: Answer) -> list[Fact]:
 
 def _all_listed(why: Answers) -> bool:
     answer = why.items[0]
-    count = (answer.score_parts or {}).get("num_proofs")
-    return not why.truncated and len(answer.proofs) < LISTED_PROOFS and (count is None or count <= len(answer.proofs))
+    if why.truncated or len(answer.proofs) >= LISTED_PROOFS:
+        return False
+    if answer.score_parts is None:
+        return True
+    count = answer.score_parts.get("num_proofs")  # None: too many to count
+    return count is not None and count <= len(answer.proofs)

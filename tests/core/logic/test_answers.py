@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctp_core.base.deadline import OutOfTime
 from ctp_core.base.model import Budget
 from ctp_core.errors import BadQuestion, UnknownSymbol
 from ctp_core.logic.answers import LogicalAnswers, answer
@@ -200,6 +201,17 @@ def test_a_search_without_time_ends_and_says_so() -> None:
     question = questioned("causes(?a, ?b), causes(?c, ?d), causes(?e, ?f), causes(?g, ?h)")
     found = answer(model_of("proofs"), question, BudgetOfLooks(looks=5))
     assert found.truncated and not found.exact
+
+
+def test_time_that_is_over_before_the_atoms_are_shown_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of large KBs look at the time while they score the atoms of the answers."""
+
+    def late(*_: object) -> None:
+        raise OutOfTime
+
+    monkeypatch.setattr("ctp_core.logic.answers._Answering._proved", late)
+    found = answer(model_of("proofs"), questioned("treats(?x, pain)"), Budget())
+    assert (found.items, found.exact, found.truncated) == ((), False, True)
 
 
 def test_answers_that_were_complete_when_time_was_over_are_kept() -> None:

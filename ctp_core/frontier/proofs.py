@@ -49,7 +49,7 @@ def measure(
 def _measured(
     answering: Answering, facts: FactIds, logits: Float[np.ndarray, " fact"], most: int
 ) -> list[list[Measured]]:
-    """Of the strongest paths of each fact those without which the logit falls, that with the largest share first."""
+    """The paths of each fact without which its logit falls, among the strongest ones; the largest share comes first."""
     candidates = _candidates(answering, facts, most)
     which = np.repeat(np.arange(len(facts)), [len(paths) for paths in candidates])
     if not len(which):
